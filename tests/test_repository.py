@@ -1,0 +1,220 @@
+"""The repository as a whole: two configurations that agree, nothing derived that is stale, notebooks that look alike."""
+import configparser, json, re, shutil, subprocess, sys, tempfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import sync
+
+try: import tomllib
+except ImportError: import tomli as tomllib
+
+ROOT = sync.ROOT
+PROJECT = tomllib.loads((ROOT/"pyproject.toml").read_text(encoding="utf-8"))
+INI = configparser.ConfigParser()
+INI.read(ROOT/"settings.ini", encoding="utf-8")
+SETTINGS = dict(INI["DEFAULT"])
+NOTEBOOKS = sync.notebooks()
+
+# What only nbdev 2 has a word for. Every other line of settings.ini must have its like in pyproject.toml.
+ONLY_NBDEV_2 = {"copyright", "status", "language", "audience", "update_pyproject", "doc_host", "doc_baseurl"}
+LICENSES = {"apache2": "Apache-2.0"}
+
+
+def requirements(items):
+    return sorted(str(Requirement(item)) for item in items)
+
+
+def packaging_facts():
+    "What settings.ini says about packaging, and what pyproject.toml says, as {key: (settings.ini, pyproject.toml)}."
+    project, urls = PROJECT["project"], PROJECT["project"]["urls"]
+    version = re.search(r'^__version__ = "(.+)"', (ROOT/sync.PACKAGE/"__init__.py").read_text(encoding="utf-8"), re.M)
+    author = project["authors"][0]
+    scripts = dict(line.split("=") for line in SETTINGS["console_scripts"].split("\n"))
+    return {
+        "lib_name": (SETTINGS["lib_name"], project["name"]),
+        "version": (SETTINGS["version"], version[1]),
+        "description": (SETTINGS["description"], project["description"]),
+        "min_python": (f">={SETTINGS['min_python']}", project["requires-python"]),
+        "license": (LICENSES.get(SETTINGS["license"]), project["license"]),
+        "author": (SETTINGS["author"], author["name"]),
+        "author_email": (SETTINGS["author_email"], author.get("email", "")),
+        "keywords": (SETTINGS["keywords"].split(), project["keywords"]),
+        "requirements": (requirements(SETTINGS["requirements"].split()), requirements(project["dependencies"])),
+        "dev_requirements": (requirements(SETTINGS["dev_requirements"].split()),
+                             requirements(project["optional-dependencies"]["dev"])),
+        "console_scripts": (scripts, project["scripts"]),
+        "git_url": (SETTINGS["git_url"], urls["Repository"]),
+        "user": (SETTINGS["user"], urls["Repository"].split("/")[-2]),
+        "repo": (SETTINGS["repo"], urls["Repository"].split("/")[-1]),
+    }
+
+
+def as_nbdev_2_writes(value):
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+@pytest.mark.parametrize("key", sorted(packaging_facts()))
+def test_packaging_agrees(key):
+    ours, theirs = packaging_facts()[key]
+    assert ours == theirs, f"{key}: settings.ini says {ours!r}, pyproject.toml {theirs!r}"
+
+
+def test_nbdev_settings_agree():
+    table = {key: as_nbdev_2_writes(value) for key, value in PROJECT["tool"]["nbdev"].items()}
+    assert table == {key: SETTINGS.get(key) for key in table}
+
+
+def test_every_setting_is_compared():
+    unknown = SETTINGS.keys() - packaging_facts().keys() - PROJECT["tool"]["nbdev"].keys() - ONLY_NBDEV_2
+    assert not unknown, f"settings.ini has lines that no test compares with pyproject.toml: {sorted(unknown)}"
+
+
+def test_the_wheel_takes_its_version_and_packages_from_the_package():
+    tools = PROJECT["tool"]["setuptools"]
+    assert tools["dynamic"]["version"] == {"attr": f"{sync.PACKAGE}.__version__"}
+    assert tools["packages"]["find"]["include"] == [sync.PACKAGE, f"{sync.PACKAGE}.*"]
+
+
+def test_requirements_have_no_upper_bounds():
+    for item in PROJECT["project"]["dependencies"]:
+        bounds = {spec.operator for spec in Requirement(item).specifier}
+        assert bounds <= {">="}, f"{item}: an upper bound or a pin would replace what Colab brings"
+
+
+def test_ci_tests_the_supported_pythons():
+    stated = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    workflow = (ROOT/".github"/"workflows"/"test.yaml").read_text(encoding="utf-8")
+    assert re.findall(r'"(3\.\d+)"', workflow) == stated
+    assert stated[0] == SETTINGS["min_python"]
+
+
+# What is derived --------------------------------------------------------------------------------
+
+def run_sync(root, *arguments):
+    command = [sys.executable, str(root/"tests"/"sync.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_nothing_is_stale():
+    done = run_sync(ROOT, "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_module_comes_from_a_notebook():
+    by_hand = {f"{sync.PACKAGE}/{name}" for name in ("__init__.py", "all.py", "games/__init__.py")}
+    for path in (ROOT/sync.PACKAGE).rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        assert name in by_hand or sync.is_generated(name, path.read_text(encoding="utf-8")), \
+            f"{name} is written by hand: its source belongs in a notebook"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    "A copy of all that tests/sync.py reads, in its synchronous state."
+    for name, content in sync.read_tree(ROOT).items():
+        (tmp_path/name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path/name).write_bytes(content)
+    (tmp_path/"tests").mkdir()
+    shutil.copy(ROOT/"settings.ini", tmp_path)
+    shutil.copy(sync.__file__, tmp_path/"tests")
+    assert run_sync(tmp_path).returncode == 0
+    return tmp_path
+
+
+def test_the_check_notices_and_the_script_mends(copy):
+    module = next(name for name in sync.read_tree(copy) if name.endswith(".py") and name.count("/") == 1
+                  and sync.is_generated(name, (copy/name).read_text(encoding="utf-8")) and "_modidx" not in name)
+    for name in (module, "README.md", NOTEBOOKS[0]):
+        with open(copy/name, "a") as file: file.write("\n\n")
+    before = sync.read_tree(copy)
+    check = run_sync(copy, "--check")
+    assert check.returncode == 1
+    for name in (module, "README.md", NOTEBOOKS[0]): assert f"stale: {name} " in check.stdout
+    assert sync.read_tree(copy) == before, "a check changes nothing"
+    assert run_sync(copy).returncode == 0 and run_sync(copy, "--check").returncode == 0
+
+
+def test_a_new_address_reaches_every_page(copy):
+    ini = (copy/"settings.ini").read_text(encoding="utf-8")
+    (copy/"settings.ini").write_text(re.sub(r"^user = .*", "user = somebody-else", ini, flags=re.M), encoding="utf-8")
+    assert run_sync(copy, "--check").returncode == 1
+    assert run_sync(copy).returncode == 0
+    old = f"{SETTINGS['user']}/{SETTINGS['repo']}".encode()
+    assert [name for name, content in sync.read_tree(copy).items() if old in content] == []
+
+
+# README -----------------------------------------------------------------------------------------
+
+def test_a_readme_shows_what_a_reader_of_the_notebook_sees():
+    shown = dict(output_type="execute_result", data={"text/plain": ["42"]})
+    picture = dict(output_type="display_data", data={"text/plain": ["<Figure>"], "image/png": "aGk="})
+    cells = [
+        dict(cell_type="markdown", source="[a](01_game.ipynb#x) ![b](images/b.png) [c](../colab/c.ipynb) [d](https://d.org) `[e](e)`"),
+        dict(cell_type="code", source="#| hide\nimport secret", outputs=[shown]),
+        dict(cell_type="code", source="#| eval: false\nx = 6 * 7\nx", outputs=[shown, picture]),
+        dict(cell_type="code", source="#| echo: false\nx", outputs=[shown]),
+    ]
+    assert sync.page(cells, "nbs") == (
+        "[a](nbs/01_game.ipynb#x) ![b](nbs/images/b.png) [c](colab/c.ipynb) [d](https://d.org) `[e](e)`\n\n"
+        "```python\nx = 6 * 7\nx\n```\n\n```text\n42\n```\n\n```text\n42\n```\n")
+
+
+def links(markdown):
+    "The relative links of a page."
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", markdown, flags=re.S)
+    found = re.findall(r"(?:\]\(|\b(?:src|href)=\")([^)\s\"]+)", text)
+    return [link.partition("#")[0] for link in found if not re.match(r"[a-zA-Z][\w+.-]*:|[#/]", link)]
+
+
+def test_the_links_of_the_readme_lead_somewhere():
+    broken = [link for link in links((ROOT/"README.md").read_text(encoding="utf-8")) if not (ROOT/link).exists()]
+    assert not broken, f"README.md links to what is not there: {broken}"
+
+
+# Each notebook ----------------------------------------------------------------------------------
+
+@pytest.fixture(params=NOTEBOOKS)
+def notebook(request):
+    return request.param
+
+
+def read(name):
+    return json.loads((ROOT/name).read_text(encoding="utf-8"))["cells"]
+
+
+def test_a_notebook_opens_with_title_claim_and_badge(notebook):
+    first = read(notebook)[0]
+    assert first["cell_type"] == "markdown"
+    address, text = sync.read_address(), "".join(first["source"])
+    assert re.match(r"# \S.*\n\n> \S", text), f"{notebook}: the first cell opens with `# Title`, an empty line and `> claim`"
+    opened = [name for name in NOTEBOOKS if sync.badge(address, name) in text]
+    assert opened, f"{notebook}: the first cell lacks its badge, {sync.badge(address, notebook)}"
+    assert opened[0] == notebook or notebook == sync.INDEX, f"{notebook}: its badge opens {opened[0]}"
+
+
+def test_a_notebook_is_small(notebook):
+    size = (ROOT/notebook).stat().st_size
+    assert size < 200_000, f"{notebook}: {size} bytes; a page stays under 200 KB"
+
+
+def test_a_notebook_names_no_place_on_a_machine(notebook):
+    here = {str(ROOT), str(Path.home()), sys.prefix, tempfile.gettempdir()}
+    places = "|".join([re.escape(place) for place in here if len(place) > 1]
+                      + ["/home", "/Users", "/root", "/tmp", "/private", "/var/folders"])
+    text = (ROOT/notebook).read_text(encoding="utf-8")
+    found = re.findall(rf"(?<![\w.:/~-])(?:{places})/[^\s\"\\]*|site-packages/[^\s\"\\]*", text)
+    assert not found, f"{notebook}: {found[:3]} means nothing on another machine"
+
+
+def test_the_links_of_a_notebook_lead_somewhere(notebook):
+    text = "\n\n".join("".join(cell["source"]) for cell in read(notebook) if cell["cell_type"] == "markdown")
+    broken = [link for link in links(text) if not ((ROOT/notebook).parent/link).exists()]
+    assert not broken, f"{notebook} links to what is not there: {broken}"
+
+
+def test_a_notebook_works_where_nbdev_is_not(notebook):
+    code = "\n".join("".join(cell["source"]) for cell in read(notebook) if cell["cell_type"] == "code")
+    found = re.findall(r"^\s*(?:import|from)\s+(nbdev|fastcore|execnb)\b|(nbdev_export\(|show_doc\()", code, re.M)
+    assert not found, f"{notebook}: Colab has no nbdev"
