@@ -1,0 +1,62 @@
+# `make train` and `make test` need nothing but make and Python 3.10 or newer; what else they need goes into .venv.
+# Written for GNU make 3.81 (macOS) and later.
+
+PYTHON     ?= python3
+TRAIN_ARGS ?= train connect4 --minutes 10 --folder runs/connect4 --ladder
+FLAGS      ?= slow
+WORKERS    ?= 2
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip install --disable-pip-version-check -q
+
+.PHONY: help train test soak sync clean
+
+help:
+	@echo "make train   train a Connect Four agent here, in about a quarter of an hour, and measure it"
+	@echo "make test    check and test everything"
+	@echo "make soak    the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
+	@echo "make sync    bring modules, clean notebooks, addresses and README.md up to date"
+	@echo "make clean   remove caches and build leftovers; .venv and runs stay"
+	@echo "PYTHON=python3.12 chooses the Python for .venv, TRAIN_ARGS=\"...\" what make train runs."
+
+train: $(VENV)/installed
+	@$(BIN)/python tests/sync.py --caches
+	$(BIN)/alphazero-nb $(TRAIN_ARGS)
+
+test: $(VENV)/installed-dev
+	@$(BIN)/python tests/sync.py --caches
+	$(BIN)/python tests/sync.py --check
+	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
+	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
+	$(BIN)/python -m pytest -q -rs
+
+soak: $(VENV)/installed-dev
+	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
+	$(BIN)/nbdev-test colab --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
+	$(BIN)/python -m pytest -q -rs -m slow
+
+sync: $(VENV)/installed-dev
+	$(BIN)/python tests/sync.py
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache _docs _proc
+	find alphazero_nb tests nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find nbs colab -name .ipynb_checkpoints -prune -exec rm -rf {} + 2>/dev/null || true
+
+# PyTorch first and alone, at the version of constraints.txt, so that nothing else chooses a build of it.
+$(VENV)/torch: constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here: install Python 3.10 or newer, or name one with 'make PYTHON=...'."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than Python 3.10: name a newer one with 'make PYTHON=...'."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make environments: install its venv package (Debian, Ubuntu: 'sudo apt install python3-venv')."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -c constraints.txt torch
+	@touch $@
+
+$(VENV)/installed: $(VENV)/torch pyproject.toml
+	$(PIP) -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed pyproject.toml
+	$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@
