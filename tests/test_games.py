@@ -56,7 +56,7 @@ def test_rules_agree_with_open_spiel(name):
 
 
 def no_five(size, rng):
-    "Moves that fill a board of odd size in random order without a line of three."
+    "Moves that fill a board of odd size in random order and make no line of three."
     row, column = np.divmod(np.arange(size * size), size)
     stones = [rng.permutation(np.flatnonzero((column // 2 + row) % 2 == stone)) for stone in (0, 1)]
     return [int(stones[ply % 2][ply // 2]) for ply in range(size * size)]
@@ -264,7 +264,7 @@ BROKEN = {
     "mover writes": (dict(mover=mover_that_writes), "mover", "the state is not changed by reading it"),
     "endless": (dict(play=play_backwards, shape=(200,)), "play", "no game has more than 10 moves"),
     "play out of bounds": (dict(play=play_beyond), "play", "index is out of bounds"),
-    "int16 overflow": (dict(play=play_overflowing), "play", "overflow"),
+    "int16 overflow": (dict(play=play_overflowing), "play", "overflow|out of bounds for int16"),
     "int16 arithmetic": (dict(play=play_wrapping), "play", "compiled and plain Python agree"),
     "result too high": (dict(returns=returns_too_much), "returns", "results lie in [−1, 1], not [2.0, 0.0]"),
     "result not a number": (dict(returns=returns_nothing_real), "returns", ""),
