@@ -156,7 +156,7 @@ class Readable(ByHand):
         "A drawing of the position in letters."
         return self._text(state) if self._text else str(state.tolist())
 
-# %% ../nbs/01_game.ipynb #f6c1d93d
+# %% ../nbs/01_game.ipynb #63963156
 class Game(Readable):
     "Rules compiled for kernels (`api`), and the same rules by hand, one state at a time."
     def __init__(
@@ -172,13 +172,14 @@ class Game(Readable):
         max_length: int,                # No game has more moves
         max_legal: int | None = None,   # Most legal actions in any position; `actions` where unknown
         symmetries: list | None = None, # Pairs (observation, action) of index arrays, the identity first
-        board_actions: bool = False,    # Action a belongs to cell a % (height·width) of the observation
+        cells: np.ndarray | None = None,  # (actions,) place of each action on planes of the board's grid
         action_names: Callable | None = None,  # action -> str
         text: Callable | None = None,   # state -> str, a drawing
     ):
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
-        self.board_actions, self._action_names, self._text = board_actions, action_names, text
+        self.cells = None if cells is None else np.asarray(cells, np.int64)
+        self._action_names, self._text = action_names, text
         self.observation_size = int(np.prod(shape))
         self.symmetries = _symmetry_arrays(symmetries, self.observation_size, actions)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
@@ -274,7 +275,7 @@ def get_game(
                              f"{did_you_mean(key, known)}")
     return factory(**parameters)
 
-# %% ../nbs/01_game.ipynb #90bdf616
+# %% ../nbs/01_game.ipynb #7fae1417
 class _Checker:
     "Plays random games and raises a `ContractError` at the first broken law."
     def __init__(self, game: Game):
@@ -289,9 +290,10 @@ class _Checker:
     def call(self, function: str, *args):
         "The checked function's answer; it must agree with plain Python."
         copies = [np.copy(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-        try: answer = self.safe[function](*args)
+        try:
+            answer = self.safe[function](*args)
+            with np.errstate(over="ignore"): slow = self.game.functions[function](*copies)
         except Exception as error: self.law(False, function, f"no error is raised, but it says {error!r}")
-        with np.errstate(over="ignore"): slow = self.game.functions[function](*copies)
         same = all(np.array_equal(a, b) for a, b in zip(args, copies)) and (answer is None or answer == slow)
         self.law(same, function, "compiled and plain Python agree (does a number overflow int16 or int8?)")
         return answer
@@ -303,14 +305,16 @@ class _Checker:
         self.law(np.array_equal(before, state), function, "the state is not changed by reading it")
         return answer
 
-# %% ../nbs/01_game.ipynb #ec15cb10
+# %% ../nbs/01_game.ipynb #963eb1fd
 class Checker(_Checker):
     "The laws of the contract, one position at a time."
     def position(self, state) -> list[int]:
         "Checks the laws that hold in every position; returns the legal actions, none at the end."
         game, mover = self.game, self.read("mover", state)
         self.law(-1 <= mover < game.players, "mover", f"it is −1 or a seat below {game.players}, not {mover}")
-        if mover < 0: return self.ending(state)
+        if mover < 0:
+            self.ending(state)
+            return []
         actions = np.full(game.max_legal, -7, np.int32)
         count = self.read("legal", state, actions)
         self.law(1 <= count <= game.max_legal, "legal", f"there are 1 to {game.max_legal} actions, not {count}")
@@ -325,11 +329,11 @@ class Checker(_Checker):
         self.read("observe", state, planes)
         return planes
 
-    def ending(self, state) -> list[int]:
+    def ending(self, state) -> list[float]:
         out = np.zeros(self.game.players, np.float32)
         self.read("returns", state, out)
         self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results lie in [−1, 1], not {out.tolist()}")
-        return []
+        return out.tolist()
 
     def hidden(self, state, mover, legal, planes) -> None:
         world, actions = state.copy(), np.zeros(self.game.max_legal, np.int32)
@@ -338,7 +342,7 @@ class Checker(_Checker):
         same = same and actions[:self.read("legal", world, actions)].tolist() == legal
         self.law(same, "redeal", "mover, legal actions and observation stay as they were")
 
-# %% ../nbs/01_game.ipynb #8e7454d4
+# %% ../nbs/01_game.ipynb #30775ff7
 def _play_one(checker: Checker, rng, turn: int) -> None:
     "One random game beside its twin, turned by symmetry number `turn`."
     game, checker.history = checker.game, []
@@ -356,7 +360,8 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
         checker.history.append(move)
         checker.law(len(checker.history) <= game.max_length, "play", f"no game has more than {game.max_length} moves")
         legal = checker.position(state)
-    checker.law(checker.ending(state) == checker.position(twin), "symmetries", "a turned game ends at the same move")
+    over = not checker.position(twin) and checker.ending(state) == checker.ending(twin)
+    checker.law(over, "symmetries", "a turned game ends at the same move and with the same result")
 
 # %% ../nbs/01_game.ipynb #b17e5368
 def check_game(game: Game, games: int = 20, seed: int = 0) -> None:

@@ -63,12 +63,12 @@ class FusedBoardNet:
         for block in net.blocks: x = self.conv_add_relu(block.second, self.conv(block.first, x, "relu"), x)
         return self.policy(net.policy, x), self.value(net.value, x)
 
-# %% ../nbs/11_inference.ipynb #4ddfede1
+# %% ../nbs/11_inference.ipynb #7c709af5
 class FusedNet(FusedBoardNet):
     "The heads of `FusedBoardNet`."
     def policy(self, head, x):
         local = torch.relu(self.conv(head.local, x) + head.whole(pool(x))[:, :, None, None])
-        return self.conv(head.out, local).flatten(1) if head.board else head.out(local.flatten(1))
+        return self.conv(head.out, local).flatten(1)[:, head.cells] if head.board else head.out(local.flatten(1))
 
     def value(self, head, x):
         features = torch.cat([self.conv(head.local, x, "relu").flatten(1), pool(x)], 1)

@@ -35,7 +35,7 @@ class Block(nn.Module):
 
     def forward(self, x): return torch.relu(x + self.second(torch.relu(self.first(x))))
 
-# %% ../nbs/10_network.ipynb #2fd51a3e
+# %% ../nbs/10_network.ipynb #2f537904
 def pool(x):
     "Mean and maximum of every filter over the board, (batch, 2·filters)."
     return torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
@@ -47,13 +47,15 @@ class PolicyHead(nn.Module):
         super().__init__()
         _, height, columns = game.shape
         self.local, self.whole = _conv(filters, width, 1), nn.Linear(2 * filters, width)
-        self.board = game.board_actions
-        self.out = (nn.Conv2d(width, game.actions // (height * columns), 1) if self.board
-                    else nn.Linear(width * height * columns, game.actions))
+        self.board = game.cells is not None
+        if self.board:
+            self.register_buffer("cells", torch.as_tensor(game.cells), persistent=False)
+            self.out = nn.Conv2d(width, int(game.cells.max()) // (height * columns) + 1, 1)
+        else: self.out = nn.Linear(width * height * columns, game.actions)
 
     def forward(self, x):
         x = torch.relu(self.local(x) + self.whole(pool(x))[:, :, None, None])
-        return self.out(x).flatten(1) if self.board else self.out(x.flatten(1))
+        return self.out(x).flatten(1)[:, self.cells] if self.board else self.out(x.flatten(1))
 
 # %% ../nbs/10_network.ipynb #a07b2184
 class ValueHead(nn.Module):

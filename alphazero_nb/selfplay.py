@@ -164,7 +164,7 @@ def write_move(nodes, edges, values, states, root, slots, slot, edge,
             entry += 1
     r_offsets[slot, ply + 1] = entry
 
-# %% ../nbs/15_selfplay.ipynb #f2e1d42b
+# %% ../nbs/15_selfplay.ipynb #ae460b09
 @njit(nogil=True, cache=True)
 def begin_search(slots, slot, settings):
     "Draws whether the next search is full or cheap."
@@ -177,9 +177,9 @@ def begin_search(slots, slot, settings):
 def begin_game(api, trees, nodes, edges, values, states, slots, slot, number, seed, settings, state, actions):
     "Starts game `number` in an idle slot."
     slots[slot].number, slots[slot].ply, slots[slot].done = number, 0, 0
-    slots[slot].random = seed
+    slots[slot].random = np.uint64(seed)
     state[:] = 0
-    call_start(api[START], state, seed >> np.uint64(1))
+    call_start(api[START], state, seed)
     plant(api, trees, nodes, edges, values, states, slot, state, actions)
     begin_search(slots, slot, settings)
 
@@ -230,7 +230,7 @@ def play_step(api, trees, nodes, edges, values, states, remap, slots, settings,
                 slots[slot].done = 1
     return count
 
-# %% ../nbs/15_selfplay.ipynb #9b6c21e1
+# %% ../nbs/15_selfplay.ipynb #4ee9cdea
 class Block:
     "A block of slots that play whole games."
     def __init__(self, game: Game, slots: int, settings: SelfPlaySettings):
@@ -250,7 +250,7 @@ class Block:
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Starts game `number` in an idle slot."
         self.versions[slot], self.seeds[slot] = version, seed
-        begin_game(self.game.api, *self._tables(), self.slots, slot, number, np.uint64(seed), self.settings,
+        begin_game(self.game.api, *self._tables(), self.slots, slot, number, seed, self.settings,
                    *self._scratch)
 
     def advance(self) -> None:
@@ -286,17 +286,21 @@ class Block:
             self.slots["number"][slot], self.slots["done"][slot] = -1, 0
         return records
 
-# %% ../nbs/15_selfplay.ipynb #7727a37f
+# %% ../nbs/15_selfplay.ipynb #2234cb60
 def game_seed(run_seed: int, number: int) -> int:
-    "The seed of game `number` of a run, 64 bits."
-    return int(np.random.SeedSequence([run_seed, number]).generate_state(1, np.uint64)[0])
+    "The seed of game `number` of a run, 63 bits."
+    return int(np.random.SeedSequence([run_seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
-# %% ../nbs/15_selfplay.ipynb #5e896bef
+# %% ../nbs/15_selfplay.ipynb #65133b19
 class Numbers:
     "Which games are wanted, running and finished; shared by the actors under one lock."
     def __init__(self, first: int, run_ahead: bool):
         self.lock, self.next, self.wanted_to = threading.Lock(), first, first
-        self.run_ahead, self.finished, self.missing = run_ahead, {}, set()
+        self.run_ahead, self.finished, self.missing, self.endless = run_ahead, {}, set(), False
+
+    @property
+    def open(self) -> bool:  # Whether there is a reason to play on
+        return self.endless or bool(self.missing)
 
     def want(self, count: int) -> None:
         "Asks for the next `count` games, beside what an interrupted call left."
@@ -307,7 +311,7 @@ class Numbers:
     def draw(self) -> int | None:
         "The number of the next game to start, none when there is nothing left to start."
         with self.lock:
-            if not self.missing or (self.next >= self.wanted_to and not self.run_ahead): return None
+            if not self.open or (self.next >= self.wanted_to and not self.run_ahead): return None
             self.next += 1
             return self.next - 1
 
@@ -322,7 +326,7 @@ class Numbers:
             done = sorted(n for n in self.finished if n < self.wanted_to)
             return [self.finished.pop(n) for n in done]
 
-# %% ../nbs/15_selfplay.ipynb #e6f09f4e
+# %% ../nbs/15_selfplay.ipynb #c3d3e231
 class Actor(threading.Thread):
     "A thread that plays the games of its blocks until none is missing."
     def __init__(self, engine: "SelfPlayEngine", blocks: list[Block]):
@@ -333,7 +337,7 @@ class Actor(threading.Thread):
         try:
             if self.engine.device.type == "cpu": torch.set_num_threads(1)
             engine = self.engine
-            while not engine.stopping and engine.numbers.missing and any([self.turn(b) for b in self.blocks]): pass
+            while not engine.stopping and engine.numbers.open and any([self.turn(b) for b in self.blocks]): pass
         except BaseException as error: self.error = error
         finally: self.engine.finished.put(None)
 
@@ -382,7 +386,7 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     _rows_per_s(evaluator, rows, 1, 1, 0.01)
     return _rows_per_s(evaluator, rows, 1, threads) > 1.1 * _rows_per_s(evaluator, rows, threads, 1)
 
-# %% ../nbs/15_selfplay.ipynb #0f895218
+# %% ../nbs/15_selfplay.ipynb #25dec0d0
 class SelfPlayEngine:
     "Plays games against itself on one device, as fast as the network can judge positions."
     def __init__(
@@ -423,8 +427,21 @@ class SelfPlayEngine:
 
     def generate_games(self, n: int) -> list[GameRecord]:
         "The next n numbered games, all of them. Interrupted, it keeps what is finished for the next call."
-        if self.closed: raise RuntimeError("this engine is shut down.")
         self.numbers.want(n)
+        self._run(n)
+        return self.numbers.take()
+
+    def play_for(self, seconds: float) -> float:
+        "Plays for about this long and returns how long; games that finish are kept for `generate_games`."
+        timer = threading.Timer(seconds, lambda: setattr(self, "stopping", True))
+        self.numbers.endless = True
+        timer.start()
+        try: return self._run(0)
+        finally: self.numbers.endless = False
+
+    def _run(self, n: int) -> float:
+        "Lets the actors play until nothing is missing, or they are stopped; returns the seconds."
+        if self.closed: raise RuntimeError("this engine is shut down.")
         self.stopping, start = False, time.perf_counter()
         actors = [Actor(self, self.blocks[index::self.threads]) for index in range(self.threads)]
         inside = torch.get_num_threads()
@@ -434,8 +451,9 @@ class SelfPlayEngine:
             self.stopping = True
             for actor in actors: actor.join()
             torch.set_num_threads(inside)
-            self._totals["seconds"] += time.perf_counter() - start
-        return self.numbers.take()
+            seconds = time.perf_counter() - start
+            self._totals["seconds"] += seconds
+        return seconds
 
     def _watch(self, actors, n, start):
         "Tells of finished games until every actor has ended; raises what an actor raised."
@@ -449,7 +467,7 @@ class SelfPlayEngine:
             done += 1
             self._totals["games"] += 1
             self._totals["moves"] += len(record)
-            self.events.emit(GameFinished(record.number, min(done, n), n, len(record), tuple(record.outcome.tolist()),
+            if n: self.events.emit(GameFinished(record.number, min(done, n), n, len(record), tuple(record.outcome.tolist()),
                                           time.perf_counter() - start, self.evaluations - before))
         for actor in actors:
             if actor.error:

@@ -29,7 +29,7 @@ from .search import Agent
 from .selfplay import SelfPlayEngine, SelfPlaySettings
 
 # %% auto #0
-__all__ = ['TrainSettings', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder', 'Trainer']
+__all__ = ['TrainSettings', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder', 'Trainer', 'plot_history']
 
 # %% ../nbs/18_train.ipynb #934ee67f
 @dataclass(frozen=True)
@@ -272,3 +272,21 @@ class Trainer:
         match = play_match(self.game, self.agent(), opponent, self.settings.evaluate_games, seed=self.iteration)
         self.matches.append(dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds))
         self._run.emit(match.event(self.iteration))
+
+# %% ../nbs/18_train.ipynb #f6c7ffed
+def plot_history(history: list[dict], matches: list[dict]):
+    "Losses and strength over the minutes of a run, as a Matplotlib figure."
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(6, 2.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    minutes = [row["seconds"] / 60 for row in history]
+    left.plot(minutes, [row["policy_loss"] for row in history], color="#0072B2", label="policy (nats)")
+    left.plot(minutes, [row["value_loss"] for row in history], color="#D55E00", label="value (squared error)")
+    left.set(xlabel="minutes", title="Losses", ylim=(0, None))
+    left.legend(frameon=False, fontsize=8)
+    when, score = [row["seconds"] / 60 for row in matches], [100 * row["score"] for row in matches]
+    spread = [[100 * abs(row["score"] - row[end]) for row in matches] for end in ("low", "high")]
+    right.errorbar(when, score, yerr=spread if matches else None, color="#0072B2", marker="o", markersize=3, capsize=2)
+    opponent = matches[0]["opponent"] if matches else "the yardstick"
+    right.set(xlabel="minutes", ylabel="% of the points", ylim=(0, 103), title=f"Against {opponent}")
+    return figure

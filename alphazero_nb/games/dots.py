@@ -96,7 +96,7 @@ def text(state) -> str:
     lines = ["".join(sign.center(5 if i % 2 else 3) for i, sign in enumerate(row)).rstrip() for row in signs]
     return "\n".join(lines)
 
-# %% ../../nbs/05_games_dots.ipynb #5343f79c
+# %% ../../nbs/05_games_dots.ipynb #1fdf862d
 def dots(
     rows: int = 3,  # Rows of boxes, 1 to 10
     cols: int = 3,  # Columns of boxes, 1 to 10
@@ -108,7 +108,8 @@ def dots(
     total, shape = 2 * rows * cols + rows + cols, (4, 2 * rows + 1, 2 * cols + 1)
     return Game(f"dots(rows={rows},cols={cols})", start=_start(rows, cols), mover=mover, legal=legal, play=play,
                 returns=returns, observe=observe, state_size=_LINES + total + rows * cols, players=2, actions=total,
-                shape=shape, max_length=total, symmetries=board_symmetries(shape, line_cells(rows, cols)), text=text)
+                shape=shape, max_length=total, symmetries=board_symmetries(shape, line_cells(rows, cols)),
+                cells=line_cells(rows, cols), text=text)
 
 
 register("dots", dots)

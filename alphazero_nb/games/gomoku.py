@@ -76,7 +76,7 @@ def text(state) -> str:
     lines = [f"{size - i:2} " + " ".join(".xo"[stone] for stone in row) for i, row in enumerate(rows)]
     return "\n".join(lines) + "\n   " + " ".join(LETTERS[:size])
 
-# %% ../../nbs/04_games_gomoku.ipynb #436fdcce
+# %% ../../nbs/04_games_gomoku.ipynb #44ecef73
 def gomoku(
     size: int = 15,  # Rows and columns, 5 to 19
 ) -> Game:           # A ValueError says which sizes there are
@@ -86,7 +86,7 @@ def gomoku(
     shape, cells = (3, size, size), size * size
     return Game(f"gomoku(size={size})", start=_start(size), mover=mover, legal=legal, play=play, returns=returns,
                 observe=observe, state_size=_CELLS + cells, players=2, actions=cells, shape=shape,
-                max_length=cells, symmetries=board_symmetries(shape, range(cells)), board_actions=True, text=text,
+                max_length=cells, symmetries=board_symmetries(shape, range(cells)), cells=np.arange(cells), text=text,
                 action_names=lambda action: f"{LETTERS[action % size]}{size - action // size}")
 
 

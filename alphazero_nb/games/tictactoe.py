@@ -56,7 +56,7 @@ def observe(state, planes):
         if state[cell] == own: planes[cell] = 1
         elif state[cell] != 0: planes[9 + cell] = 1
 
-# %% ../../nbs/02_games_tictactoe.ipynb #0abede3c
+# %% ../../nbs/02_games_tictactoe.ipynb #b04049a8
 def text(state) -> str:
     "The board as lines of `x` (first player), `o` and the actions of the free cells."
     signs = [str(cell) if stone == 0 else "xo"[stone - 1] for cell, stone in enumerate(state[:9])]
@@ -66,7 +66,7 @@ def text(state) -> str:
 def tictactoe() -> Game:
     "Tic-tac-toe."
     return Game("tictactoe", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                state_size=_SIZE, players=2, actions=9, shape=(2, 3, 3), max_length=9, board_actions=True,
+                state_size=_SIZE, players=2, actions=9, shape=(2, 3, 3), max_length=9, cells=np.arange(9),
                 symmetries=board_symmetries((2, 3, 3), range(9)), text=text)
 
 
