@@ -1,0 +1,387 @@
+"The compiled search against a slow one written from its definition, and against exact solutions."
+import math
+import zlib
+
+import numpy as np
+import pytest
+
+from alphazero_nb.evaluator import NetworkEvaluator
+from alphazero_nb.game import Game, get_game
+from alphazero_nb.network import PolicyValueNet
+from alphazero_nb.search import Agent, Requests, SearchSettings, ask, plant, receive, search, walk
+from alphazero_nb.tree import Trees, keep_subtree
+
+
+class HashEvaluator:
+    """Opinions that follow from the position alone: any logits, and values that do not sum to zero, so that a search
+    that flips signs instead of asking each player's own value is found out."""
+    def __init__(self, game): self.game, self.batches = game, []
+
+    def evaluate(self, observations, offsets, actions):
+        self.batches.append(len(observations))
+        logits, values = np.empty(len(actions), np.float32), np.empty((len(observations), self.game.players), np.float32)
+        for row, observation in enumerate(observations):
+            rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(observation).tobytes()))
+            values[row] = rng.uniform(-1, 1, self.game.players)
+            edges = slice(offsets[row], offsets[row + 1])
+            logits[edges] = rng.normal(0, 1.5, self.game.actions)[actions[edges]]
+        return logits, values
+
+
+class Ignorant:
+    "Every move as likely as any other, every position a draw."
+    def __init__(self, game): self.game = game
+
+    def evaluate(self, observations, offsets, actions):
+        return np.zeros(len(actions), np.float32), np.zeros((len(observations), self.game.players), np.float32)
+
+
+class Node:
+    def __init__(self, game, state):
+        self.state, self.mover, self.visits, self.edges = state, game.mover(state), 0, []
+        self.sums = np.zeros(game.players, np.float32)
+
+
+class Edge:
+    def __init__(self, action, prior):
+        self.action, self.prior, self.visits, self.value, self.child = action, prior, 0, np.float32(0), None
+
+
+def judge(game, evaluator, node):
+    "Gives an open node its edges; returns its value by seat."
+    legal = game.legal_actions(node.state)
+    observation = game.observe(node.state).reshape(1, -1)
+    logits, values = evaluator.evaluate(observation, np.array([0, len(legal)], np.int32), np.array(legal, np.int32))
+    weights = [math.exp(float(logit) - float(max(logits))) for logit in logits]
+    node.edges = [Edge(action, np.float32(weight / sum(weights))) for action, weight in zip(legal, weights)]
+    by_seat = np.zeros(game.players, np.float32)
+    for k in range(game.players): by_seat[(node.mover + k) % game.players] = values[0, k]
+    return by_seat
+
+
+def puct(node, c_puct, fpu):
+    "PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first."
+    tried = sum(float(edge.prior) for edge in node.edges if edge.visits)
+    untried = float(node.sums[node.mover]) / node.visits - fpu * math.sqrt(tried)
+
+    def score(edge):
+        mean = float(edge.value) / edge.visits if edge.visits else untried
+        return mean + c_puct * math.sqrt(node.visits) * float(edge.prior) / (1 + edge.visits)
+    return max(node.edges, key=score)
+
+
+def slow_search(game, evaluator, root, budget, c_puct=1.5, fpu=0.2, priors=None):
+    "Simulates until the root's edges have `budget` visits; `priors` replace the root's own."
+    if not root.visits:
+        root.sums += judge(game, evaluator, root)
+        root.visits = 1
+    if priors is not None:
+        for edge, prior in zip(root.edges, priors): edge.prior = prior
+    while sum(edge.visits for edge in root.edges) < budget:
+        node, path = root, []
+        while node.edges:
+            edge = puct(node, c_puct, fpu)
+            if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
+            path.append((node, edge))
+            node = edge.child
+        result = game.returns(node.state) if node.mover < 0 else judge(game, evaluator, node)
+        for above, edge in path:
+            edge.visits += 1
+            edge.value += result[above.mover]
+        for seen in [above for above, _ in path] + [node]:
+            seen.visits += 1
+            seen.sums += result
+    return root
+
+
+def visits_of(game, root):
+    visits = np.zeros(game.actions, int)
+    for edge in root.edges: visits[edge.action] = edge.visits
+    return visits
+
+
+def three_takers():
+    "Three players take one to three stones from a pile; who takes two moves again. More than others is worth more."
+    def start(state, seed): state[0] = 17
+    def mover(state): return state[1] if state[0] > 0 else -1
+
+    def legal(state, actions):
+        for i in range(min(3, state[0])): actions[i] = i
+        return min(3, state[0])
+
+    def play(state, action):
+        state[0] -= action + 1
+        state[2 + state[1]] += action + 1
+        if action != 1: state[1] = (state[1] + 1) % 3
+
+    def returns(state, out):
+        for p in range(3): out[p] = (state[2 + p] * 3 - state[2] - state[3] - state[4]) / 34
+
+    def observe(state, planes):
+        planes[0] = state[0]
+        for k in range(3): planes[1 + k] = state[2 + (state[1] + k) % 3]
+
+    return Game("three_takers", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                state_size=5, players=3, actions=3, shape=(4,), max_length=17)
+
+
+_games = {}
+
+
+def game_named(name):
+    if name not in _games: _games[name] = three_takers() if name == "three_takers" else get_game(name)
+    return _games[name]
+
+
+def random_states(game, count, seed, least=0):
+    "Open positions after random moves."
+    rng, states = np.random.default_rng(seed), []
+    while len(states) < count:
+        state, path = game.new(int(rng.integers(1000))), []
+        while not game.over(state):
+            path.append(state)
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        if len(path) > least: states.append(path[rng.integers(least, len(path))])
+    return np.stack(states)
+
+
+NAMES = ["tictactoe", "connect4", "dots(rows=2,cols=2)", "dots(rows=3,cols=3)", "three_takers"]
+
+
+@pytest.mark.parametrize("budget", [1, 2, 50, 200])
+@pytest.mark.parametrize("name", NAMES)
+def test_visits_are_those_of_the_slow_search(name, budget):
+    game = game_named(name)
+    states = random_states(game, 6 if budget < 200 else 4, seed=budget)
+    slow = [slow_search(game, HashEvaluator(game), Node(game, state), budget) for state in states]
+    want = np.stack([visits_of(game, root) for root in slow])
+    values = np.stack([root.sums / root.visits for root in slow])
+    evaluator = HashEvaluator(game)
+    block = search(game, evaluator, states, SearchSettings(simulations=budget))
+    assert evaluator.batches[0] == len(states), "the block's roots are one batch"
+    assert block.visits.tolist() == want.tolist()
+    assert np.allclose(block.values, values, atol=1e-6)
+    for state, visits in zip(states, want):
+        alone = search(game, HashEvaluator(game), state[None], SearchSettings(simulations=budget))
+        assert alone.visits[0].tolist() == visits.tolist()
+
+
+@pytest.mark.parametrize("c_puct, fpu", [(0.3, 0.0), (4.0, 0.2), (1.5, 1.0)])
+def test_constants_mean_what_they_say(c_puct, fpu):
+    game = game_named("dots(rows=2,cols=2)")
+    states = random_states(game, 4, seed=5)
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=80, c_puct=c_puct, fpu=fpu))
+    slow = [slow_search(game, HashEvaluator(game), Node(game, state), 80, c_puct, fpu) for state in states]
+    assert found.visits.tolist() == [visits_of(game, root).tolist() for root in slow]
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "connect4", "dots(rows=3,cols=3)"])
+def test_visits_with_a_real_network(name):
+    "A row's answer does not depend on its neighbours, so the slow search may ask one position at a time."
+    game = game_named(name)
+    evaluator = NetworkEvaluator(game, sharp(PolicyValueNet(game, preset="tiny")), device="cpu", shapes=(8,))
+    states = random_states(game, 5, seed=11)
+    found = search(game, evaluator, states, SearchSettings(simulations=60))
+    slow = [visits_of(game, slow_search(game, evaluator, Node(game, state), 60)).tolist() for state in states]
+    assert found.visits.tolist() == slow
+
+
+def sharp(network):
+    "A fresh network has no opinions; give it some."
+    import torch
+    with torch.no_grad():
+        for head in (network.policy, network.value): getattr(head, "out", head).weight *= 30
+    return network
+
+
+class Driver:
+    "One tree, driven by the kernels one answer at a time."
+    def __init__(self, game, evaluator, state, simulations):
+        self.game, self.evaluator = game, evaluator
+        self.trees = Trees(1, simulations, game.max_legal, game.state_size, game.players)
+        t = self.trees
+        self.tables = t.trees, t.nodes, t.edges, t.values, t.states
+        self.actions, self.result = np.zeros(game.max_legal, np.int32), np.zeros(game.players, np.float32)
+        assert plant(game.api, *self.tables, 0, state, self.actions)
+
+    def answer(self, node):
+        r = Requests(self.game, 1)
+        ask(self.game.api, *self.tables[1:3], self.tables[4], node, 0, r.observations, r.edge_offsets, r.edge_actions)
+        logits, values = self.evaluator.evaluate(r.observations, r.edge_offsets, r.edge_actions[:r.edge_offsets[1]])
+        receive(*self.tables[1:4], node, logits, values[0], self.result)
+
+    def search(self, budget):
+        while (node := walk(self.game.api, *self.tables, 0, budget, 1.5, 0.2, self.actions, self.result)) >= 0:
+            self.answer(node)
+
+    def root_edges(self):
+        root = self.trees.nodes[0]
+        return self.trees.edges[root["first"]:root["first"] + root["count"]]
+
+    def visits(self):
+        visits = np.zeros(self.game.actions, int)
+        visits[self.root_edges()["action"]] = self.root_edges()["visits"]
+        return visits
+
+    def keep(self, action):
+        edge, = [e for e in self.root_edges() if e["action"] == action]
+        t = self.trees
+        keep_subtree(t.trees, t.nodes, t.edges, t.values, t.states, t.remap, t.node_room, t.edge_room, 0, int(edge["child"]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_noised_priors_at_the_root(name):
+    "Noise replaces the root's priors and no others; the search goes on from there like the slow one."
+    game, rng = game_named(name), np.random.default_rng(3)
+    for state in random_states(game, 3, seed=21):
+        driver = Driver(game, HashEvaluator(game), state, 100)
+        driver.answer(0)
+        edges = driver.root_edges()
+        noised = (.75 * edges["prior"] + .25 * rng.dirichlet(np.full(len(edges), .5))).astype(np.float32)
+        edges["prior"] = noised
+        driver.search(100)
+        slow = slow_search(game, HashEvaluator(game), Node(game, state), 100, priors=noised)
+        assert driver.visits().tolist() == visits_of(game, slow).tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kept_subtree_goes_on_as_if_it_had_always_been_the_tree(name):
+    "Search, move, search on, to the end of the game: the visits are those of the slow search's subtree."
+    game = game_named(name)
+    state = random_states(game, 1, seed=8)[0]
+    driver, slow, plies = Driver(game, HashEvaluator(game), state, 90), Node(game, state), 0
+    while slow.mover >= 0 and plies < 6:
+        slow_search(game, HashEvaluator(game), slow, 90)
+        driver.search(90)
+        assert driver.visits().tolist() == visits_of(game, slow).tolist(), plies
+        assert np.allclose(driver.trees.values[0], slow.sums, atol=1e-6)
+        assert (driver.trees.states[0] == slow.state).all()
+        edge = max(slow.edges, key=lambda edge: edge.visits)
+        driver.keep(edge.action)
+        slow, plies = edge.child, plies + 1
+        assert driver.trees.nodes[0]["visits"] == slow.visits and driver.trees.nodes[0]["mover"] == slow.mover
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("budget", [1, 3, 64])
+def test_visits_sum_to_the_budget_on_legal_moves(name, budget):
+    game = game_named(name)
+    states = random_states(game, 20, seed=budget)
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=budget))
+    assert (found.visits.sum(1) == budget).all() and (found.visits >= 0).all()
+    assert np.allclose(found.policy.sum(1), 1, atol=1e-6)
+    for state, visits in zip(states, found.visits):
+        assert set(np.flatnonzero(visits)) <= set(game.legal_actions(state))
+
+
+def test_finished_games_keep_zero_visits_and_disturb_nobody():
+    game = game_named("tictactoe")
+    won, open_state = game.replay([0, 3, 1, 4, 2]), game.replay([0, 3])
+    found = search(game, HashEvaluator(game), np.stack([won, open_state, won]), SearchSettings(simulations=30))
+    alone = search(game, HashEvaluator(game), open_state[None], SearchSettings(simulations=30))
+    assert found.visits.sum(1).tolist() == [0, 30, 0]
+    assert found.visits[1].tolist() == alone.visits[0].tolist()
+
+
+def test_values_are_by_seat_whoever_moves():
+    "Seat 1 is about to win: its value is high, seat 0's is low, in the order of the seats."
+    game = game_named("tictactoe")
+    state = game.replay([0, 3, 1, 4, 8])
+    found = search(game, Ignorant(game), state[None], SearchSettings(simulations=200))
+    assert game.mover(state) == 1 and found.visits[0].argmax() == 5
+    assert found.values[0, 1] > .9 and found.values[0, 0] < -.9
+
+
+def test_values_where_the_same_player_moves_again():
+    "One line is missing: who draws it has the box and the game."
+    game = game_named("dots(rows=1,cols=1)")
+    state = game.replay([0, 1, 2])
+    found = search(game, Ignorant(game), state[None], SearchSettings(simulations=10))
+    seat = game.mover(state)
+    assert found.values[0, seat] > .8 and found.values[0, 1 - seat] < -.8
+
+
+def test_bad_settings_are_refused():
+    for wrong in (0, -5):
+        with pytest.raises(ValueError, match=str(wrong)): SearchSettings(simulations=wrong)
+    game = game_named("tictactoe")
+    with pytest.raises(ValueError, match="over"): Agent(game, Ignorant(game)).act(game.replay([0, 3, 1, 4, 2]))
+
+
+def test_agent_is_the_search():
+    game = game_named("connect4")
+    states = random_states(game, 5, seed=2)
+    agent = Agent(game, HashEvaluator(game), simulations=40)
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40))
+    assert agent.policy(states).tolist() == found.policy.tolist() and agent.value(states).tolist() == found.values.tolist()
+    assert agent.acts(states).tolist() == found.visits.argmax(1).tolist() == [agent.act(state) for state in states]
+    assert agent.policy(states[0]).shape == (1, game.actions), "one state is a block of one"
+
+
+def solve(game, state, known):
+    "Result by seat under best play of everybody (max-n), exact, memoised."
+    key = state.tobytes()
+    if key not in known:
+        if game.over(state): known[key] = tuple(game.returns(state).tolist())
+        else:
+            mover = game.mover(state)
+            known[key] = max((solve(game, game.play(state, action), known) for action in game.legal_actions(state)),
+                             key=lambda result: result[mover])
+    return known[key]
+
+
+def best_actions(game, state, known):
+    mover = game.mover(state)
+    worth = {action: solve(game, game.play(state, action), known)[mover] for action in game.legal_actions(state)}
+    return [action for action, value in worth.items() if value == max(worth.values())], worth
+
+
+def all_positions(game, state, seen):
+    "Every open position that can be reached."
+    if game.over(state) or state.tobytes() in seen: return seen
+    seen[state.tobytes()] = state
+    for action in game.legal_actions(state): all_positions(game, game.play(state, action), seen)
+    return seen
+
+
+def late_positions(game, left, count, seed):
+    "Different open positions with at most `left` free lines or cells, after random moves."
+    rng, found = np.random.default_rng(seed), {}
+    for _ in range(50 * count):
+        state, stop = game.new(), rng.integers(1, left + 1)
+        while not game.over(state) and len(game.legal_actions(state)) > stop:
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        if not game.over(state): found[state.tobytes()] = state
+        if len(found) == count: break
+    return list(found.values())
+
+
+def wrong_moves(game, states, simulations=1000, chunk=256):
+    "Positions in which a search that knows nothing but the rules prefers a move that is not among the best."
+    wrong, known = [], {}
+    for start in range(0, len(states), chunk):
+        part = np.stack(states[start:start + chunk])
+        found = search(game, Ignorant(game), part, SearchSettings(simulations=simulations))
+        for state, visits in zip(part, found.visits):
+            best, worth = best_actions(game, state, known)
+            if visits.argmax() not in best: wrong.append((game.text(state), game.mover(state), visits.tolist(), worth))
+    return wrong
+
+
+def test_tictactoe_truth():
+    "In every position that can be reached after two moves or more. (One move in, 1,000 simulations are too few.)"
+    game = game_named("tictactoe")
+    positions = list(all_positions(game, game.new(), {}).values())
+    assert len(positions) == 4520
+    wrong = wrong_moves(game, [state for state in positions if len(game.legal_actions(state)) <= 7])
+    assert not wrong, f"{len(wrong)} wrong, first:\n" + "\n".join(map(str, wrong[0]))
+
+
+@pytest.mark.parametrize("name", ["dots(rows=2,cols=2)", "dots(rows=3,cols=3)", "dots(rows=1,cols=3)"])
+@pytest.mark.parametrize("left, simulations", [(4, 1000), (6, 20_000)])
+def test_late_dots_truth(name, left, simulations):
+    """Nothing is decided before the last line is drawn, so a search without a network sees only what it reaches: with
+    six lines left the tree has 1,957 nodes, of which 1,000 simulations do not even see the ends."""
+    game = game_named(name)
+    wrong = wrong_moves(game, late_positions(game, left, 600 if left == 4 else 60, seed=4), simulations, chunk=32)
+    assert not wrong, f"{len(wrong)} wrong, first:\n" + "\n".join(map(str, wrong[0]))
