@@ -1,0 +1,153 @@
+"""The command line, as a person types it: what it prints, what it refuses, what it leaves on the disk."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphazero_nb.cli import main, make_parser
+
+SMALL = ["--iterations", "1", "--games-per-iter", "8", "--batch-size", "32", "--simulations", "8", "--preset", "tiny",
+         "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "ttt"
+    assert main(["train", "tictactoe", *SMALL, "--folder", str(folder)]) == 0
+    return folder
+
+
+def command(*words, **options):
+    program = [sys.executable, "-c", "import sys; from alphazero_nb.cli import main; sys.exit(main())", *words]
+    return subprocess.run(program, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_check_device_prints_one_json_object():
+    done = command("check-device", "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and report["chosen"] in [row["name"] for row in report["devices"]]
+
+
+def test_games_are_listed(capsys):
+    assert main(["games", "--json"]) == 0
+    names = {game["name"] for game in json.loads(capsys.readouterr().out)["games"]}
+    assert {"connect4", "tictactoe", "gomoku(size=15)", "dots(rows=3,cols=3)"} <= names
+
+
+def test_training_again_goes_on(run, capsys):
+    before = json.loads((run / "manifest.json").read_text())["iteration"]
+    assert main(["train", "tictactoe", *SMALL, "--folder", str(run), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["iteration"] == before + 1 and report["games"] == 8 * report["iteration"]
+
+
+def test_the_ladder_is_one_json_object(tmp_path, capsys):
+    assert main(["train", "tictactoe", *SMALL, "--folder", str(tmp_path / "run"), "--ladder", "--ladder-games", "4", "--json"]) == 0
+    ladder = json.loads(capsys.readouterr().out)["ladder"]
+    assert [row["opponent"] for row in ladder] == ["random", "rollouts:100", "rollouts:400"]
+    assert all(row["games"] == 4 for row in ladder)
+
+
+def test_arena_of_a_run_and_a_yardstick(run, capsys):
+    assert main(["arena", str(run), "rollouts:20", "--games", "6", "--simulations", "8", "--device", "cpu", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["games"] == 6 and row["wins"] + row["draws"] + row["losses"] == 6 and row["low"] <= row["score"] <= row["high"]
+
+
+def test_arena_without_a_run_needs_the_game(capsys):
+    assert main(["arena", "random", "rollouts:5", "--games", "2"]) == 2
+    assert "--game" in capsys.readouterr().err
+    assert main(["arena", "random", "rollouts:5", "--games", "2", "--game", "tictactoe"]) == 0
+
+
+@pytest.mark.parametrize("seat", ["0", "1"])
+def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
+    answers = iter(["nonsense", "undo", *(str(n) for n in 3 * list(range(9)))])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    assert main(["play", str(run), "--seat", seat, "--simulations", "8", "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert "'nonsense' is not a legal move; legal:" in printed
+    assert printed.strip().splitlines()[-1] in ("You win.", "You lose.", "A draw.")
+
+
+def test_bench_prints_what_it_promises(capsys):
+    assert main(["bench", "selfplay", "tictactoe", "--preset", "tiny", "--simulations", "8", "--windows", "2", "--seconds",
+                 "0.1", "--whole-games", "10", "--games", "16", "--no-compile", "--device", "cpu", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert {"moves_per_s", "games_per_min", "evals_per_s", "bare_evals_per_s", "efficiency", "whole_s"} <= set(row)
+    assert len(row["windows"]) == 2 and min(row["evals_per_s"], row["bare_evals_per_s"], row["whole_s"]) > 0
+
+
+def test_help_explains_every_command(capsys):
+    for name in ("check-device", "games", "train", "play", "arena", "bench"):
+        with pytest.raises(SystemExit) as stop: make_parser().parse_args([name, "--help"])
+        assert stop.value.code == 0
+    assert "--minutes" in capsys.readouterr().out
+
+
+BAD = {
+    "unknown game": (["train", "conect4"], ["'conect4'", "connect4"]),
+    "unknown parameter": (["train", "gomoku(sise=9)"], ["'sise'", "'size'"]),
+    "unknown preset": (["train", "connect4", "--preset", "smal"], ["'smal'", "'small'"]),
+    "unknown device": (["train", "connect4", "--device", "cuda:97"], ["'cuda:97'", "cpu"]),
+    "unknown player": (["arena", "rolouts:5", "random", "--game", "tictactoe"], ["'rolouts:5'", "rollouts"]),
+    "no playouts": (["arena", "rollouts:0", "random", "--game", "tictactoe"], ["rollouts:0"]),
+    "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_names_are_one_sentence_and_write_nothing(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words, expected = BAD[name]
+    assert main(words) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and all(word in error for word in expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["--simulations", "0"], ["--minutes", "-1"], ["--minutes", "0"], ["--minutes", "nan"],
+                                   ["--iterations", "0"], ["--batch-size", "x"], ["--seed", "-1"]])
+def test_bad_numbers_are_one_sentence_and_write_nothing(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop: main(["train", "connect4", *words])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and words[0] in error and repr(words[1]) in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def _snapshot(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("words,expected", [(["train", "connect4"], "'tictactoe'"), (["train", "tictactoe", "--preset", "mlp"], "'tiny'")])
+def test_a_folder_of_another_run_is_left_alone(run, words, expected, capsys):
+    before = _snapshot(run)
+    small = SMALL if "--preset" not in words else [w for w in SMALL if w not in ("--preset", "tiny")]
+    assert main([*words, *small, "--folder", str(run)]) == 2
+    assert expected in capsys.readouterr().err and _snapshot(run) == before
+
+
+def test_a_file_is_no_folder(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(["train", "tictactoe", *SMALL, "--folder", str(tmp_path / "file")]) == 2
+    assert "is a file" in capsys.readouterr().err and (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("mine")
+    assert main(["train", "tictactoe", *SMALL, "--folder", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1 and list(_snapshot(tmp_path)) == [Path("thesis.txt")]
+
+
+def test_a_run_of_another_game_cannot_play_this_one(run, capsys):
+    assert main(["arena", str(run), "random", "--game", "connect4", "--device", "cpu"]) == 2
+    assert "tictactoe" in capsys.readouterr().err
+
+
+def test_a_log_gets_whole_lines(tmp_path):
+    done = command("train", "tictactoe", *SMALL, "--folder", str(tmp_path / "run"))
+    assert done.returncode == 0 and "\r" not in done.stdout and "iteration 1" in done.stdout
+    assert f"alphazero-nb play {tmp_path / 'run'}" in done.stdout
