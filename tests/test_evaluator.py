@@ -1,0 +1,456 @@
+"What evaluators promise: each client its own answer, no client left waiting, no wrong number passed on."
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from alphazero_nb.device import get_device
+from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
+from alphazero_nb.game import get_game
+from alphazero_nb.inference import can_fuse, inference_copy
+from alphazero_nb.network import PolicyValueNet
+
+BACKENDS = ["eager", "fused"]
+DTYPES = ["float32", "bfloat16"]
+
+
+def needs(backend, dtype="float32", network=None):
+    if backend == "fused" and not can_fuse(network or PolicyValueNet(GAME, "tiny"), get_device("cpu")):
+        pytest.skip("this PyTorch has no fused operators for the CPU")
+    if dtype == "bfloat16" and get_device("cpu").dtype != "bfloat16":
+        pytest.skip("this CPU has no bfloat16 units")
+
+
+GAME = get_game("connect4")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_inside():
+    "These networks are small, and two threads inside a forward pass wait for each other on a busy machine."
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def request(game, rng, rows):
+    "Random observations and 1 to all actions of each."
+    observations = rng.integers(0, 2, (rows, game.observation_size)).astype(np.int8)
+    choices = [np.sort(rng.choice(game.actions, rng.integers(1, game.actions + 1), replace=False)) for _ in range(rows)]
+    offsets = np.concatenate([[0], np.cumsum([len(c) for c in choices])]).astype(np.int32)
+    return observations, offsets, np.concatenate(choices).astype(np.int32)
+
+
+class Echo:
+    "Answers follow from the question: value k of a row is its number plus k, a logit its number times 8 plus the action."
+    def __init__(self, players=2):
+        self.players, self.rows, self.gate, self.entered = players, [], None, threading.Event()
+
+    def evaluate(self, observations, offsets, actions):
+        self.rows.append(len(observations))
+        self.entered.set()
+        if self.gate is not None: assert self.gate.wait(30)
+        number = observations[:, :4].copy().view(np.int32)[:, 0]
+        values = number[:, None] + np.arange(self.players)
+        return (np.repeat(number, np.diff(offsets)) * 8 + actions).astype(np.float32), values.astype(np.float32)
+
+
+def question(number, rows=1, edges=2):
+    "A question that carries a number for Echo, and the answer."
+    observations = np.zeros((rows, 8), np.int8)
+    observations[:, :4] = np.arange(number, number + rows, dtype=np.int32)[:, None].view(np.int8)
+    actions = np.tile(np.arange(edges, dtype=np.int32), rows)
+    offsets = np.arange(0, rows * edges + 1, edges, dtype=np.int32)
+    numbers = np.arange(number, number + rows)
+    return (observations, offsets, actions), (np.repeat(numbers, edges) * 8. + actions, numbers[:, None] + np.arange(2.))
+
+
+def same(answer, want): return all(np.array_equal(a, b) for a, b in zip(answer, want))
+
+
+def in_threads(functions, timeout_s=30):
+    "Runs them side by side; what each returned or raised. Fails if one is still running after `timeout_s`."
+    results = [None] * len(functions)
+
+    def run(i):
+        try: results[i] = functions[i]()
+        except BaseException as error: results[i] = error
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(functions))]
+    for thread in threads: thread.start()
+    end = time.monotonic() + timeout_s
+    for thread in threads: thread.join(max(0, end - time.monotonic()))
+    assert not any(thread.is_alive() for thread in threads), "a client waits for ever"
+    return results
+
+
+def wait_until(condition, timeout_s=10):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(.002)
+
+
+# One owner, many clients
+
+
+def test_sixteen_threads_get_their_own_answers():
+    requests, echo = 2000, Echo()
+
+    def client(index, evaluator):
+        wrong, rng = 0, np.random.default_rng(index)
+        for i in range(requests):
+            ask, want = question(index * 20_000 + i * 5, rows=int(rng.integers(1, 5)), edges=int(rng.integers(1, 4)))
+            wrong += not same(evaluator.evaluate(*ask), want)
+        return wrong
+
+    with BatchedEvaluator(echo, max_batch=24) as evaluator:
+        wrong = in_threads([lambda i=i: client(i, evaluator) for i in range(16)], 100)
+        stats = evaluator.get_stats()
+    assert wrong == [0] * 16
+    assert stats["total_requests"] == 16 * requests and stats["queue_size"] == 0
+    assert stats["total_rows"] == sum(echo.rows) and stats["total_batches"] == len(echo.rows)
+    assert max(echo.rows) <= 24
+
+
+def test_threads_share_a_real_network():
+    "Answers of the shared evaluator are those of the bare one, to the last bit: there is one batch shape."
+    bare = NetworkEvaluator(GAME, PolicyValueNet(GAME, "tiny"), device="cpu", shapes=(32,))
+    rng = np.random.default_rng(0)
+    asked = [[request(GAME, rng, int(rng.integers(1, 6))) for _ in range(12)] for _ in range(6)]
+    wanted = [[bare.evaluate(*ask) for ask in asks] for asks in asked]
+    with BatchedEvaluator(bare, max_batch=32) as evaluator:
+        found = in_threads([lambda asks=asks: [evaluator.evaluate(*ask) for ask in asks] for asks in asked])
+    for got, want in zip(found, wanted): assert all(same(a, b) for a, b in zip(got, want))
+
+
+def test_requests_that_wait_for_a_slow_batch_are_one_batch():
+    echo = Echo()
+    echo.gate = threading.Event()
+    with BatchedEvaluator(echo, max_batch=64) as evaluator:
+        first = evaluator.submit(*question(7)[0])
+        wait_until(echo.entered.is_set)
+        rest = [(evaluator.submit(*ask), want) for ask, want in (question(100 * i, rows=i) for i in range(1, 9))]
+        assert evaluator.get_stats()["queue_size"] == 8
+        echo.gate.set()
+        assert same(first.result(5), question(7)[1])
+        assert all(same(ticket.result(5), want) for ticket, want in rest)
+        stats = evaluator.get_stats()
+    assert echo.rows == [1, 36]
+    assert stats["avg_batch_size"] == 37 / 2 and stats["total_requests"] == 9
+
+
+def test_a_batch_is_no_longer_than_promised():
+    "Requests are never cut, so 5 rows go alone where 3 already wait in a batch of 6; a longer one is passed on whole."
+    echo = Echo()
+    echo.gate = threading.Event()
+    with BatchedEvaluator(echo, max_batch=6) as evaluator:
+        evaluator.submit(*question(0)[0])
+        wait_until(echo.entered.is_set)
+        tickets = [evaluator.submit(*question(0, rows)[0]) for rows in (3, 5, 1, 9, 2, 4)]
+        echo.gate.set()
+        for ticket in tickets: ticket.result(5)
+    assert echo.rows == [1, 3, 6, 9, 6]
+
+
+def test_a_lone_request_does_not_wait_for_company():
+    "The cost of sharing is a change of thread, not a pause: the median of 200 lone requests is far below a millisecond."
+    with BatchedEvaluator(Echo(), max_batch=256) as evaluator:
+        ask, want = question(3)
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            assert same(evaluator.evaluate(*ask), want)
+            times.append(time.perf_counter() - start)
+        stats = evaluator.get_stats()
+    assert np.median(times) < 1e-3
+    assert stats["total_batches"] == 200 and stats["avg_batch_size"] == 1
+
+
+def test_statistics_count_and_time():
+    echo = Echo()
+    echo.gate = threading.Event()
+    with BatchedEvaluator(echo, max_batch=8) as evaluator:
+        assert {"total_requests", "total_batches", "avg_batch_size", "queue_size", "wait_s", "busy_s"} <= evaluator.get_stats().keys()
+        first = evaluator.submit(*question(0)[0])
+        wait_until(echo.entered.is_set)
+        second = evaluator.submit(*question(1)[0])
+        time.sleep(.2)
+        echo.gate.set()
+        first.result(5), second.result(5)
+        wait_until(lambda: evaluator.get_stats()["total_batches"] == 2)
+        stats = evaluator.get_stats()
+    assert .19 < stats["busy_s"] < 5 and .19 < stats["wait_s"] < 5
+    assert stats["total_requests"] == 2 and stats["queue_size"] == 0
+
+
+def test_a_ticket_can_be_asked_with_a_limit():
+    echo = Echo()
+    echo.gate = threading.Event()
+    with BatchedEvaluator(echo) as evaluator:
+        ticket = evaluator.submit(*question(0)[0])
+        with pytest.raises(TimeoutError): ticket.result(.05)
+        echo.gate.set()
+        assert same(ticket.result(5), question(0)[1]) and same(ticket.result(5), question(0)[1])
+
+
+# Closing and failing
+
+
+def test_close_answers_every_waiting_client():
+    "Eight clients wait, one of them for a network that hangs: all are told within a second."
+    echo = Echo()
+    echo.gate = threading.Event()
+    evaluator = BatchedEvaluator(echo, max_batch=4)
+    answered = []
+
+    def client(i):
+        try: evaluator.evaluate(*question(i)[0])
+        except EvaluatorError as error: answered.append((time.monotonic(), error))
+    clients = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(8)]
+    for thread in clients: thread.start()
+    wait_until(lambda: echo.entered.is_set() and evaluator.get_stats()["queue_size"] >= 4)
+    wait_until(lambda: evaluator.get_stats()["queue_size"] + echo.rows[0] == 8)
+    start = time.monotonic()
+    closer = threading.Thread(target=evaluator.close, daemon=True)
+    closer.start()
+    for thread in clients: thread.join(2)
+    left = sum(thread.is_alive() for thread in clients)
+    echo.gate.set()
+    closer.join(5)
+    assert not closer.is_alive()
+    assert left == 0, f"{left} of 8 clients still wait"
+    assert len(answered) == 8 and max(when for when, _ in answered) - start < 1
+    assert all("closed" in str(error) for _, error in answered)
+
+
+def test_after_close_a_call_raises_and_the_thread_is_gone():
+    before = threading.active_count()
+    evaluator = BatchedEvaluator(Echo())
+    ask, want = question(1)
+    assert same(evaluator.evaluate(*ask), want)
+    evaluator.close()
+    evaluator.close()
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.evaluate(*ask)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(1)
+    assert threading.active_count() == before
+
+
+def test_closing_while_clients_go_on_asking():
+    "Whatever the moment: a right answer or an EvaluatorError, never silence."
+    for round in range(20):
+        evaluator = BatchedEvaluator(Echo(), max_batch=4)
+
+        def client(i):
+            for k in range(10_000):
+                ask, want = question(i * 100_000 + k)
+                try: assert same(evaluator.evaluate(*ask), want)
+                except EvaluatorError: return "told"
+        closer = lambda: (time.sleep(.002 * round), evaluator.close())
+        *clients, _ = in_threads([lambda i=i: client(i) for i in range(4)] + [closer])
+        assert clients == ["told"] * 4
+
+
+class Moody(Echo):
+    "Fails when it sees a question of number 13."
+    def evaluate(self, observations, offsets, actions):
+        answer = super().evaluate(observations, offsets, actions)
+        if (answer[1][:, 0] == 13).any(): raise ZeroDivisionError("unlucky")
+        return answer
+
+
+def test_an_exception_reaches_every_client_of_the_batch_and_no_other():
+    moody = Moody()
+    moody.gate = threading.Event()
+    with BatchedEvaluator(moody, max_batch=4) as evaluator:
+        first = evaluator.submit(*question(1)[0])
+        wait_until(moody.entered.is_set)
+        hit = [evaluator.submit(*question(n)[0]) for n in (2, 13, 3, 4)]
+        later = [(evaluator.submit(*ask), want) for ask, want in map(question, (5, 6))]
+        moody.gate.set()
+        assert same(first.result(5), question(1)[1])
+        for ticket in hit:
+            with pytest.raises(EvaluatorError, match="unlucky") as caught: ticket.result(5)
+            assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert all(same(ticket.result(5), want) for ticket, want in later)
+        assert same(evaluator.evaluate(*question(99)[0]), question(99)[1]), "the evaluator goes on"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_even_an_exit_in_the_network_leaves_nobody_waiting():
+    class Exits(Echo):
+        def evaluate(self, *ask): raise SystemExit
+    evaluator = BatchedEvaluator(Exits())
+    errors = in_threads([lambda: evaluator.evaluate(*question(1)[0]) for _ in range(3)], 5)
+    assert all(isinstance(error, EvaluatorError) for error in errors)
+    evaluator.close()
+
+
+# The network itself
+
+
+class Answers(nn.Module):
+    "A network of one's own, whose answer is a function of the planes."
+    def __init__(self, answer):
+        super().__init__()
+        self.answer, self.weight = answer, nn.Parameter(torch.zeros(1))
+
+    def forward(self, x): return self.answer(x)
+
+
+def right(x): return x.flatten(1)[:, :7] * torch.arange(1, 8), x.flatten(1)[:, :2] / 2
+
+
+def test_a_network_of_ones_own_works():
+    rng = np.random.default_rng(5)
+    evaluator = NetworkEvaluator(GAME, Answers(right), device="cpu", max_batch=8, dtype="float32")
+    observations, offsets, actions = request(GAME, rng, 21)
+    logits, values = evaluator.evaluate(observations, offsets, actions)
+    rows = np.repeat(np.arange(21), np.diff(offsets))
+    assert logits.tolist() == (observations[rows, actions] * (actions + 1.)).tolist()
+    assert values.tolist() == (observations[:, :2] / 2).tolist()
+    assert logits.dtype == values.dtype == np.float32
+
+
+def spoiled(where, number):
+    def answer(x):
+        logits, values = (t.clone() for t in right(x))
+        (logits if where == "logits" else values)[min(2, len(x) - 1), 1] = number
+        return logits, values
+    return answer
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("where", ["logits", "values"])
+def test_numbers_that_are_none_are_refused(where, number):
+    evaluator = NetworkEvaluator(GAME, Answers(spoiled(where, number)), device="cpu", shapes=(8,), dtype="float32")
+    offsets, actions = np.arange(0, 36, 7, dtype=np.int32), np.tile(np.arange(7, dtype=np.int32), 5)
+    with pytest.raises(EvaluatorError, match="NaN or infinity"):
+        evaluator.evaluate(np.zeros((5, GAME.observation_size), np.int8), offsets, actions)
+    with BatchedEvaluator(evaluator) as shared, pytest.raises(EvaluatorError, match="NaN or infinity"):
+        shared.evaluate(np.zeros((5, GAME.observation_size), np.int8), offsets, actions)
+
+
+def test_nan_where_nobody_looks_is_no_matter():
+    "Rows that only fill the batch, and actions that are not legal."
+    evaluator = NetworkEvaluator(GAME, Answers(spoiled("logits", float("nan"))), device="cpu", shapes=(8,), dtype="float32")
+    planes = np.zeros((3, GAME.observation_size), np.int8)
+    evaluator.evaluate(planes[:2], np.array([0, 7, 14], np.int32), np.tile(np.arange(7, dtype=np.int32), 2))
+    evaluator.evaluate(planes, np.array([0, 1, 2, 3], np.int32), np.array([0, 1, 2], np.int32))
+
+
+@pytest.mark.parametrize("name, answer", {
+    "logits too narrow": lambda x: (right(x)[0][:, :6], right(x)[1]),
+    "logits too wide": lambda x: (torch.cat(right(x), 1), right(x)[1]),
+    "one value": lambda x: (right(x)[0], right(x)[1][:, :1]),
+    "flat values": lambda x: (right(x)[0], right(x)[1][:, 0]),
+    "rows lost": lambda x: tuple(t[:-1] for t in right(x)),
+}.items())
+def test_wrong_shapes_are_refused(name, answer):
+    evaluator = NetworkEvaluator(GAME, Answers(answer), device="cpu", max_batch=4, dtype="float32")
+    with pytest.raises(EvaluatorError, match=r"shape .* connect4 needs"):
+        evaluator.evaluate(*request(GAME, np.random.default_rng(0), 4))
+
+
+def test_a_networks_own_exception_is_the_cause():
+    def broken(x): raise KeyError("lost")
+    bare = NetworkEvaluator(GAME, Answers(broken), device="cpu", max_batch=4)
+    ask = request(GAME, np.random.default_rng(0), 2)
+    with pytest.raises(EvaluatorError, match="lost") as caught: bare.submit(*ask).result()
+    assert isinstance(caught.value.__cause__, KeyError)
+    with BatchedEvaluator(bare) as shared, pytest.raises(EvaluatorError, match="lost") as caught: shared.evaluate(*ask)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_shapes_cover_every_request_and_grow_by_two():
+    for most in (1, 2, 3, 64, 100, 256):
+        shapes = batch_shapes(most)
+        assert shapes[0] == 1 and shapes[-1] == most and list(shapes) == sorted(set(shapes))
+        assert all(b <= 2 * a for a, b in zip(shapes, shapes[1:])), "padding is less than half"
+    with pytest.raises(ValueError, match="0"): NetworkEvaluator(GAME, Answers(right), device="cpu", max_batch=0)
+
+
+def test_only_few_batch_shapes_reach_the_network():
+    seen = set()
+
+    def answer(x):
+        seen.add(len(x))
+        return right(x)
+    evaluator = NetworkEvaluator(GAME, Answers(answer), device="cpu", max_batch=20, dtype="float32")
+    rng = np.random.default_rng(1)
+    for rows in range(1, 60):
+        ask = request(GAME, rng, rows)
+        _, values = evaluator.evaluate(*ask)
+        assert values.tolist() == (ask[0][:, :2] / 2).tolist()
+    assert seen == {1, 2, 4, 8, 16, 20}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("preset, shape", [("tiny", 16), ("tiny", 64), ("small", 16), ("mlp", 16)])
+def test_a_row_does_not_see_its_neighbours(preset, shape, backend, dtype):
+    "Within one batch shape an answer is the same bit for bit: alone, in a full batch, in any order."
+    network = PolicyValueNet(GAME, preset)
+    needs(backend, dtype, network)
+    evaluator = NetworkEvaluator(GAME, network, device="cpu", shapes=(shape,), backend=backend, dtype=dtype)
+    observations = np.random.default_rng(shape).integers(0, 2, (shape, GAME.observation_size)).astype(np.int8)
+    every = lambda n: (np.arange(0, 7 * n + 1, 7, dtype=np.int32), np.tile(np.arange(7, dtype=np.int32), n))
+    logits, values = evaluator.evaluate(observations, *every(shape))
+    logits = logits.reshape(shape, 7)
+    turned = np.random.default_rng(1).permutation(shape)
+    shuffled = evaluator.evaluate(observations[turned], *every(shape))
+    assert np.array_equal(shuffled[0].reshape(shape, 7), logits[turned]) and np.array_equal(shuffled[1], values[turned])
+    for row in range(0, shape, 5):
+        alone = evaluator.evaluate(observations[row:row + 1], *every(1))
+        assert np.array_equal(alone[0], logits[row]) and np.array_equal(alone[1][0], values[row])
+    assert len(np.unique(values)) > shape, "the rows are told apart at all"
+
+
+@pytest.mark.parametrize("name", ["connect4", "gomoku(size=9)", "dots(rows=3,cols=3)", "tictactoe"])
+@pytest.mark.parametrize("preset", ["tiny", "small"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_computes_the_network(backend, preset, name):
+    "Batch norm folded and layers fused, after batch norm has learnt something to fold."
+    game = get_game(name)
+    network = trained(game, PolicyValueNet(game, preset, seed=3))
+    needs(backend, network=network)
+    planes = torch.randint(0, 2, (8, *game.shape), dtype=torch.int8)
+    with torch.no_grad(): want = network.eval()(planes.float())
+    got = inference_copy(network, "cpu", backend, "float32")(planes)
+    for a, b in zip(got, want): assert a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-4)
+    needs(backend, "bfloat16", network)
+    rough = inference_copy(network, "cpu", backend, "bfloat16")(planes)
+    for a, b in zip(rough, want): assert a.dtype == torch.float32 and (a - b).abs().max() < .05 * max(1, b.abs().max())
+
+
+def trained(game, network):
+    "Weights and batch norm statistics that are not the initial ones."
+    torch.manual_seed(0)
+    network.train()
+    for _ in range(3): network(torch.randint(0, 2, (16, *game.shape)).float())
+    with torch.no_grad():
+        for name, parameter in network.named_parameters(): parameter += .05 * torch.randn_like(parameter)
+    return network
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_copy_keeps_its_weights_until_told(backend):
+    network, rng = PolicyValueNet(GAME, "tiny"), np.random.default_rng(0)
+    needs(backend, network=network)
+    evaluator = NetworkEvaluator(GAME, network, device="cpu", max_batch=8, backend=backend)
+    ask = request(GAME, rng, 8)
+    before, version = evaluator.evaluate(*ask), evaluator.version
+    network.train()
+    with torch.no_grad():
+        for tensor in (*network.parameters(), *network.buffers()):
+            if tensor.is_floating_point(): tensor += .3
+    assert same(evaluator.evaluate(*ask), before), "a later change of the weights does not reach the copy"
+    assert network.training and all(p.requires_grad for p in network.parameters()), "the original is left as it was"
+    evaluator.set_network(network)
+    assert not same(evaluator.evaluate(*ask), before) and evaluator.version == version + 1
+
+
+def test_unknown_backends_are_named():
+    with pytest.raises(ValueError, match="'quick'.*eager"): inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", "quick")
