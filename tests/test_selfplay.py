@@ -1,0 +1,497 @@
+"Self-play: a seed is a game whoever plays it, records tell the truth, and nothing that goes wrong is lost or hangs."
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from alphazero_nb.evaluator import EvaluatorError
+from alphazero_nb.events import GameFinished
+from alphazero_nb.game import Game, get_game
+from alphazero_nb.network import PolicyValueNet
+from alphazero_nb.search import SearchSettings
+from alphazero_nb.selfplay import SLOT, SelfPlayEngine, SelfPlaySettings, add_noise, gamma, game_seed, uniform
+from alphazero_nb.tree import Trees, add_edges, add_node
+from test_search import HashEvaluator, Node, slow_search, visits_of
+
+GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
+
+
+class Cheap(nn.Module):
+    "A network that costs next to nothing and has opinions that depend on the position."
+    def __init__(self, game):
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        self.policy = nn.Parameter(torch.randn(game.observation_size, game.actions, generator=generator) / 2)
+        self.value = nn.Parameter(torch.randn(game.observation_size, game.players, generator=generator) / 8)
+
+    def forward(self, x): return x.flatten(1) @ self.policy, torch.tanh(x.flatten(1) @ self.value)
+
+
+def engine(game, network=None, **options):
+    usual = dict(device="cpu", simulations=16, games=16, max_batch=16, threads=2, shared=False, listeners=())
+    return SelfPlayEngine(game, network or Cheap(game), **dict(usual, **options))
+
+
+def play(game, n, network=None, **options):
+    with engine(game, network, **options) as playing: return playing.generate_games(n)
+
+
+def within(seconds, function):
+    "What `function` returned or raised, from a thread; fails if it takes longer."
+    result = []
+
+    def run():
+        try: result.append(function())
+        except BaseException as error: result.append(error)
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), f"nothing came back within {seconds} s"
+    return result[0]
+
+
+def actors(): return [t for t in threading.enumerate() if t.name.startswith("alphazero_nb") or t.name == "BatchedEvaluator"]
+
+
+# The same games
+
+
+LAYOUTS = [dict(threads=threads, games=games, shared=shared, reproducible=reproducible)
+           for threads, games, shared, reproducible in [(1, 16, False, True), (2, 32, False, False), (1, 48, True, False),
+                                                        (2, 48, True, True), (2, 16, True, False), (3, 48, False, True)]]
+
+
+@pytest.mark.parametrize("name", ["connect4", "dots(rows=2,cols=2)"])
+def test_a_seed_is_its_games_whatever_the_layout(name):
+    game, network = get_game(name), PolicyValueNet(get_game(name), "tiny")
+    first, *others = [play(game, 24, network, seed=5, **layout) for layout in [dict(threads=2, games=48)] + LAYOUTS]
+    for layout, records in zip(LAYOUTS, others): assert records == first, layout
+    other_seed = play(game, 24, network, seed=6)
+    assert not any(np.array_equal(a.actions, b.actions) for a, b in zip(first, other_seed)) or len(first[0]) < 13
+
+
+def test_calls_may_be_cut_anywhere():
+    "Two calls of 7 and one of 10 are one call of 24, and a run that starts at game 14 plays games 14 to 23."
+    game = get_game("connect4")
+    whole = play(game, 24)
+    with engine(game, games=48) as playing: parts = [playing.generate_games(n) for n in (7, 7, 10)]
+    assert sum(parts, []) == whole
+    assert play(game, 10, first_game=14) == whole[14:]
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_all_of_the_next_numbers_come_back(reproducible):
+    game = get_game("tictactoe")
+    with engine(game, games=48, reproducible=reproducible) as playing:
+        numbers = [[record.number for record in playing.generate_games(n)] for n in (1, 30, 2, 3, 100, 1)]
+        total = playing.stats()["games"]
+    assert sum(numbers, []) == list(range(137))
+    assert total == 137 if reproducible else 137 <= total <= 137 + 48 + 6
+
+
+def test_games_run_ahead_are_kept():
+    "Slots that are free early play later games; those are kept for the next call, and no game is played twice."
+    game, ended = get_game("connect4"), []
+    with engine(game, games=32, listeners=[lambda event: ended.append(event.number)]) as playing:
+        first = playing.generate_games(4)
+        ahead = set(ended) - set(range(4))
+        second = playing.generate_games(28)
+    assert first + second == play(game, 32)
+    assert ahead and len(ended) == len(set(ended))
+    ended.clear()
+    with engine(game, games=32, listeners=[lambda event: ended.append(event.number)], reproducible=True) as playing:
+        playing.generate_games(4)
+    assert sorted(ended) == [0, 1, 2, 3], "a reproducible engine starts nothing that was not asked for"
+
+
+def test_weights_can_change_between_calls():
+    game = get_game("connect4")
+    with engine(game, reproducible=True) as playing:
+        before = playing.generate_games(6)
+        playing.set_network(PolicyValueNet(game, "mlp"))
+        after = playing.generate_games(6)
+    assert {record.version for record in before} == {0} and {record.version for record in after} == {1}
+    assert after != play(game, 12)[6:], "the new weights play"
+
+
+def test_seeds_of_games_are_distinct():
+    seeds = {game_seed(run, number) for run in range(20) for number in range(2000)}
+    assert len(seeds) == 40_000 and all(0 <= seed < 2**64 for seed in seeds)
+    for bit in (0, 31, 62): assert .48 < sum(seed >> bit & 1 for seed in seeds) / len(seeds) < .52
+
+
+# Records
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_laws_of_a_record(name):
+    game = get_game(name)
+    records, full_searches = play(game, 24, seed=2, games=24, simulations=20), 0
+    for record in records:
+        state = game.new(record.seed)
+        assert len(record.states) == len(record.movers) == len(record.values) == len(record.policy_offsets) - 1 == len(record)
+        assert record.seed == game_seed(2, record.number)
+        for t, action in enumerate(record.actions):
+            legal = game.legal_actions(state)
+            assert (record.states[t] == state).all() and record.movers[t] == game.mover(state)
+            here = slice(*record.policy_offsets[t:t + 2])
+            actions, visits = record.policy_actions[here].tolist(), record.policy_visits[here]
+            if actions:
+                full_searches += 1
+                assert visits.sum() >= 20 and (visits > 0).all() and len(legal) > 1
+                assert set(actions) <= set(legal) and len(set(actions)) == len(actions)
+                assert action in actions, "what was played was visited"
+            searched = not np.isnan(record.values[t]).any()
+            assert searched or (np.isnan(record.values[t]).all() and len(legal) == 1)
+            assert not searched or (np.abs(record.values[t]) <= 1.001).all()
+            state = game.play(state, int(action))
+        assert game.over(state) and (game.returns(state) == record.outcome).all()
+    assert len({tuple(record.actions.tolist()) for record in records}) > 12, "games differ"
+    moves = sum(len(record) for record in records)
+    assert .15 < full_searches / moves < .4, "about a quarter of the searches is full"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("name", ["connect4", "tictactoe", "dots(rows=2,cols=2)"])
+def test_searches_of_a_game_are_those_of_the_slow_search(name, keep):
+    "Without noise, every search of every move, from a fresh tree or from what the last one found below the move."
+    game, judge = get_game(name), HashEvaluator(get_game(name))
+    settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0), full_share=1, keep_subtree=keep)
+    playing = engine(game, simulations=None, settings=settings, games=4, max_batch=4, threads=1)
+    playing.evaluator = Submits(judge)
+    for record in playing.generate_games(4):
+        root, kept = Node(game, record.states[0]), False
+        for t, action in enumerate(record.actions):
+            if len(game.legal_actions(root.state)) > 1:
+                slow_search(game, judge, root, 40)
+                want = visits_of(game, root)
+                visits = np.zeros(game.actions, int)
+                here = slice(*record.policy_offsets[t:t + 2])
+                visits[record.policy_actions[here]] = record.policy_visits[here]
+                assert visits.tolist() == want.tolist(), (record.number, t)
+                assert np.allclose(record.values[t], root.sums / root.visits, atol=1e-6)
+            edge = next((edge for edge in root.edges if edge.action == action), None)
+            again = keep and edge is not None and edge.child is not None
+            root, kept = edge.child if again else Node(game, game.play(root.state, int(action))), kept or again
+        assert kept == keep
+
+
+class Submits:
+    "Makes an evaluator of anything with evaluate()."
+    def __init__(self, inner): self.inner = inner
+
+    def submit(self, *request):
+        answer = self.inner.evaluate(*request)
+        return type("Answered", (), dict(result=lambda self, timeout_s=None: answer))()
+
+
+@pytest.mark.parametrize("share, recorded", [(0., 0), (1., 1)])
+def test_the_share_of_full_searches(share, recorded):
+    game = get_game("connect4")
+    settings = SelfPlaySettings(SearchSettings(simulations=20), cheap_simulations=5, full_share=share)
+    for record in play(game, 6, simulations=None, settings=settings):
+        counts = np.diff(record.policy_offsets)
+        choices = np.array([len(game.legal_actions(state)) for state in record.states])
+        assert ((counts > 0) == (choices > 1)).all() if recorded else (counts == 0).all()
+
+
+def test_noise_makes_full_searches_try_more_and_is_no_part_of_a_cheap_one():
+    "A network that is sure of one move: only noise makes the search look elsewhere, at the root of full searches."
+    game = get_game("connect4")
+
+    class Sure(nn.Module):
+        def forward(self, x):
+            logits = torch.zeros(len(x), 7)
+            logits[:, 3] = 12
+            return logits, torch.zeros(len(x), 2)
+
+    def first_visits(fraction):
+        settings = SelfPlaySettings(SearchSettings(simulations=50, noise_fraction=fraction), full_share=1, keep_subtree=False)
+        records = play(game, 40, Sure(), simulations=None, settings=settings)
+        assert len({tuple(r.policy_visits[:r.policy_offsets[1]]) for r in records}) == 1 or fraction, "noise differs by game"
+        return np.mean([r.policy_offsets[1] for r in records])
+    assert first_visits(0.) == first_visits_of_search(game, Sure()) < first_visits(.5) - 1
+
+
+def first_visits_of_search(game, network):
+    from alphazero_nb.evaluator import NetworkEvaluator
+    from alphazero_nb.search import search
+    found = search(game, NetworkEvaluator(game, network, "cpu", 16), game.new()[None], SearchSettings(simulations=50))
+    return (found.visits > 0).sum()
+
+
+# Chance
+
+
+def test_uniform_numbers():
+    row = np.zeros(1, SLOT)
+    row["random"] = 12345
+    draws = np.array([uniform(row, 0) for _ in range(50_000)])
+    assert 0 < draws.min() and draws.max() < 1 and len(np.unique(draws)) == len(draws)
+    counts = np.histogram(draws, 50, (0, 1))[0]
+    assert ((counts - 1000) ** 2 / 1000).sum() < 100, "chi-square of 49 degrees of freedom, p about 1e-5"
+    assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < .02
+
+
+@pytest.mark.parametrize("shape", [.05, .3, 1., 1.43, 10.])
+def test_gamma_variates(shape):
+    "Mean and variance are the shape; the share below the mean is that of NumPy's."
+    row, n = np.zeros(1, SLOT), 40_000
+    row["random"] = int(shape * 100)
+    draws = np.array([gamma(row, 0, shape) for _ in range(n)])
+    twin = np.random.default_rng(0).gamma(shape, size=n)
+    assert abs(draws.mean() - shape) < 5 * np.sqrt(shape / n)
+    assert abs(draws.var() / shape - 1) < .05 + .15 / np.sqrt(shape) * .3
+    at = np.quantile(twin, [.05, .25, .5, .75, .95])
+    assert np.allclose([(draws <= a).mean() for a in at], [.05, .25, .5, .75, .95], atol=.015)
+
+
+@pytest.mark.parametrize("count, total, fraction", [(7, 10., .25), (3, 1.5, 1.), (30, 10., .5)])
+def test_noise_is_a_mixture_with_a_dirichlet(count, total, fraction):
+    "Its mean keeps the priors (mixed with a uniform share), its variance is a Dirichlet's, and it sums to one."
+    trees = Trees(1, 4, count, 1, 2)
+    root = add_node(trees.trees, trees.nodes, trees.values, trees.node_room, 0, -1, 0)
+    add_edges(trees.trees, trees.nodes, trees.edges, trees.edge_room, 0, root, 0, np.arange(count), count)
+    priors = np.random.default_rng(0).dirichlet(np.ones(count)).astype(np.float32)
+    row, seen = np.zeros(1, SLOT), []
+    row["random"] = 99
+    for _ in range(6000):
+        trees.edges["prior"][:count] = priors
+        add_noise(trees.nodes, trees.edges, root, row, 0, fraction, total)
+        seen.append(trees.edges["prior"][:count].copy())
+    noise = (np.array(seen, float) - (1 - fraction) * priors) / fraction
+    assert np.allclose(np.sum(seen, 1), 1, atol=1e-5) and noise.min() > -1e-5
+    share = 1 / count
+    variance = share * (1 - share) / (total + 1)
+    assert np.allclose(noise.mean(0), share, atol=6 * np.sqrt(variance / 6000))
+    assert np.allclose(noise.var(0), variance, rtol=.2)
+
+
+def first_moves(temperature, n=1500, **more):
+    "Shares of the first moves played, and of the visits they were drawn from."
+    game = get_game("tictactoe")
+    settings = SelfPlaySettings(SearchSettings(simulations=30, noise_fraction=0), full_share=1, temperature=temperature,
+                                final_temperature=temperature, **more)
+    records = play(game, n, simulations=None, settings=settings, games=64, max_batch=64)
+    visits = np.zeros(9)
+    visits[records[0].policy_actions[:records[0].policy_offsets[1]]] = records[0].policy_visits[:records[0].policy_offsets[1]]
+    return np.bincount([r.actions[0] for r in records], minlength=9) / n, visits / visits.sum()
+
+
+@pytest.mark.parametrize("temperature", [1., .5, 2.])
+def test_moves_are_drawn_by_visits(temperature):
+    played, visits = first_moves(temperature)
+    want = visits ** (1 / temperature) / (visits ** (1 / temperature)).sum()
+    assert (visits > 0).sum() > 2
+    assert np.abs(played - want).max() < 4 * np.sqrt(.25 / 1500)
+    assert (played[visits == 0] == 0).all()
+
+
+def test_without_temperature_the_most_visited_is_played():
+    played, visits = first_moves(0., 40)
+    assert played[visits.argmax()] == 1
+
+
+# Endings
+
+
+def test_no_thread_outlives_its_call():
+    game, before = get_game("tictactoe"), len(actors())
+    with engine(game, games=32, shared=True) as playing:
+        playing.generate_games(8)
+        assert len(actors()) <= before + 1, "actors end with the call"
+    assert len(actors()) == before
+    with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(1)
+    playing.shutdown()
+
+
+def test_one_event_per_finished_game():
+    game, events = get_game("tictactoe"), []
+    with engine(game, reproducible=True, listeners=[events.append]) as playing: records = playing.generate_games(20)
+    assert all(type(event) is GameFinished for event in events)
+    assert sorted(event.number for event in events) == list(range(20))
+    assert [event.done for event in events] == list(range(1, 21)) and {event.total for event in events} == {20}
+    lengths = {record.number: (len(record), tuple(record.outcome.tolist())) for record in records}
+    assert all(lengths[event.number] == (event.length, event.outcome) for event in events)
+
+
+def test_statistics_are_of_what_was_played():
+    with engine(get_game("tictactoe"), reproducible=True, shared=True) as playing:
+        records = playing.generate_games(30)
+        stats = playing.stats()
+    assert stats["games"] == 30 and stats["moves"] == sum(map(len, records))
+    assert stats["evaluations"] == stats["total_rows"] > 0
+    assert stats["evals_per_s"] == pytest.approx(stats["evaluations"] / stats["seconds"])
+
+
+class FailsLater(Cheap):
+    def __init__(self, game, calls):
+        super().__init__(game)
+        self.calls = calls
+
+    def __deepcopy__(self, memo): return self
+
+    def forward(self, x):
+        self.calls.append(1)
+        if len(self.calls) > 20: raise ZeroDivisionError("the card fell out")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_failing_network_reaches_the_caller(shared, threads):
+    game, before = get_game("connect4"), len(actors())
+    playing = engine(game, FailsLater(game, []), games=48, threads=threads, shared=shared)
+    error = within(20, lambda: playing.generate_games(500))
+    assert isinstance(error, EvaluatorError) and "the card fell out" in str(error)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    playing.shutdown()
+    wait_for(lambda: len(actors()) == before)
+
+
+def wait_for(condition, seconds=5):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(.01)
+
+
+def test_weights_that_diverge_reach_the_caller():
+    class Broken(nn.Module):
+        def forward(self, x): return torch.full((len(x), 7), torch.nan), torch.zeros(len(x), 2)
+    error = within(20, lambda: play(get_game("connect4"), 3, Broken()))
+    assert isinstance(error, EvaluatorError) and "NaN" in str(error)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rules_that_raise_reach_the_caller(shared):
+    "A kernel passes on what the rules raise."
+    def start(state, seed): pass
+    def mover(state): return state[0] % 2
+    def play_(state, action):
+        state[0] += 1
+        if state[0] == 5: raise ValueError("the table collapsed")
+
+    def legal(state, actions):
+        actions[0], actions[1] = 0, 1
+        return 2
+
+    def returns(state, out): pass
+    def observe(state, planes): planes[0] = state[0]
+    game = Game("table", start=start, mover=mover, legal=legal, play=play_, returns=returns, observe=observe,
+                state_size=1, players=2, actions=2, shape=(1,), max_length=50)
+    error = within(30, lambda: play(game, 3, games=32, shared=shared))
+    assert isinstance(error, ValueError) and "the table collapsed" in str(error)
+
+
+@pytest.mark.parametrize("option", ["games", "threads", "max_batch", "simulations"])
+def test_zero_of_anything_is_refused(option):
+    with pytest.raises(ValueError, match=rf"{option} is 0"): engine(get_game("tictactoe"), **{option: 0})
+    with pytest.raises(ValueError, match=rf"{option} is -1"): engine(get_game("tictactoe"), **{option: -1})
+
+
+INTERRUPTED = """
+import signal, threading, time
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.network import PolicyValueNet
+game = get_game("connect4")
+net = PolicyValueNet(game, "tiny")
+
+def build(**more): return SelfPlayEngine(game, net, device="cpu", games=32, max_batch=16, simulations=48, threads=2,
+                                         listeners=(), **more)
+with build(shared=False) as engine: want = engine.generate_games(100)
+for shared in (False, True):
+    with build(shared=shared) as engine:
+        got, late = [], []
+        for _ in range(3):
+            sent = []
+            timer = threading.Timer(.25, lambda: (sent.append(time.perf_counter()), signal.raise_signal(signal.SIGINT)))
+            timer.start()
+            try: got += engine.generate_games(1_000_000)
+            except KeyboardInterrupt: late.append(time.perf_counter() - sent[0])
+            assert not [t for t in threading.enumerate() if "actor" in t.name], "an actor is still playing"
+        assert len(late) == 3 and max(late) < 2, late
+        print("back after", *[round(l, 2) for l in late])
+"""
+
+GOES_ON = """
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.network import PolicyValueNet
+game = get_game("connect4")
+net = PolicyValueNet(game, "tiny")
+
+def build(shared): return SelfPlayEngine(game, net, device="cpu", games=32, max_batch=16, simulations=32, threads=2,
+                                         shared=shared, listeners=[heard.append])
+heard = []
+with build(False) as engine: want = engine.generate_games(90)
+for shared in (False, True):
+    heard = []
+    def stop(event):
+        if len(heard) == 10: raise KeyboardInterrupt
+    with build(shared) as engine:
+        engine.events.listeners.append(stop)
+        try: engine.generate_games(60)
+        except KeyboardInterrupt: pass
+        else: assert False
+        engine.events.listeners.remove(stop)
+        records = engine.generate_games(30)
+        assert [r.number for r in records] == list(range(90)), [r.number for r in records]
+        assert records == want
+        assert [r.number for r in engine.generate_games(5)] == list(range(90, 95))
+print("goes on")
+"""
+
+
+def script(source, seconds=100):
+    return subprocess.run([sys.executable, "-c", source], timeout=seconds, capture_output=True, text=True,
+                          cwd=Path(__file__).parent)
+
+
+def test_an_interrupt_comes_back_at_once():
+    done = script(INTERRUPTED)
+    assert done.returncode == 0 and done.stdout.count("back after") == 2, done.stderr
+
+
+def test_after_an_interrupt_nothing_is_missing():
+    "The games of the interrupted call come with those of the next one, every one, and the same as ever."
+    done = script(GOES_ON)
+    assert done.returncode == 0 and "goes on" in done.stdout, done.stderr
+
+
+MEMORY = """
+import resource, torch
+torch.set_num_threads(1)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+torch.nn.functional.conv2d(torch.zeros(256, 4, 15, 15), torch.zeros(8, 4, 3, 3))
+before = peak()
+from torch import nn
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+
+class Cheap(nn.Module):
+    def forward(self, x): return x[:, 0].flatten(1) * .5 - x[:, 1].flatten(1) * .3, x.sum((1, 2, 3))[:, None].sin() * torch.tensor([.1, -.1])
+game = get_game("gomoku(size=15)")
+with SelfPlayEngine(game, Cheap(), device="cpu", games=256, simulations=200, threads=2, listeners=()) as engine:
+    engine.generate_games(GAMES)
+print("grown by", peak() - before)
+"""
+
+
+def memory(games):
+    done = script(MEMORY.replace("GAMES", str(games)), 900)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout.split("grown by")[1])
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
+def test_memory_of_256_games_of_gomoku():
+    "All 256 games run at once; the first ten to be wanted are waited for."
+    assert memory(10) < 600
