@@ -1,0 +1,453 @@
+"Training: what is learnt is what was played, a run survives being killed, and bad input leaves no trace."
+import hashlib
+import json
+import math
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero_nb.arena import RandomPlayer, play_match
+from alphazero_nb.checkpoint import load_network, network_arrays
+from alphazero_nb.game import get_game
+from alphazero_nb.network import PolicyValueNet
+from alphazero_nb.records import GameRecord
+from alphazero_nb.replay import Batch, Replay, window_size
+from alphazero_nb.search import Agent
+from alphazero_nb.train import Learner, Trainer, TrainSettings
+
+SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread_inside():
+    "The last bit of a training step depends on how many threads share it."
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def trainer(folder, game="tictactoe", **options):
+    return Trainer(game, folder=folder, **dict(dict(SMALL, settings=QUICK), **options))
+
+
+def picture(folder):
+    "Every file below `folder` with its hash and time."
+    folder = Path(folder)
+    if folder.is_file(): return hashlib.sha256(folder.read_bytes()).hexdigest()
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest())
+            for path in sorted(folder.rglob("*"))}
+
+
+def weights(folder): return network_arrays(load_network(folder)[1])
+
+
+def differ(a, b):
+    "Names of the arrays that are not the same to the last bit."
+    return [name for name in sorted(a.keys() | b.keys()) if name not in a or name not in b or not np.array_equal(a[name], b[name])]
+
+
+# What is learnt
+
+
+def record_of(game, actions, visits, number=0):
+    "A game by hand, every move searched: `visits` are {action: visits} per move."
+    states = [game.replay(actions[:t]) for t in range(len(actions) + 1)]
+    outcome = game.returns(states[-1])
+    return GameRecord(
+        np.stack(states[:-1]), np.array(actions, np.int32), np.array([game.mover(s) for s in states[:-1]], np.int8),
+        np.tile(np.array([.5, -.5], np.float32), (len(actions), 1)), np.cumsum([0] + [len(v) for v in visits]).astype(np.int32),
+        np.array([a for v in visits for a in v], np.int32), np.array([n for v in visits for n in v.values()], np.int32),
+        outcome, number, 0, 0)
+
+
+def test_loss_of_a_repeated_example_reaches_its_entropy():
+    game = get_game("tictactoe")
+    policy = np.zeros((32, 9), np.float32)
+    policy[:, [0, 4, 8]] = .5, .3, .2
+    entropy = -sum(p * math.log(p) for p in (.5, .3, .2))
+    planes = np.tile(game.observe(game.replay([1])), (32, 1, 1, 1))
+    batch = Batch(planes, policy, np.tile(np.array([.25, -.25], np.float32), (32, 1)))
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(weight_decay=0))
+    losses = [learner.step(batch) for _ in range(300)]
+    assert losses[0][0] > entropy + .5, "it was not known before"
+    assert abs(losses[-1][0].item() - entropy) < .01 and losses[-1][1].item() < .001
+    assert all(loss[0] > entropy - 1e-4 for loss in losses), "no loss is below the entropy"
+
+
+def test_targets_are_the_visits_and_the_result_for_the_mover():
+    game = get_game("connect4")
+    moves = [3, 0, 3, 0, 3, 1, 3]
+    record = record_of(game, moves, [{move: 6, (move + 1) % 7: 2} for move in moves])
+    replay = Replay(game)
+    replay.add([record])
+    assert len(replay) == 7
+    for mix in (0., .25, 1.):
+        batch = replay.sample(200, np.random.default_rng(0), mix)
+        seen = set()
+        for planes, policy, values in zip(batch.planes, batch.policy, batch.values):
+            mine = [t for t in range(7) for turned in (0, 1) if (picture_of(game, record, t, turned) == planes).all()]
+            t = mine[0]
+            seen.add((t, tuple(policy)))
+            want = [.75 if a == moves[t] else .25 if a == (moves[t] + 1) % 7 else 0 for a in range(7)]
+            assert policy.tolist() in (want, want[::-1])
+            result = np.array([1, -1]) * (1 - mix) + np.array([.5, -.5]) * mix
+            assert np.allclose(values, result if t % 2 == 0 else result[::-1])
+        assert len(seen) == 14, "every position, in both of its symmetries"
+
+
+def picture_of(game, record, t, turned):
+    planes = game.observe(record.states[t])
+    return planes[:, :, ::-1] if turned else planes
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "dots(rows=2,cols=2)", "gomoku(size=5)"])
+def test_sampling_turns_position_and_policy_alike(name):
+    "Wherever the position is turned, each action's share goes to the action that does the same there."
+    game, rng = get_game(name), np.random.default_rng(1)
+    moves = [int(m) for m in rng.permutation(game.actions)[:3]]
+    state = game.replay(moves)
+    legal = game.legal_actions(state)
+    visits = {action: i + 1 for i, action in enumerate(legal)}
+    ended = record_of(game, moves + [legal[0]], [{}, {}, {}, visits])
+    replay = Replay(game)
+    replay.add([ended])
+    assert len(replay) == 1, "moves without a full search teach nothing"
+    observation, policy = game.observe(state).ravel(), np.zeros(game.actions)
+    for action, n in visits.items(): policy[action] = n / sum(visits.values())
+    want = set()
+    for cells, actions in zip(*game.symmetries):
+        turned = np.zeros(game.actions, np.float32)
+        turned[actions] = policy
+        want.add((observation[cells].tobytes(), turned.round(5).tobytes()))
+    batch = replay.sample(400, rng)
+    got = {(p.tobytes(), q.round(5).tobytes()) for p, q in zip(batch.planes, batch.policy)}
+    assert got == want and len(want) == len(game.symmetries[0])
+
+
+def test_the_window_keeps_the_newest_games():
+    game = get_game("tictactoe")
+    moves = [0, 3, 1, 4, 2]
+    replay, one = Replay(game), [{m: 1, 8: 1} for m in moves]
+    for start in range(0, 12_000, 1000):
+        replay.add([record_of(game, moves, one, number) for number in range(start, start + 1000)])
+        keep = window_size(5 * (start + 1000))
+        assert keep <= len(replay) < keep + 5
+        numbers = replay.table["number"]
+        assert numbers[-1] == start + 999 and (np.diff(numbers) == 1).all()
+    assert len(replay) < 60_000
+    sizes = [window_size(n) for n in range(0, 10**6, 1000)]
+    assert sizes == sorted(sizes) and sizes[20] == 20_000 and all(size <= n for size, n in zip(sizes, range(0, 10**6, 1000)))
+    batch = replay.sample(50, np.random.default_rng(0))
+    assert np.allclose(batch.policy.sum(1), 1)
+
+
+def test_an_empty_buffer_says_so():
+    with pytest.raises(ValueError, match="no searched position"): Replay(get_game("tictactoe")).sample(1, np.random.default_rng(0))
+
+
+def test_a_gradient_that_is_none_stops_training():
+    game = get_game("tictactoe")
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu")
+    before = network_arrays(learner.network)
+    batch = Batch(np.zeros((4, *game.shape), np.int8), np.full((4, 9), np.nan, np.float32), np.zeros((4, 2), np.float32))
+    with pytest.raises(RuntimeError, match="diverged"): learner.step(batch)
+    names = [name for name, _ in learner.network.named_parameters()]
+    assert all(np.array_equal(before[name], network_arrays(learner.network)[name]) for name in names)
+
+
+def test_it_gets_stronger(tmp_path):
+    "Some seconds of tic-tac-toe: from the first policy's level against a random player to well above it."
+    game = get_game("tictactoe")
+    run = trainer(tmp_path / "run", simulations=32, settings=TrainSettings(
+        games_per_iteration=64, batch_size=64, uses_per_position=16, average=.95, evaluate_every=0), games=64, max_batch=64)
+    raw = lambda: play_match(game, Greedy(run), RandomPlayer(game, 1), 200, opening_plies=1, seed=1).score
+    before = raw()
+    run.fit(iterations=8)
+    assert run.history[-1]["policy_loss"] < run.history[0]["policy_loss"]
+    assert raw() > max(.8, before + .1), "the network alone has learnt"
+    loaded = Agent.load(tmp_path / "run", simulations=32, device="cpu")
+    assert play_match(game, loaded, RandomPlayer(game, 2), 200, opening_plies=1, seed=2).score > .93
+
+
+class Greedy:
+    "Plays the network's first choice, without a search."
+    name = "greedy"
+
+    def __init__(self, run): self.run = run
+
+    def acts(self, states):
+        game, network = self.run.game, self.run.learner.average.module.eval()
+        with torch.no_grad(): logits, _ = network(torch.from_numpy(np.stack([game.observe(s) for s in states])).float())
+        legal = [game.legal_actions(state) for state in states]
+        return np.array([max(actions, key=lambda a: row[a]) for actions, row in zip(legal, logits.tolist())])
+
+
+# A run's life
+
+
+@pytest.mark.parametrize("game", ["tictactoe", "connect4"])
+def test_a_run_cut_in_two_is_the_run(tmp_path, game):
+    options = dict(reproducible=True, seed=3)
+    whole = trainer(tmp_path / "whole", game, **options).fit(iterations=4)
+    trainer(tmp_path / "cut", game, **options).fit(iterations=1)
+    trainer(tmp_path / "cut", game, **options).fit(iterations=2)
+    resumed = trainer(tmp_path / "cut", game, **options)
+    assert resumed.iteration == 3 and resumed.games == 48 and len(resumed.history) == 3
+    resumed.fit(iterations=1)
+    assert resumed.iteration == whole.iteration == 4
+    assert not differ(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+    same = ("iteration", "games", "positions", "policy_loss", "value_loss")
+    assert [[h[k] for k in same] for h in whole.history] == [[h[k] for k in same] for h in resumed.history]
+    assert whole.learner.steps == resumed.learner.steps
+    for name in sorted(path.name for path in (tmp_path / "whole/games").iterdir()):
+        with np.load(tmp_path / "whole/games" / name) as a, np.load(tmp_path / "cut/games" / name) as b:
+            assert all(np.array_equal(a[key], b[key], equal_nan=a[key].dtype.kind == "f") for key in a if key != "version")
+
+
+def test_one_seed_is_one_run_and_another_is_not(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)): trainer(tmp_path / name, seed=seed, reproducible=True).fit(iterations=2)
+    assert not differ(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert differ(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_a_second_fit_goes_on(tmp_path):
+    run = trainer(tmp_path / "run", reproducible=True)
+    assert run.fit(iterations=1) is run
+    run.fit(iterations=2)
+    trainer(tmp_path / "whole", reproducible=True).fit(iterations=3)
+    assert run.iteration == 3 and run.games == 48
+    assert not differ(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_minutes_end_in_time(tmp_path):
+    trainer(tmp_path / "warm").fit(iterations=1)
+    start = time.monotonic()
+    run = trainer(tmp_path / "run").fit(minutes=.05)
+    assert run.iteration >= 1 and time.monotonic() - start < 10
+
+
+RUN = """
+import sys, torch
+torch.set_num_threads(1)
+from alphazero_nb.train import Trainer, TrainSettings
+settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
+run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
+              seed=3, reproducible=True, settings=settings, listeners=())
+"""
+FIT = RUN + "print('fit', flush=True)\nrun.fit(iterations=10_000)\n"
+# Kills itself just before or just after a file gets its name, at the n-th file.
+SUICIDE = RUN + """
+import os, signal
+before, left, real = sys.argv[2] == "before", [int(sys.argv[3])], os.replace
+def replace(*names):
+    left[0] -= 1
+    if left[0] == 0 and before: os.kill(os.getpid(), signal.SIGKILL)
+    real(*names)
+    if left[0] == 0: os.kill(os.getpid(), signal.SIGKILL)
+os.replace = replace
+run.fit(iterations=2)
+"""
+
+
+def start(source, *args):
+    return subprocess.Popen([sys.executable, "-c", source, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, one_thread_inside):
+    "The run of FIT without a kill: the weights after each iteration."
+    folder, found = tmp_path_factory.mktemp("undisturbed") / "run", {}
+    run = trainer(folder, seed=3, reproducible=True)
+    for iteration in range(1, 13):
+        run.fit(iterations=1)
+        found[iteration] = weights(folder)
+    return found
+
+
+def goes_on(folder, undisturbed):
+    "Resumes a killed run by one iteration; it is as if nothing had happened. The iterations that had been kept."
+    run = trainer(folder, seed=3, reproducible=True)
+    kept = run.iteration
+    if kept in undisturbed: assert not differ(weights(folder), undisturbed[kept])
+    run.fit(iterations=1)
+    assert run.iteration == kept + 1
+    if kept + 1 in undisturbed: assert not differ(weights(folder), undisturbed[kept + 1])
+    return kept
+
+
+# Files are config; games, network, learner and manifest of the first iteration; and the same of the second.
+@pytest.mark.parametrize("file, when", [(1, "before"), (1, "after"), (3, "after"), (5, "before"), (5, "after"), (9, "before")])
+def test_a_kill_at_any_file_leaves_a_whole_run(tmp_path, undisturbed, when, file):
+    child = start(SUICIDE, tmp_path / "run", when, file)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == -signal.SIGKILL, errors
+    kept = goes_on(tmp_path / "run", undisturbed)
+    assert kept == (file > 5 or (file, when) == (5, "after"))
+
+
+def test_kills_at_random_moments(tmp_path, undisturbed):
+    chance, kept = random.Random(4), []
+    for _ in range(4):
+        child = start(FIT, tmp_path / "run")
+        assert child.stdout.readline() == "fit\n", child.stderr.read()
+        time.sleep(chance.uniform(.02, 1.2))
+        child.kill()
+        child.communicate()
+        kept.append(goes_on(tmp_path / "run", undisturbed))
+    assert all(b > a for a, b in zip(kept, kept[1:])), "nothing that was saved is lost"
+
+
+def test_ctrl_c_returns_normally_with_all_that_was_finished(tmp_path):
+    child = start(RUN + "print('fit', flush=True)\nprint('iterations', run.fit(iterations=10_000).iteration)", tmp_path / "run")
+    assert child.stdout.readline() == "fit\n"
+    wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
+    time.sleep(.7)
+    child.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    out, errors = child.communicate(timeout=30)
+    assert time.monotonic() - sent < 3 and child.returncode == 0, errors
+    done = int(re.search(r"iterations (\d+)", out)[1])
+    resumed = trainer(tmp_path / "run", seed=3, reproducible=True)
+    assert done >= 1 and resumed.iteration == done
+
+
+def wait_for(condition, child, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end and child.poll() is None, child.stderr.read()
+        time.sleep(.02)
+
+
+@pytest.mark.parametrize("moment", ["GameFinished", "StepsTaken"])
+def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, undisturbed, moment):
+    "Stop in a notebook, run the cell again: nothing is learnt twice, nothing is missing."
+    def stop(event):
+        if type(event).__name__ == moment and run.iteration == 1: raise KeyboardInterrupt
+    settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=40, evaluate_every=0)
+    whole = trainer(tmp_path / "whole", reproducible=True, settings=settings).fit(iterations=3)
+    run = trainer(tmp_path / "run", reproducible=True, settings=settings, listeners=[stop])
+    run.fit(iterations=3)
+    assert run.iteration == 1, "it was stopped in its second iteration"
+    run.events.listeners.clear()
+    run.fit(iterations=2)
+    assert run.iteration == 3 and run.games == 48 and len(run.replay) == len(whole.replay)
+    assert not differ(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
+    "Stopped while it is measured, the iteration is either saved or not counted."
+    def stop(event):
+        if type(event).__name__ == "MatchPlayed": raise KeyboardInterrupt
+    settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=1, evaluate_games=4,
+                             yardstick="random")
+    run = trainer(tmp_path / "run", settings=settings, listeners=[stop])
+    run.fit(iterations=3)
+    run.events.listeners.clear()
+    resumed = trainer(tmp_path / "run", settings=settings)
+    assert resumed.iteration == run.iteration and resumed.games == run.games
+
+
+# Folders
+
+
+def test_a_folder_of_another_run_is_refused_and_left_alone(tmp_path):
+    folder = tmp_path / "run"
+    trainer(folder).fit(iterations=1)
+    before = picture(folder)
+    for wrong, words in ((dict(game="connect4"), "tictactoe.*connect4"), (dict(preset="mlp"), "tiny.*mlp")):
+        with pytest.raises(ValueError, match=words) as caught: trainer(folder, **wrong).fit(iterations=1)
+        assert "run" in str(caught.value)
+    assert picture(folder) == before
+
+
+def test_a_file_and_a_strange_folder_are_refused_and_left_alone(tmp_path):
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("mine")
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("mine too")
+    before = picture(tmp_path)
+    with pytest.raises(ValueError, match="is a file"): trainer(file).fit(iterations=1)
+    with pytest.raises(ValueError, match="holds other files"): trainer(folder).fit(iterations=1)
+    with pytest.raises(ValueError, match="file"): trainer(file / "below").fit(iterations=1)
+    assert picture(tmp_path) == before
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(simulations=0), "simulations is 0"), (dict(games=-1), "games is -1"), (dict(threads=-2), "threads is -2"),
+    (dict(preset="tinny"), "'tinny'.*tiny"), (dict(device="cuda:77"), "cuda:77"), (dict(game="conect4"), "conect4.*connect4"),
+])
+def test_bad_arguments_write_nothing(tmp_path, options, words):
+    with pytest.raises(ValueError, match=words): trainer(tmp_path / "run", **options).fit(iterations=1)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ({}, "either"), (dict(iterations=1, minutes=1), "either"), (dict(iterations=0), "iterations is 0"),
+    (dict(minutes=-3), "minutes is -3"), (dict(minutes=float("nan")), "minutes is nan"),
+])
+def test_fit_says_what_it_wants(tmp_path, arguments, words):
+    with pytest.raises(ValueError, match=words): trainer(tmp_path / "run").fit(**arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_building_a_trainer_writes_nothing(tmp_path):
+    trainer(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file, harm", [(file, harm) for file in ("learner", "games", "manifest", "config")
+                                        for harm in ("bit", "cut", "gone") if harm != "gone" or file in ("learner", "games")])
+def test_a_damaged_checkpoint_is_named(tmp_path, file, harm):
+    folder = tmp_path / "run"
+    trainer(folder).fit(iterations=1)
+    path = next(path for path in folder.rglob("*.*") if file in str(path.relative_to(folder)) and path.is_file())
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x80
+    path.unlink() if harm == "gone" else path.write_bytes(content if harm == "bit" else content[:len(content) // 2])
+    before = picture(folder)
+    with pytest.raises(ValueError, match=re.escape(path.name)): trainer(folder).fit(iterations=1)
+    assert picture(folder) == before
+
+
+@pytest.mark.parametrize("harm", ["bit", "cut", "gone"])
+def test_an_agent_does_not_play_with_damaged_weights(tmp_path, harm):
+    folder = tmp_path / "run"
+    trainer(folder).fit(iterations=1)
+    path, = folder.glob("network-*.npz")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink() if harm == "gone" else path.write_bytes(content if harm == "bit" else content[:1000])
+    with pytest.raises(ValueError, match=re.escape(path.name)): Agent.load(folder, device="cpu")
+
+
+def test_loading_says_what_is_missing(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    for name, words in (("nothing", "no folder"), ("empty", "training run"), ("file", "is a file")):
+        with pytest.raises(ValueError, match=words): Agent.load(tmp_path / name, device="cpu")
+
+
+def test_the_folder_holds_data_only(tmp_path):
+    "Arrays without pickles and JSON; one checkpoint, every game, hashes that hold."
+    folder = tmp_path / "run"
+    trainer(folder).fit(iterations=3)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entries = [manifest["network"], manifest["learner"], *manifest["games"]]
+    for entry in entries:
+        assert hashlib.sha256((folder / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+        with np.load(folder / entry["file"], allow_pickle=False) as arrays: assert all(a.dtype != object for a in arrays.values())
+    files = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert files <= {Path(entry["file"]).name for entry in entries} | {"manifest.json", "config.json", "events.jsonl"}
+    lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
