@@ -1,0 +1,199 @@
+"The arena: fair matches, honest intervals, and opponents that are as strong as they say."
+import json
+import math
+
+import numpy as np
+import pytest
+
+from alphazero_nb.arena import (MatchResult, RandomPlayer, RolloutPlayer, climb_ladder, elo, get_player, play_match,
+                                random_openings)
+from alphazero_nb.game import get_game
+from alphazero_nb.search import Agent
+from test_search import Ignorant, all_positions, best_actions, late_positions
+
+TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
+
+
+class Watched:
+    "Plays the first legal move and remembers every position it was asked about."
+    def __init__(self, game, name="watched"): self.game, self.name, self.asked = game, name, []
+
+    def acts(self, states):
+        self.asked += [(state.tobytes(), self.game.mover(state)) for state in states]
+        return np.array([self.game.legal_actions(state)[0] for state in states])
+
+
+class Perfect:
+    "Plays tic-tac-toe as well as it can be played."
+    name, known = "perfect", {}
+
+    def acts(self, states): return np.array([best_actions(TICTACTOE, state, self.known)[0][0] for state in states])
+
+
+# Matches
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "dots(rows=2,cols=2)"])
+def test_every_opening_is_played_from_every_seat(name):
+    game = get_game(name)
+    player, opponent = Watched(game), Watched(game, "other")
+    result = play_match(game, player, opponent, games=20, opening_plies=2, seed=3)
+    assert len(result.scores) == len(result.lengths) == 20 and (result.player, result.opponent) == ("watched", "other")
+    openings = [game.replay(moves).tobytes() for moves in random_openings(game, 10, 2, 3)]
+    first = [state for state, _ in player.asked[:10]]
+    assert sorted(first) == sorted(openings), "the player is on the move in one of each opening's two games"
+    assert {seat for _, seat in player.asked} == {0, 1} == {seat for _, seat in opponent.asked}
+    assert result.score == .5, "equal players in changed seats share the points"
+    assert (result.scores[::2] + result.scores[1::2] == 1).all(), "game by game"
+
+
+def test_an_odd_number_of_games_is_rounded_up():
+    assert len(play_match(TICTACTOE, RandomPlayer(TICTACTOE), RandomPlayer(TICTACTOE), games=7, opening_plies=1).scores) == 8
+    with pytest.raises(ValueError, match="0"): play_match(TICTACTOE, RandomPlayer(TICTACTOE), RandomPlayer(TICTACTOE), games=0)
+
+
+def test_lengths_count_every_move():
+    result = play_match(TICTACTOE, Watched(TICTACTOE), Watched(TICTACTOE), games=40, opening_plies=3)
+    assert result.lengths.min() >= 5 and result.lengths.max() <= 9
+    player, opponent = Watched(TICTACTOE), Watched(TICTACTOE)
+    result = play_match(TICTACTOE, player, opponent, games=40, opening_plies=3)
+    assert result.lengths.sum() == 40 * 3 + len(player.asked) + len(opponent.asked)
+
+
+def test_openings_are_distinct_and_open():
+    for game, plies in ((CONNECT4, 4), (TICTACTOE, 2), (get_game("dots(rows=3,cols=3)"), 3)):
+        openings = random_openings(game, 60, plies, seed=1)
+        assert len({tuple(moves) for moves in openings}) == 60 and all(len(moves) == plies for moves in openings)
+        assert not any(game.over(game.replay(moves)) for moves in openings)
+        assert openings == random_openings(game, 60, plies, seed=1) != random_openings(game, 60, plies, seed=2)
+
+
+def test_when_there_are_no_more_openings_they_repeat():
+    openings = random_openings(TICTACTOE, 30, 1, seed=0)
+    assert len(openings) == 30 and {tuple(moves) for moves in openings} == {(a,) for a in range(9)}
+
+
+def test_openings_that_end_the_game_are_refused():
+    with pytest.raises(ValueError, match="tictactoe.*9"): random_openings(TICTACTOE, 2, 9, seed=0)
+
+
+def test_a_match_seen_from_the_other_side():
+    "What one scores the other does not; a perfect player loses to nobody."
+    mine = play_match(TICTACTOE, Perfect(), RandomPlayer(TICTACTOE, 5), games=60, opening_plies=0, seed=2)
+    theirs = play_match(TICTACTOE, RandomPlayer(TICTACTOE, 5), Perfect(), games=60, opening_plies=0, seed=2)
+    assert (mine.scores >= .5).all() and mine.score > .8
+    assert (theirs.scores <= .5).all() and theirs.score < .2
+    drawn = play_match(TICTACTOE, Perfect(), Perfect(), games=10, opening_plies=0)
+    assert (drawn.scores == .5).all()
+
+
+def test_random_against_random_is_even():
+    result = play_match(CONNECT4, RandomPlayer(CONNECT4, 1), RandomPlayer(CONNECT4, 2), games=300, seed=4)
+    assert abs(result.score - .5) < 4 * .5 / math.sqrt(300)
+    assert result.interval[0] < .5 < result.interval[1]
+
+
+# Numbers
+
+
+def wilson(p, n, z=1.96):
+    "The interval's ends solve (p − q)² = z²·q(1 − q)/n (Wilson 1927)."
+    return sorted(np.roots([1 + z * z / n, -2 * p - z * z / n, p * p]).real)
+
+
+@pytest.mark.parametrize("scores", [[1.] * 10, [0.] * 3, [1, 0, .5, .5, 1], [.5], [1.] * 150 + [0.] * 50])
+def test_score_and_interval(scores):
+    result = MatchResult("a", "b", np.array(scores, float), np.full(len(scores), 9))
+    assert result.score == pytest.approx(sum(scores) / len(scores))
+    assert np.allclose(result.interval, np.clip(wilson(result.score, len(scores)), 0, 1), atol=1e-7)
+    assert 0 <= result.interval[0] <= result.score <= result.interval[1] <= 1
+
+
+def test_the_interval_holds_what_it_promises():
+    "About 95 of 100 matches of known strength have it inside."
+    rng, inside = np.random.default_rng(0), 0
+    for _ in range(2000):
+        low, high = MatchResult("a", "b", (rng.random(100) < .7).astype(float), np.zeros(100, int)).interval
+        inside += low <= .7 <= high
+    assert .93 < inside / 2000 < .97
+
+
+@pytest.mark.parametrize("difference", [-700, -191, 0, 50, 400])
+def test_elo_is_the_difference_that_expects_the_score(difference):
+    assert elo(1 / (1 + 10 ** (-difference / 400))) == pytest.approx(difference, abs=1e-6)
+    assert elo(0) is None is elo(1)
+
+
+def test_a_result_as_plain_data():
+    result = MatchResult("a", "b", np.array([1, 1, .5, 0, 1.]), np.full(5, 9)).to_dict()
+    assert json.loads(json.dumps(result)) == result
+    assert (result["wins"], result["draws"], result["losses"], result["games"]) == (3, 1, 1, 5)
+    assert result["score"] == .7 and result["elo_low"] < result["elo"] < result["elo_high"]
+    assert result["elo"] == pytest.approx(400 * math.log10(.7 / .3))
+
+
+# Players
+
+
+def test_more_playouts_are_stronger():
+    match = lambda a, b, n: play_match(CONNECT4, get_player(a, CONNECT4, seed=1), get_player(b, CONNECT4, seed=2), n).score
+    assert match("rollouts:20", "random", 60) > .8
+    assert match("rollouts:200", "rollouts:20", 60) > .7
+
+
+def test_many_playouts_find_what_is_best():
+    "In every open position of tic-tac-toe with at most five empty cells, and in late dots and boxes, extra moves and all."
+    late = [state for state in all_positions(TICTACTOE, TICTACTOE.new(), {}).values() if len(TICTACTOE.legal_actions(state)) <= 5]
+    dots, known, wrong = get_game("dots(rows=2,cols=2)"), {}, []
+    for game, states in ((TICTACTOE, late[::7]), (dots, late_positions(dots, 5, 100, 3))):
+        actions = RolloutPlayer(game, 5000).acts(np.stack(states))
+        for state, action in zip(states, actions):
+            best, worth = best_actions(game, state, known)
+            if action not in best: wrong.append((game.text(state), action, worth))
+    assert not wrong, f"{len(wrong)} wrong, first:\n{wrong[0][0]}\n{wrong[0][1:]}"
+
+
+def test_players_are_reproducible_by_seed():
+    states = np.stack([CONNECT4.replay(moves) for moves in random_openings(CONNECT4, 40, 6, 0)])
+    for name in ("random", "rollouts:30"):
+        acts = lambda seed: get_player(name, CONNECT4, seed=seed).acts(states).tolist()
+        assert acts(1) == acts(1) != acts(2)
+        player = get_player(name, CONNECT4, seed=1)
+        assert player.acts(states).tolist() != player.acts(states).tolist(), "asked again, other playouts"
+        assert player.name == name
+
+
+def test_random_is_uniform_over_legal_moves():
+    state = CONNECT4.replay([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
+    counts = np.bincount(RandomPlayer(CONNECT4, 3).acts(np.tile(state, (3000, 1))), minlength=7)
+    assert counts[:2].sum() == 0 and ((counts[2:] - 600) ** 2 / 600).sum() < 24, "chi-square, p about 1e-4"
+
+
+@pytest.mark.parametrize("name, words", [
+    ("rollout:400", "rollouts:400"), ("randm", "random"), ("rollouts:", "rollouts:N"), ("rollouts:-5", "rollouts:N"),
+    ("rollouts:0", "rollouts:0"), ("rollouts:many", "rollouts:N"), ("random:3", "random"),
+    ("runs/nowhere", "folder"), ("rollouts:²", "rollouts"),
+])
+def test_unknown_players_are_named(name, words):
+    with pytest.raises(ValueError) as caught: get_player(name, CONNECT4)
+    assert words in str(caught.value) and (repr(name) in str(caught.value) or name == "rollouts:0")
+
+
+def test_a_player_of_another_game_is_refused(tmp_path):
+    from alphazero_nb.train import Trainer, TrainSettings
+    settings = TrainSettings(games_per_iteration=4, batch_size=8, evaluate_every=0)
+    folder = tmp_path / "run"
+    Trainer("tictactoe", "tiny", folder, device="cpu", simulations=4, settings=settings, games=4, threads=1, shared=False,
+            listeners=()).fit(iterations=1)
+    with pytest.raises(ValueError, match="tictactoe.*connect4"): get_player(str(folder), CONNECT4, device="cpu")
+    agent = get_player(str(folder), device="cpu", simulations=8)
+    assert agent.game.name == "tictactoe" and agent.name == "run"
+    assert get_player(folder, TICTACTOE, device="cpu").act(TICTACTOE.new()) in range(9)
+    with pytest.raises(ValueError, match="training run"): get_player(str(tmp_path), TICTACTOE, device="cpu")
+
+
+def test_a_ladder_is_a_match_per_rung():
+    agent = Agent(TICTACTOE, Ignorant(TICTACTOE), simulations=100)
+    results = climb_ladder(TICTACTOE, agent, games=20, ladder=("random", "rollouts:5"))
+    assert [result.opponent for result in results] == ["random", "rollouts:5"]
+    assert all(len(result.scores) == 20 for result in results) and results[0].score > .7
