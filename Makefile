@@ -2,7 +2,7 @@
 # Written for GNU make 3.81 (macOS) and later.
 
 PYTHON     ?= python3
-TRAIN_ARGS ?= train connect4 --minutes 10 --folder runs/connect4 --ladder
+TRAIN_ARGS ?= train connect4 --minutes 11 --folder runs/connect4 --ladder
 FLAGS      ?= slow
 WORKERS    ?= 2
 

@@ -114,9 +114,9 @@ class RolloutPlayer:
         plant(game.api, *tables, 0, state, np.zeros(game.max_legal, np.int32))
         return search_uct(game.api, *tables, random, 0, self.simulations, self.c)
 
-# %% ../nbs/17_arena.ipynb #001502c8
+# %% ../nbs/17_arena.ipynb #39a84cec
 def get_player(
-    name,                   # "random", "rollouts:400" or a run folder
+    name,                   # "random", "rollouts:400", a run folder or one of its network-*.npz files
     game: Game | None = None,  # Needed by all but a run folder, which brings its own
     simulations: int = 64,  # Of a trained agent
     device: str = "auto",   # Of a trained agent

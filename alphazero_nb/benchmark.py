@@ -17,58 +17,54 @@ from .search import SearchSettings
 from .selfplay import Block, SelfPlayEngine, SelfPlaySettings, game_seed
 
 # %% auto #0
-__all__ = ['bare_rate', 'bare_candidates', 'best_bare', 'bench_selfplay', 'bench_kernels']
+__all__ = ['bare_rate', 'best_bare', 'bench_selfplay', 'bench_kernels']
 
-# %% ../nbs/19_benchmark.ipynb #238687f5
+# %% ../nbs/19_benchmark.ipynb #5f488166
 def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int, seconds: float) -> float:
     "Rows per second of `forward` alone: `threads` threads, each with `inside` threads in the forward pass."
     planes = torch.zeros((batch, *game.shape), dtype=torch.int8, device=device.name)
-    rows, ready = [0] * threads, threading.Barrier(threads + 1)
-    until = [0.0]
+    rows, ready, warming, until = [0] * threads, threading.Barrier(threads + 1), threading.Lock(), [1e99]
 
     def work(index):
         if device.type == "cpu": torch.set_num_threads(inside)
         with torch.inference_mode():
-            forward(planes)
+            with warming: forward(planes)
             ready.wait()
             while time.perf_counter() < until[0]:
                 forward(planes)[1].cpu()
                 rows[index] += batch
     workers = [threading.Thread(target=work, args=(index,), daemon=True) for index in range(threads)]
     for worker in workers: worker.start()
-    start = time.perf_counter()
-    until[0] = start + 1e9
     ready.wait()
     start = time.perf_counter()
     until[0] = start + seconds
     for worker in workers: worker.join()
     return sum(rows) / (time.perf_counter() - start)
 
-# %% ../nbs/19_benchmark.ipynb #ed2ed920
-def bare_candidates(network, device, compile: bool = True) -> list[tuple]:
-    "Backends and number formats worth trying on this device: (backend, dtype)."
-    formats = sorted({device.dtype, "float32"})
-    backends = ["eager"] + ["fused"] * can_fuse(network, device) + ["compile"] * (compile and device.compiles)
-    return [(backend, dtype) for backend in backends for dtype in formats]
+# %% ../nbs/19_benchmark.ipynb #3af011d6
+def _try(network, game, device, backend, dtype, batch, threads, inside, seconds) -> dict:
+    "One candidate and its rate."
+    if backend == "compile": torch.compiler.reset()
+    forward = inference_copy(network, device, backend, dtype)
+    rate = bare_rate(forward, game, device, batch, threads, inside, seconds)
+    return dict(backend=backend, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=rate)
 
 
 def best_bare(game, network, device, compile: bool = True, batches=None, seconds: float = 0.4) -> dict:
     "The fastest way to run the network alone: backend, dtype, batch, threads, rate (rows/s), and all that was tried."
-    cores = os.cpu_count() or 1
-    layouts = [(cores, 1), (1, cores)] if device.type == "cpu" and cores > 1 else [(1, 1)]
+    cores, formats = os.cpu_count() or 1, sorted({device.dtype, "float32"})
+    layouts = sorted({(cores, 1), (1, cores)}) if device.type == "cpu" else [(1, 1)]
     batches = batches or ((64, 128, 256, 512) if device.type == "cpu" else (256, 512, 1024, 2048, 4096))
-    tried = []
-    for backend, dtype in bare_candidates(network, device, compile):
-        forward = inference_copy(network, device, backend, dtype)
-        for batch in batches:
-            for threads, inside in layouts:
-                try: rate = bare_rate(forward, game, device, batch, threads, inside, seconds)
-                except RuntimeError: continue
-                tried.append(dict(backend=backend, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=rate))
-    best = max(tried, key=lambda row: row["rate"])
-    return dict(best, tried=tried)
+    attempt = lambda *how: _try(network, game, device, *how, seconds)
+    tried = [attempt(backend, dtype, batch, *layout) for backend in ["eager"] + ["fused"] * can_fuse(network, device)
+             for dtype in formats for batch in batches for layout in layouts]
+    ranked = sorted(tried, key=lambda row: -row["rate"])
+    for dtype in formats if compile and device.compiles else ():
+        for batch in list(dict.fromkeys(row["batch"] for row in ranked))[:2]:
+            tried.append(attempt("compile", dtype, batch, ranked[0]["threads"], ranked[0]["inside"]))
+    return dict(max(tried, key=lambda row: row["rate"]), tried=tried)
 
-# %% ../nbs/19_benchmark.ipynb #6e3fa777
+# %% ../nbs/19_benchmark.ipynb #98c1feb7
 def bench_selfplay(
     game: Game | str,
     preset: str = "small",
@@ -76,16 +72,17 @@ def bench_selfplay(
     device: str = "auto",
     windows: int = 12,        # Alternating windows of self-play and of the bare network
     seconds: float = 2.0,     # Length of a window
-    whole_games: int = 500,   # Games of the whole generate_games call; 0 leaves it out
+    whole_games: int = 500,   # Games of the whole generate_games call
     compile: bool = True,     # Whether torch.compile may compete as the bare network
     seed: int = 0,
     **engine,                 # games, threads, max_batch of the engine
 ) -> dict:                    # Rates per second and per minute, efficiency, and what they were measured with
-    "Self-play and the bare network in alternating windows, and one whole call with its tail."
+    "Self-play and the bare network in alternating windows, and one whole call, which gives the games per minute."
     game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
     settings = SelfPlaySettings(search=SearchSettings(simulations=simulations), full_share=1.0)
     network = PolicyValueNet(game, preset, seed)
     best = best_bare(game, network.eval(), device, compile)
+    torch.compiler.reset()
     forward = inference_copy(network, device, best["backend"], best["dtype"])
     bare = lambda: bare_rate(forward, game, device, best["batch"], best["threads"], best["inside"], seconds / 2)
     options = dict(engine, device=device, seed=seed, settings=settings, listeners=())
@@ -93,41 +90,44 @@ def bench_selfplay(
     with SelfPlayEngine(game, network, **options) as engine:
         engine.play_for(seconds)
         for _ in range(windows):
-            before = engine.evaluations
+            evaluations, moves = engine.evaluations, engine.moves
             took = engine.play_for(seconds)
-            rows.append(dict(evals_per_s=(engine.evaluations - before) / took, bare_evals_per_s=bare()))
-        stats, plan = engine.stats(), engine.plan
-    return _summary(game, preset, rows, stats, plan, best) | _whole(game, network, whole_games, options)
+            rows.append(dict(evals_per_s=(engine.evaluations - evaluations) / took, bare_evals_per_s=bare(),
+                             moves_per_s=(engine.moves - moves) / took))
+        plan = engine.plan
+    return _summary(game, preset, rows, plan, best) | _whole(game, network, whole_games, options)
 
-# %% ../nbs/19_benchmark.ipynb #9aa0d9d6
-def _summary(game, preset, rows, stats, plan, best) -> dict:
+# %% ../nbs/19_benchmark.ipynb #52e31b7b
+def _summary(game, preset, rows, plan, best) -> dict:
     median = lambda key: statistics.median(row[key] for row in rows)
     ratios = [row["evals_per_s"] / row["bare_evals_per_s"] for row in rows]
     return dict(game=game.name, preset=preset, simulations=plan["search"]["simulations"],
-                moves_per_s=stats["moves_per_s"], games_per_min=stats["games_per_min"],
-                evals_per_s=median("evals_per_s"), bare_evals_per_s=median("bare_evals_per_s"),
-                efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios),
-                windows=rows, bare={key: best[key] for key in ("backend", "dtype", "batch", "threads", "inside")},
+                moves_per_s=median("moves_per_s"), evals_per_s=median("evals_per_s"),
+                bare_evals_per_s=median("bare_evals_per_s"), efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios),
+                windows=rows, bare={key: best[key] for key in ("backend", "dtype", "batch", "threads", "inside", "tried")},
                 plan=plan, machine=dict(cpu=platform.processor() or platform.machine(), cores=os.cpu_count(),
                                         python=platform.python_version(), torch=torch.__version__))
 
 
 def _whole(game, network, games, options) -> dict:
     "One generate_games call from start to end, its tail included."
-    if not games: return {}
     with SelfPlayEngine(game, network, **options) as engine:
         start = time.perf_counter()
-        engine.generate_games(games)
+        records = engine.generate_games(games)
         took = time.perf_counter() - start
-    return dict(whole_games=games, whole_s=took, whole_games_per_min=60 * games / took)
+    return dict(whole_games=games, whole_s=took, games_per_min=60 * games / took,
+                mean_length=float(np.mean([len(record) for record in records])))
 
-# %% ../nbs/19_benchmark.ipynb #4f7d3ebd
+# %% ../nbs/19_benchmark.ipynb #2c37e548
 def bench_kernels(game: Game | str, simulations: int = 64, slots: int = 256, seconds: float = 1.0) -> dict:
     "Microseconds of one kernel call from Python, and of one simulation without the network, on one core."
     game = get_game(game) if isinstance(game, str) else game
     engine_settings = SelfPlaySettings(search=SearchSettings(simulations=simulations), full_share=1.0)
     block, answers = Block(game, slots, engine_settings), _Uniform(game)
     for slot in range(slots): block.begin(slot, slot, game_seed(0, slot), 0)
+    block.advance()
+    block.submit(answers)
+    block.receive()
     spent = simulated = 0.0
     number, end = slots, time.perf_counter() + seconds
     while time.perf_counter() < end:

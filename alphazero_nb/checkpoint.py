@@ -75,7 +75,7 @@ def fill_network(network: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Module
     network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
     return network
 
-# %% ../nbs/13_checkpoint.ipynb #f641c953
+# %% ../nbs/13_checkpoint.ipynb #56f31245
 def read_json(path: Path, what: str):
     "The value of a JSON file; a ValueError says what is wrong with it."
     try: return json.loads(Path(path).read_text())
@@ -84,14 +84,19 @@ def read_json(path: Path, what: str):
 
 
 def load_network(
-    folder: str | Path,
-) -> tuple[Game, nn.Module, str]:  # Game, network and the run's name; a ValueError says what is missing
-    "The newest network of a run folder."
-    folder = Path(folder)
-    if not folder.exists(): raise ValueError(f"there is no folder {str(folder)!r}.")
-    if not folder.is_dir(): raise ValueError(f"{str(folder)!r} is a file; the folder of a training run is needed.")
+    path: str | Path,  # A run folder, or one of its network-*.npz files
+) -> tuple[Game, nn.Module, str]:  # Game, network and a name for it; a ValueError says what is missing
+    "The newest network of a run, or an earlier one."
+    path = Path(path)
+    if not path.exists(): raise ValueError(f"there is no run {str(path)!r}.")
+    if path.is_file() and path.suffix != ".npz":
+        raise ValueError(f"{str(path)!r} is a file; the folder of a training run is needed.")
+    folder = path if path.is_dir() else path.parent
     config = read_json(folder / "config.json", "training run")
     manifest = read_json(folder / "manifest.json", "checkpoint yet")
+    known = {entry["file"]: entry for entry in [*manifest.get("snapshots", []), manifest["network"]]}
+    file = manifest["network"]["file"] if path.is_dir() else path.name
+    if file not in known: raise ValueError(f"{str(path)!r} is not a network of its run; known: {', '.join(known)}.")
     game = get_game(config["game"])
-    arrays = read_arrays(folder / manifest["network"]["file"], manifest["network"]["sha256"])
-    return game, fill_network(PolicyValueNet(game, config["preset"]), arrays), folder.name
+    network = fill_network(PolicyValueNet(game, config["preset"]), read_arrays(folder / file, known[file]["sha256"]))
+    return game, network, folder.name if path.is_dir() else f"{folder.name}/{path.stem}"

@@ -146,7 +146,7 @@ def _at_least(kind, least, above=False):
 
 _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 
-# %% ../nbs/20_cli.ipynb #ac918f70
+# %% ../nbs/20_cli.ipynb #f20296d4
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
@@ -167,8 +167,8 @@ _OPTIONS = {
     "--game": dict(help="the game, where no player is a training run"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
     "--seconds": dict(type=_time, default=2.0, help="length of a window (2)"),
-    "--whole-games": dict(type=_at_least(int, 0), default=500, help="games of the whole call that is timed (500)"),
-    "--max-batch": dict(type=_count, help="slots of a block, which is the batch shape (64 on a CPU, else 256)"),
+    "--whole-games": dict(type=_count, default=500, help="games of the whole call that is timed (500)"),
+    "--max-batch": dict(type=_count, help="slots of a block, which is the batch shape (128 on a CPU, else 256)"),
     "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
 }
 

@@ -35,7 +35,7 @@ def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
     folded.weight, folded.bias = nn.Parameter(weight), nn.Parameter(bias)
     return folded
 
-# %% ../nbs/11_inference.ipynb #ccb1ce54
+# %% ../nbs/11_inference.ipynb #5eae9bfc
 class FusedBoardNet:
     "A `BoardNet` on the CPU, every convolution fused with what follows it."
     def __init__(self, net: BoardNet, dtype: torch.dtype):
@@ -57,22 +57,41 @@ class FusedBoardNet:
         arguments = self._weights(conv, x)
         return torch.ops.mkldnn._convolution_pointwise_.binary(other, x, *arguments, "add", 1.0, "relu", [], "")
 
-    def __call__(self, x):
-        net = self.net
-        x = self.conv(net.stem, x, "relu")
-        for block in net.blocks: x = self.conv_add_relu(block.second, self.conv(block.first, x, "relu"), x)
-        return self.policy(net.policy, x), self.value(net.value, x)
+    def trunk(self, x):
+        x = self.conv(self.net.stem, x, "relu")
+        for block in self.net.blocks: x = self.conv_add_relu(block.second, self.conv(block.first, x, "relu"), x)
+        return x
 
-# %% ../nbs/11_inference.ipynb #7c709af5
+# %% ../nbs/11_inference.ipynb #289c8a38
+def _channels_last_weight(linear: nn.Linear, channels: int, cells: int):
+    "The weight of a linear layer whose first channels·cells inputs arrive channels last."
+    board, rest = linear.weight.split([channels * cells, linear.in_features - channels * cells], 1)
+    board = board.view(-1, channels, cells).transpose(1, 2).flatten(1)
+    return torch.cat([board, rest], 1).contiguous()
+
+
 class FusedNet(FusedBoardNet):
-    "The heads of `FusedBoardNet`."
-    def policy(self, head, x):
-        local = torch.relu(self.conv(head.local, x) + head.whole(pool(x))[:, :, None, None])
-        return self.conv(head.out, local).flatten(1)[:, head.cells] if head.board else head.out(local.flatten(1))
+    "`FusedBoardNet` with its heads."
+    def __init__(self, net: BoardNet, dtype: torch.dtype, cells: int):
+        super().__init__(net, dtype)
+        policy, value = net.policy, net.value
+        self.hidden = _channels_last_weight(value.hidden, value.local.out_channels, cells)
+        self.out = None if policy.board else _channels_last_weight(policy.out, policy.local.out_channels, cells)
 
-    def value(self, head, x):
-        features = torch.cat([self.conv(head.local, x, "relu").flatten(1), pool(x)], 1)
-        return torch.tanh(head.out(torch.relu(head.hidden(features))).float())
+    def __call__(self, x):
+        x = self.trunk(x)
+        pooled = pool(x)
+        return self.policy(self.net.policy, x, pooled), self.value(self.net.value, x, pooled)
+
+    def policy(self, head, x, pooled):
+        local = self.conv(head.local, x).add_(head.whole(pooled)[:, :, None, None]).relu_()
+        if head.board: return self.conv(head.out, local).flatten(1)[:, head.cells]
+        return F.linear(local.permute(0, 2, 3, 1).flatten(1), self.out, head.out.bias)
+
+    def value(self, head, x, pooled):
+        local = self.conv(head.local, x, "relu").permute(0, 2, 3, 1).flatten(1)
+        hidden = F.linear(torch.cat([local, pooled], 1), self.hidden, head.hidden.bias).relu_()
+        return torch.tanh(head.out(hidden).float())
 
 # %% ../nbs/11_inference.ipynb #2bfb0884
 def can_fuse(network: nn.Module, device: Device) -> bool:
@@ -82,7 +101,7 @@ def can_fuse(network: nn.Module, device: Device) -> bool:
             and hasattr(mkldnn, "_convolution_pointwise") and hasattr(mkldnn, "_convolution_pointwise_")
             and hasattr(torch._C._nn, "mkldnn_reorder_conv2d_weight"))
 
-# %% ../nbs/11_inference.ipynb #8e63ff8b
+# %% ../nbs/11_inference.ipynb #b233c3b4
 BACKENDS = ("auto", "eager", "fused", "compile")
 
 
@@ -98,8 +117,9 @@ def inference_copy(
     if backend == "auto": backend = "fused" if can_fuse(network, device) else "eager"
     number = getattr(torch, dtype or device.dtype)
     last = torch.channels_last if device.channels_last else torch.contiguous_format
-    net = fold_batch_norm(copy.deepcopy(network).eval().requires_grad_(False))
-    if backend == "fused": run = FusedNet(net.to(number), number)
+    cells = getattr(network, "cells", 0)
+    net = fold_batch_norm(copy.deepcopy(network).eval()).requires_grad_(False)
+    if backend == "fused": run = FusedNet(net.to(number), number, cells)
     else: run = net.to(device.name, number, memory_format=last)
     if backend == "compile": run = _compiled(run)
 

@@ -93,11 +93,12 @@ class VectorNet(nn.Module):
         x = self.trunk(x)
         return self.policy(x), torch.tanh(self.value(x))
 
-# %% ../nbs/10_network.ipynb #7f7d00bb
+# %% ../nbs/10_network.ipynb #b1e6078b
 class BoardNet(nn.Module):
     "Trunk and heads for observations (planes, height, width)."
     def __init__(self, game: Game, filters: int, blocks: int):
         super().__init__()
+        self.cells = game.shape[1] * game.shape[2]
         self.stem = _conv(game.shape[0], filters)
         self.blocks = nn.Sequential(*[Block(filters) for _ in range(blocks)])
         self.policy, self.value = PolicyHead(game, filters), ValueHead(game, filters)

@@ -191,7 +191,7 @@ def search(
     read_roots(*tables[:4], visits, means)
     return SearchResult(visits, means)
 
-# %% ../nbs/14_search.ipynb #642eb72c
+# %% ../nbs/14_search.ipynb #453e5787
 class Agent:
     "Plays by search: `act` one state, `policy` and `value` a block of states."
     def __init__(
@@ -208,7 +208,7 @@ class Agent:
     @classmethod
     def load(
         cls,
-        folder,                 # A run folder, or a checkpoint inside it
+        folder,                 # A run folder, or one of its network-*.npz files
         simulations: int = 64,
         device: str = "auto",
         max_batch: int = 256,

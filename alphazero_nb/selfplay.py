@@ -230,7 +230,7 @@ def play_step(api, trees, nodes, edges, values, states, remap, slots, settings,
                 slots[slot].done = 1
     return count
 
-# %% ../nbs/15_selfplay.ipynb #4ee9cdea
+# %% ../nbs/15_selfplay.ipynb #6dc9ce32
 class Block:
     "A block of slots that play whole games."
     def __init__(self, game: Game, slots: int, settings: SelfPlaySettings):
@@ -242,23 +242,20 @@ class Block:
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.ticket = 0, None
         self._scratch = np.zeros(game.state_size, np.int16), np.zeros(game.max_legal, np.int32)
-
-    def _tables(self) -> tuple:
-        t = self.trees
-        return t.trees, t.nodes, t.edges, t.values, t.states
+        t, r = self.trees, self.requests
+        self._tables = t.trees, t.nodes, t.edges, t.values, t.states
+        self._before = game.api, *self._tables, t.remap, self.slots, self.settings
+        self._after = (r.waiting, r.rows, r.observations, r.edge_offsets, r.edge_actions, *self.ledger.arrays())
 
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Starts game `number` in an idle slot."
         self.versions[slot], self.seeds[slot] = version, seed
-        begin_game(self.game.api, *self._tables(), self.slots, slot, number, seed, self.settings,
+        begin_game(self.game.api, *self._tables, self.slots, slot, number, seed, self.settings,
                    *self._scratch)
 
     def advance(self) -> None:
         "Carries every slot to its next question."
-        r = self.requests
-        r.count = play_step(self.game.api, *self._tables(), self.trees.remap, self.slots, self.settings,
-                            r.count, r.waiting, r.rows, r.observations, r.edge_offsets, r.edge_actions,
-                            *self.ledger.arrays())
+        self.requests.count = play_step(*self._before, self.requests.count, *self._after)
 
     def submit(self, evaluator) -> None:
         "Sends the questions; the answers are awaited by `receive`."
@@ -271,7 +268,7 @@ class Block:
         "Waits for the answers, if any are due, and writes them into the trees."
         if self.ticket is None: return
         r, (edge_logits, values) = self.requests, self.ticket.result()
-        receive_all(*self._tables()[1:4], r.count, r.waiting, r.rows, r.edge_offsets, edge_logits, values,
+        receive_all(*self._tables[1:4], r.count, r.waiting, r.rows, r.edge_offsets, edge_logits, values,
                     np.empty(self.game.players, np.float32))
         r.count, self.ticket = 0, None
 
@@ -386,7 +383,7 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     _rows_per_s(evaluator, rows, 1, 1, 0.01)
     return _rows_per_s(evaluator, rows, 1, threads) > 1.1 * _rows_per_s(evaluator, rows, threads, 1)
 
-# %% ../nbs/15_selfplay.ipynb #25dec0d0
+# %% ../nbs/15_selfplay.ipynb #16ab69f0
 class SelfPlayEngine:
     "Plays games against itself on one device, as fast as the network can judge positions."
     def __init__(
@@ -397,7 +394,7 @@ class SelfPlayEngine:
         games: int | None = None,        # Slots: games that run at the same time
         simulations: int | None = None,  # Short for settings with this budget of a full search
         threads: int | None = None,      # Actors; one per core where left out
-        max_batch: int | None = None,    # Slots of a block, which is the batch shape: 64 on a CPU, else 256
+        max_batch: int | None = None,    # Slots of a block, which is the batch shape: 128 on a CPU, else 256
         seed: int = 0,                   # With a game's number it decides everything random in the game
         settings: SelfPlaySettings = SelfPlaySettings(),
         reproducible: bool = False,      # Do not start games that were not asked for
@@ -407,7 +404,7 @@ class SelfPlayEngine:
     ):
         if simulations is not None: settings = replace(settings, search=replace(settings.search, simulations=simulations))
         device, cores = get_device(device), os.cpu_count() or 1
-        max_batch = max_batch or min(games or 10**9, 64 if device.type == "cpu" else 256)
+        max_batch = max_batch or min(games or 10**9, 128 if device.type == "cpu" else 256)
         threads = threads or (cores if device.type == "cpu" else min(cores, 4))
         games = games or max_batch * max(threads, 2)
         for name, number in dict(games=games, threads=threads, max_batch=max_batch).items():
@@ -478,13 +475,18 @@ class SelfPlayEngine:
     def evaluations(self) -> int:  # Positions that the network has judged for these games
         return sum(block.evaluations for block in self.blocks)
 
+    @property
+    def moves(self) -> int:  # Moves played, those of games that still run included
+        running = sum(int(block.slots["ply"][block.slots["number"] >= 0].sum()) for block in self.blocks)
+        return self._totals["moves"] + running
+
     def set_network(self, network: nn.Module) -> None:
         "Plays with these weights from now on; running games go on with them."
         self.network_evaluator.set_network(network)
 
     def stats(self) -> dict:
         "Totals since the start: games, moves, evaluations, seconds, rates, and those of a shared evaluator."
-        totals = dict(self._totals, evaluations=self.evaluations)
+        totals = dict(self._totals, moves=self.moves, evaluations=self.evaluations)
         seconds = max(totals["seconds"], 1e-9)
         rates = dict(games_per_min=60 * totals["games"] / seconds, moves_per_s=totals["moves"] / seconds,
                      evals_per_s=totals["evaluations"] / seconds)

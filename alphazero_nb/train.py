@@ -31,7 +31,7 @@ from .selfplay import SelfPlayEngine, SelfPlaySettings
 # %% auto #0
 __all__ = ['TrainSettings', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder', 'Trainer', 'plot_history']
 
-# %% ../nbs/18_train.ipynb #934ee67f
+# %% ../nbs/18_train.ipynb #14786103
 @dataclass(frozen=True)
 class TrainSettings:
     "How a network learns from games."
@@ -44,7 +44,7 @@ class TrainSettings:
     value_mix: float = 0.25          # Share of the search's value in the value target
     average: float = 0.99            # Per step, decay of the averaged weights that play and are saved
     gradient_clip: float = 5.0       # Largest norm of the gradient
-    evaluate_every: int = 10         # Iterations between matches against the yardstick; 0 for never
+    evaluate_every: int = 10         # Iterations between matches with the yardstick and kept networks; 0 for never
     evaluate_games: int = 40         # Games of such a match
     yardstick: str = "rollouts:100"  # Opponent of such a match
 
@@ -121,7 +121,7 @@ def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
     learner.average.n_averaged.fill_(int(arrays["averaged"]))
     if learner.scaler.is_enabled(): learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(arrays["scale"]))
 
-# %% ../nbs/18_train.ipynb #b3e65b06
+# %% ../nbs/18_train.ipynb #f0bdc668
 class RunFolder:
     "The files of a run."
     def __init__(self, path: str | Path, config: dict):
@@ -147,22 +147,23 @@ class RunFolder:
         (self.path / "games").mkdir(parents=True, exist_ok=True)
         if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
 
-    def save(self, iteration: int, learner: Learner, records: list, progress: dict) -> None:
+    def save(self, iteration: int, learner: Learner, records: list, progress: dict, snapshot: bool) -> None:
         "Writes games and checkpoint of an iteration, then the manifest, then removes the checkpoint before."
-        old = self.manifest or dict(games=[])
+        old = self.manifest or dict(games=[], snapshots=[])
         entry = lambda name, arrays: dict(file=name, sha256=write_arrays(self.path / name, arrays))
         games = entry(f"games/{iteration:06}.npz", join_records(records))
         network = entry(f"network-{iteration:06}.npz", network_arrays(learner.average.module))
         state = entry(f"learner-{iteration:06}.npz", learner_arrays(learner))
-        self.manifest = dict(progress, network=network, learner=state, games=old["games"] + [games])
+        self.manifest = dict(progress, network=network, learner=state, games=old["games"] + [games],
+                             snapshots=old["snapshots"] + [network] * snapshot)
         write_json(self.path / "manifest.json", self.manifest)
         for stale in (old.get("network"), old.get("learner")):
-            if stale: (self.path / stale["file"]).unlink(missing_ok=True)
+            if stale and stale not in old["snapshots"]: (self.path / stale["file"]).unlink(missing_ok=True)
 
     def games(self, entry: dict) -> list:
         return split_records(read_arrays(self.path / entry["file"], entry["sha256"]))
 
-# %% ../nbs/18_train.ipynb #d0cbf2c7
+# %% ../nbs/18_train.ipynb #65f2749f
 class Trainer:
     "Trains an agent for `game` in a run folder; a folder that has a run is resumed."
     def __init__(
@@ -242,14 +243,15 @@ class Trainer:
         policy_loss, value_loss = self._learn(self.replay.added - before)
         engine.set_network(self.learner.average.module)
         self.games, self.iteration = self.games + len(records), self.iteration + 1
-        if self.settings.evaluate_every and self.iteration % self.settings.evaluate_every == 0: self._evaluate()
+        milestone = self.settings.evaluate_every and self.iteration % self.settings.evaluate_every == 0
+        if milestone: self._evaluate()
         self.seconds += time.monotonic() - began
         done = IterationDone(self.iteration, self.seconds, self.games, len(self.replay), policy_loss, value_loss,
                              len(records) / played)
         self.history.append(asdict(done))
         self.folder.save(self.iteration, self.learner, records, dict(
             iteration=self.iteration, games_played=self.games, seconds=self.seconds, history=self.history,
-            matches=self.matches, plan=engine.plan))
+            matches=self.matches, plan=engine.plan), bool(milestone))
         self._run.emit(done)
 
     def _learn(self, new_positions: int) -> tuple[float, float]:

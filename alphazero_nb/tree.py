@@ -74,7 +74,7 @@ def add_edges(trees, nodes, edges, edge_room, tree, node, mover, actions, count)
         edge = edges[first + i]
         edge.prior, edge.value, edge.visits, edge.child, edge.action = 0, 0, 0, -1, actions[i]
 
-# %% ../nbs/09_tree.ipynb #6025035b
+# %% ../nbs/09_tree.ipynb #cc9995a0
 @njit(nogil=True, cache=True)
 def attach(nodes, edges, node, logits):
     "Writes the softmax of `logits`, one per edge, as the priors of `node`."
@@ -82,25 +82,30 @@ def attach(nodes, edges, node, logits):
     top = logits[0]
     for i in range(1, count): top = max(top, logits[i])
     total = 0.0
-    for i in range(count): total += math.exp(np.float64(logits[i]) - top)
-    for i in range(count): edges[first + i].prior = math.exp(np.float64(logits[i]) - top) / total
+    for i in range(count):
+        weight = math.exp(np.float64(logits[i]) - top)
+        edges[first + i].prior = weight
+        total += weight
+    for i in range(count): edges[first + i].prior = edges[first + i].prior / total
 
-# %% ../nbs/09_tree.ipynb #0af1cbe8
+# %% ../nbs/09_tree.ipynb #32a8a471
 @njit(nogil=True, cache=True)
 def select_edge(nodes, edges, values, node, c_puct, fpu):
     "The edge of `node` with the largest PUCT score."
     row = nodes[node]
-    mass = 0.0
-    for e in range(row.first, row.first + row.count):
-        if edges[e].visits > 0: mass += edges[e].prior
-    unvisited = values[node, row.mover] / row.visits - fpu * math.sqrt(mass)
-    scale = c_puct * math.sqrt(row.visits)
-    best, best_score = row.first, -1e30
+    scale, mass = c_puct * math.sqrt(row.visits), 0.0
+    best, best_score, untried, untried_prior = -1, -1e30, -1, -1.0
     for e in range(row.first, row.first + row.count):
         edge = edges[e]
-        mean = edge.value / edge.visits if edge.visits > 0 else unvisited
-        score = mean + scale * edge.prior / (1 + edge.visits)
+        if edge.visits == 0:
+            if edge.prior > untried_prior: untried, untried_prior = e, edge.prior
+            continue
+        mass += edge.prior
+        score = edge.value / edge.visits + scale * edge.prior / (1 + edge.visits)
         if score > best_score: best, best_score = e, score
+    if untried < 0: return best
+    score = values[node, row.mover] / row.visits - fpu * math.sqrt(mass) + scale * untried_prior
+    if score > best_score or (score == best_score and untried < best): return untried
     return best
 
 # %% ../nbs/09_tree.ipynb #27f340e2
