@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
+import torch
 
 from alphazero_nb.evaluator import NetworkEvaluator
 from alphazero_nb.game import Game, get_game
@@ -178,17 +179,18 @@ def test_constants_mean_what_they_say(c_puct, fpu):
 @pytest.mark.parametrize("name", ["tictactoe", "connect4", "dots(rows=3,cols=3)"])
 def test_visits_with_a_real_network(name):
     "A row's answer does not depend on its neighbours, so the slow search may ask one position at a time."
-    game = game_named(name)
+    game, threads = game_named(name), torch.get_num_threads()
+    torch.set_num_threads(1)
     evaluator = NetworkEvaluator(game, sharp(PolicyValueNet(game, preset="tiny")), device="cpu", shapes=(8,))
     states = random_states(game, 5, seed=11)
     found = search(game, evaluator, states, SearchSettings(simulations=60))
     slow = [visits_of(game, slow_search(game, evaluator, Node(game, state), 60)).tolist() for state in states]
+    torch.set_num_threads(threads)
     assert found.visits.tolist() == slow
 
 
 def sharp(network):
     "A fresh network has no opinions; give it some."
-    import torch
     with torch.no_grad():
         for head in (network.policy, network.value): getattr(head, "out", head).weight *= 30
     return network
