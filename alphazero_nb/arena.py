@@ -114,7 +114,7 @@ class RolloutPlayer:
         plant(game.api, *tables, 0, state, np.zeros(game.max_legal, np.int32))
         return search_uct(game.api, *tables, random, 0, self.simulations, self.c)
 
-# %% ../nbs/17_arena.ipynb #39a84cec
+# %% ../nbs/17_arena.ipynb #88457a11
 def get_player(
     name,                   # "random", "rollouts:400", a run folder or one of its network-*.npz files
     game: Game | None = None,  # Needed by all but a run folder, which brings its own
@@ -125,7 +125,7 @@ def get_player(
     "The player of that name; a ValueError says what would be accepted."
     word, _, number = str(name).partition(":")
     if word == "random" and not number: return RandomPlayer(game, seed)
-    if word == "rollouts" and number.isdigit(): return RolloutPlayer(game, int(number), seed)
+    if word == "rollouts" and number.isascii() and number.isdigit(): return RolloutPlayer(game, int(number), seed)
     if Path(name).exists():
         agent = Agent.load(name, simulations, device)
         if game is not None and agent.game.name != game.name:

@@ -41,10 +41,11 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
     write_whole(path, buffer.getvalue())
     return hashlib.sha256(buffer.getvalue()).hexdigest()
 
-# %% ../nbs/13_checkpoint.ipynb #638c56fa
+# %% ../nbs/13_checkpoint.ipynb #18afeed5
 def read_arrays(path: Path, sha256: str | None = None) -> dict[str, np.ndarray]:
-    "The arrays of an .npz file; a ValueError if it is not the file whose hash was written down."
-    content = Path(path).read_bytes()
+    "The arrays of an .npz file; a ValueError if it is missing or not the file whose hash was written down."
+    try: content = Path(path).read_bytes()
+    except FileNotFoundError: raise ValueError(f"{path} is missing.") from None
     if sha256 and hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(f"{path} is damaged: its content is not what was saved.")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays: return dict(arrays)
@@ -75,12 +76,12 @@ def fill_network(network: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Module
     network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
     return network
 
-# %% ../nbs/13_checkpoint.ipynb #56f31245
+# %% ../nbs/13_checkpoint.ipynb #de7fa306
 def read_json(path: Path, what: str):
     "The value of a JSON file; a ValueError says what is wrong with it."
     try: return json.loads(Path(path).read_text())
     except FileNotFoundError: raise ValueError(f"{Path(path).parent} holds no {what}: {Path(path).name} is missing.") from None
-    except json.JSONDecodeError: raise ValueError(f"{path} is damaged: it is not JSON.") from None
+    except ValueError: raise ValueError(f"{path} is damaged: it is not JSON.") from None
 
 
 def load_network(
@@ -88,7 +89,7 @@ def load_network(
 ) -> tuple[Game, nn.Module, str]:  # Game, network and a name for it; a ValueError says what is missing
     "The newest network of a run, or an earlier one."
     path = Path(path)
-    if not path.exists(): raise ValueError(f"there is no run {str(path)!r}.")
+    if not path.exists(): raise ValueError(f"there is no folder {str(path)!r}.")
     if path.is_file() and path.suffix != ".npz":
         raise ValueError(f"{str(path)!r} is a file; the folder of a training run is needed.")
     folder = path if path.is_dir() else path.parent

@@ -177,7 +177,7 @@ class TicketQueue:
             self._condition.notify_all()
         for ticket in left: ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
 
-# %% ../nbs/12_evaluator.ipynb #2f26019f
+# %% ../nbs/12_evaluator.ipynb #d73c3cae
 class BatchedEvaluator:
     "Shares one evaluator among threads: requests that wait together are one batch."
     def __init__(
@@ -185,7 +185,7 @@ class BatchedEvaluator:
         evaluator,            # Anything with evaluate(); only the owner's thread calls it
         max_batch: int = 256, # Rows of a batch; a longer single request is passed on whole
     ):
-        self.evaluator, self.max_batch, self._queue = evaluator, max_batch, TicketQueue()
+        self.evaluator, self.max_batch, self._queue, self._running = evaluator, max_batch, TicketQueue(), []
         self._counts = dict(total_requests=0, total_batches=0, total_rows=0, wait_s=0.0, busy_s=0.0)
         self._thread = threading.Thread(target=self._serve, name="BatchedEvaluator", daemon=True)
         self._thread.start()
@@ -201,17 +201,19 @@ class BatchedEvaluator:
         return self.submit(observations, edge_offsets, edge_actions).result()
 
     def _serve(self):
-        tickets = []
         try:
             while tickets := self._queue.take(self.max_batch):
-                start = time.perf_counter()
+                self._running, start = tickets, time.perf_counter()
                 try: _split(tickets, *self.evaluator.evaluate(*_merge(tickets)))
                 except Exception as error:
                     for ticket in tickets: ticket._resolve(error=error)
                 self._count(tickets, start)
-        finally:
-            self._queue.close()
-            for ticket in tickets: ticket._resolve(error=EvaluatorError("the evaluator's thread has ended."))
+        finally: self._refuse()
+
+    def _refuse(self):
+        "Answers whoever still waits with an error."
+        self._queue.close()
+        for ticket in self._running: ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
 
     def _count(self, tickets, start):
         counts = self._counts
@@ -227,10 +229,11 @@ class BatchedEvaluator:
         average = counts["total_rows"] / max(1, counts["total_batches"])
         return dict(counts, avg_batch_size=average, queue_size=len(self._queue))
 
-    def close(self, timeout_s: float = 10) -> None:
-        "Answers every waiting client, with an error, and ends the thread; a second call does nothing."
+    def close(self, timeout_s: float = 0.5) -> None:
+        "Answers every waiting client with an error, a running batch after `timeout_s`; a second call does nothing."
         self._queue.close()
         self._thread.join(timeout_s)
+        self._refuse()
 
     def __enter__(self): return self
     def __exit__(self, *error): self.close()

@@ -288,12 +288,13 @@ def game_seed(run_seed: int, number: int) -> int:
     "The seed of game `number` of a run, 63 bits."
     return int(np.random.SeedSequence([run_seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
-# %% ../nbs/15_selfplay.ipynb #65133b19
+# %% ../nbs/15_selfplay.ipynb #499efb07
 class Numbers:
     "Which games are wanted, running and finished; shared by the actors under one lock."
     def __init__(self, first: int, run_ahead: bool):
         self.lock, self.next, self.wanted_to = threading.Lock(), first, first
         self.run_ahead, self.finished, self.missing, self.endless = run_ahead, {}, set(), False
+        self.games = self.moves = 0
 
     @property
     def open(self) -> bool:  # Whether there is a reason to play on
@@ -316,6 +317,7 @@ class Numbers:
         with self.lock:
             self.finished[record.number] = record
             self.missing.discard(record.number)
+            self.games, self.moves = self.games + 1, self.moves + len(record)
 
     def take(self) -> list[GameRecord]:
         "The wanted games that are finished, in the order of their numbers."
@@ -383,7 +385,7 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     _rows_per_s(evaluator, rows, 1, 1, 0.01)
     return _rows_per_s(evaluator, rows, 1, threads) > 1.1 * _rows_per_s(evaluator, rows, threads, 1)
 
-# %% ../nbs/15_selfplay.ipynb #16ab69f0
+# %% ../nbs/15_selfplay.ipynb #6c8a5ec5
 class SelfPlayEngine:
     "Plays games against itself on one device, as fast as the network can judge positions."
     def __init__(
@@ -404,11 +406,11 @@ class SelfPlayEngine:
     ):
         if simulations is not None: settings = replace(settings, search=replace(settings.search, simulations=simulations))
         device, cores = get_device(device), os.cpu_count() or 1
+        for name, number in dict(games=games, threads=threads, max_batch=max_batch).items():
+            if number is not None and number < 1: raise ValueError(f"{name} is {number}; it must be at least 1.")
         max_batch = max_batch or min(games or 10**9, 128 if device.type == "cpu" else 256)
         threads = threads or (cores if device.type == "cpu" else min(cores, 4))
         games = games or max_batch * max(threads, 2)
-        for name, number in dict(games=games, threads=threads, max_batch=max_batch).items():
-            if number < 1: raise ValueError(f"{name} is {number}; it must be at least 1.")
         self.game, self.device, self.settings, self.seed = game, device, settings, seed
         sizes = [min(max_batch, games - start) for start in range(0, games, max_batch)]
         self.blocks = [Block(game, size, settings) for size in sizes]
@@ -416,9 +418,9 @@ class SelfPlayEngine:
         self.network_evaluator = NetworkEvaluator(game, network, device, shapes=(max_batch,))
         self.shared = sharing_pays(self.network_evaluator, max_batch, self.threads) if shared is None else shared
         self.evaluator = BatchedEvaluator(self.network_evaluator, max_batch) if self.shared else self.network_evaluator
-        self.numbers, self.finished = Numbers(first_game, not reproducible), queue.SimpleQueue()
+        self.numbers = Numbers(first_game, not reproducible)
         self.events = Events([TextProgress()] if listeners is None else list(listeners))
-        self.stopping, self.closed, self._totals = False, False, dict(games=0, moves=0, seconds=0.0)
+        self.stopping, self.closed, self._seconds = False, False, 0.0
         self.plan = dict(game=game.name, device=device.name, dtype=device.dtype, games=games, max_batch=max_batch,
                          threads=self.threads, shared=self.shared, seed=seed, reproducible=reproducible, **asdict(settings))
 
@@ -439,7 +441,7 @@ class SelfPlayEngine:
     def _run(self, n: int) -> float:
         "Lets the actors play until nothing is missing, or they are stopped; returns the seconds."
         if self.closed: raise RuntimeError("this engine is shut down.")
-        self.stopping, start = False, time.perf_counter()
+        self.stopping, self.finished, start = False, queue.SimpleQueue(), time.perf_counter()
         actors = [Actor(self, self.blocks[index::self.threads]) for index in range(self.threads)]
         inside = torch.get_num_threads()
         for actor in actors: actor.start()
@@ -449,7 +451,7 @@ class SelfPlayEngine:
             for actor in actors: actor.join()
             torch.set_num_threads(inside)
             seconds = time.perf_counter() - start
-            self._totals["seconds"] += seconds
+            self._seconds += seconds
         return seconds
 
     def _watch(self, actors, n, start):
@@ -462,8 +464,6 @@ class SelfPlayEngine:
                 if any(actor.error for actor in actors): self.stopping = True
                 continue
             done += 1
-            self._totals["games"] += 1
-            self._totals["moves"] += len(record)
             if n: self.events.emit(GameFinished(record.number, min(done, n), n, len(record), tuple(record.outcome.tolist()),
                                           time.perf_counter() - start, self.evaluations - before))
         for actor in actors:
@@ -478,7 +478,7 @@ class SelfPlayEngine:
     @property
     def moves(self) -> int:  # Moves played, those of games that still run included
         running = sum(int(block.slots["ply"][block.slots["number"] >= 0].sum()) for block in self.blocks)
-        return self._totals["moves"] + running
+        return self.numbers.moves + running
 
     def set_network(self, network: nn.Module) -> None:
         "Plays with these weights from now on; running games go on with them."
@@ -486,8 +486,8 @@ class SelfPlayEngine:
 
     def stats(self) -> dict:
         "Totals since the start: games, moves, evaluations, seconds, rates, and those of a shared evaluator."
-        totals = dict(self._totals, moves=self.moves, evaluations=self.evaluations)
-        seconds = max(totals["seconds"], 1e-9)
+        seconds = max(self._seconds, 1e-9)
+        totals = dict(games=self.numbers.games, moves=self.moves, evaluations=self.evaluations, seconds=seconds)
         rates = dict(games_per_min=60 * totals["games"] / seconds, moves_per_s=totals["moves"] / seconds,
                      evals_per_s=totals["evaluations"] / seconds)
         return totals | rates | (self.evaluator.get_stats() if self.shared else {})

@@ -121,18 +121,21 @@ def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
     learner.average.n_averaged.fill_(int(arrays["averaged"]))
     if learner.scaler.is_enabled(): learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(arrays["scale"]))
 
-# %% ../nbs/18_train.ipynb #f0bdc668
+# %% ../nbs/18_train.ipynb #d4276fc5
+def _unfinished(path: Path) -> bool:
+    "Whether this is what a run leaves that is killed before its first file is whole."
+    return path.name.endswith(".part") or (path.name == "games" and not any(path.iterdir()))
+
+
 class RunFolder:
     "The files of a run."
     def __init__(self, path: str | Path, config: dict):
-        self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{str(path)!r} is a file; a folder is needed for the run.")
-        self.manifest = None
+        self.path, self.config, self.manifest = Path(path), config, None
+        for part in (self.path, *self.path.parents):
+            if part.exists() and not part.is_dir(): raise ValueError(f"{str(part)!r} is a file; a folder is needed for the run.")
         if (self.path / "config.json").exists(): self._open(config)
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(not _unfinished(p) for p in self.path.iterdir()):
             raise ValueError(f"{str(path)!r} holds other files and no run; choose an empty or a new folder.")
-        self.config = config
 
     def _open(self, config) -> None:
         before = read_json(self.path / "config.json", "training run")
@@ -143,8 +146,9 @@ class RunFolder:
         if (self.path / "manifest.json").exists(): self.manifest = read_json(self.path / "manifest.json", "checkpoint")
 
     def create(self) -> None:
-        "Makes the folder and writes the configuration, unless it is there."
+        "Makes the folder and writes the configuration, unless it is there; sweeps what a killed run left half written."
         (self.path / "games").mkdir(parents=True, exist_ok=True)
+        for left in self.path.rglob(".*.part"): left.unlink(missing_ok=True)
         if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
 
     def save(self, iteration: int, learner: Learner, records: list, progress: dict, snapshot: bool) -> None:
@@ -163,7 +167,7 @@ class RunFolder:
     def games(self, entry: dict) -> list:
         return split_records(read_arrays(self.path / entry["file"], entry["sha256"]))
 
-# %% ../nbs/18_train.ipynb #65f2749f
+# %% ../nbs/18_train.ipynb #fc854b51
 class Trainer:
     "Trains an agent for `game` in a run folder; a folder that has a run is resumed."
     def __init__(
@@ -184,21 +188,21 @@ class Trainer:
         self.device, self.settings, self.selfplay = get_device(device), settings, selfplay
         config = dict(game=self.game.name, preset=preset, seed=seed, settings=asdict(settings))
         self.folder, self.seed, self.preset = RunFolder(folder, config), seed, preset
-        self.learner = Learner(PolicyValueNet(self.game, preset, seed), self.device, settings)
-        self.replay, self.history, self.matches = Replay(self.game), [], []
-        self.iteration = self.games = 0
-        self.seconds = 0.0
         self._engine = dict(engine, simulations=simulations, seed=seed, settings=selfplay, reproducible=reproducible)
         self.events = Events([TextProgress()] if listeners is None else list(listeners))
-        if self.folder.manifest: self._resume()
+        self._resume()
 
     def _resume(self) -> None:
-        "Takes up the run where its manifest says it stopped."
+        "Takes up the run where its manifest says it stopped, or at the start."
+        self.learner = Learner(PolicyValueNet(self.game, self.preset, self.seed), self.device, self.settings)
+        self.replay, self.history, self.matches = Replay(self.game), [], []
+        self.iteration, self.games, self.seconds, self._saved = 0, 0, 0.0, True
         manifest, folder = self.folder.manifest, self.folder
+        if manifest is None: return
         restore_learner(self.learner, read_arrays(folder.path / manifest["learner"]["file"], manifest["learner"]["sha256"]))
         for entry in manifest["games"]: self.replay.add(folder.games(entry))
-        for name in ("iteration", "seconds", "history", "matches"): setattr(self, name, manifest[name])
-        self.games = manifest["games_played"]
+        self.iteration, self.games, self.seconds = (manifest[name] for name in ("iteration", "games_played", "seconds"))
+        self.history, self.matches = list(manifest["history"]), list(manifest["matches"])
 
     def agent(self, simulations: int = 64, max_batch: int = 256) -> Agent:
         "An agent that plays with the averaged weights as they are now."
@@ -215,24 +219,31 @@ class Trainer:
         if (iterations is None) == (minutes is None): raise ValueError("give either iterations or minutes.")
         limit, what = (iterations, "iterations") if minutes is None else (minutes, "minutes")
         if not limit > 0: raise ValueError(f"{what} is {limit}; it must be more than 0.")
-        self.folder.create()
         listeners = [*self.events.listeners, JsonLines(self.folder.path / "events.jsonl")]
         self._run = Events(listeners)
-        start, first, last = time.monotonic(), self.iteration, 0.0
-        if first: self._run.emit(Message(f"Resuming after iteration {first}, {self.games} games."))
-        network = self.learner.average.module
+        network, first, stopped = self.learner.average.module, self.iteration, False
         with SelfPlayEngine(self.game, network, self.device, first_game=self.games, listeners=listeners,
                             **self._engine) as engine:
-            try:
-                while iterations is None or self.iteration - first < iterations:
-                    began = time.monotonic()
-                    if minutes is not None and began - start + last / 2 > 60 * minutes: break
-                    self._iterate(engine, began)
-                    last = time.monotonic() - began
-            except KeyboardInterrupt:
-                self._run.emit(Message(f"Stopped; iteration {self.iteration} is saved in {self.folder.path}. "
-                                       f"Run it again to go on from there."))
+            self.folder.create()
+            if first: self._run.emit(Message(f"Resuming after iteration {first}, {self.games} games."))
+            try: self._loop(engine, iterations, minutes)
+            except KeyboardInterrupt: stopped = True
+            finally:
+                if not self._saved: self._resume()
+        if stopped:
+            self._run.emit(Message(f"Stopped; {self.iteration} iterations are saved in {self.folder.path}. "
+                                   f"Run it again to go on from there."))
         return self
+
+    def _loop(self, engine: SelfPlayEngine, iterations, minutes) -> None:
+        "Iterations until their number or the time is used up; one that would end much too late is not begun."
+        start, first, last = time.monotonic(), self.iteration, 0.0
+        while iterations is None or self.iteration - first < iterations:
+            began = time.monotonic()
+            if minutes is not None and began - start + last / 2 > 60 * minutes: break
+            self._saved = False
+            self._iterate(engine, began)
+            self._saved, last = True, time.monotonic() - began
 
     def _iterate(self, engine: SelfPlayEngine, began: float) -> None:
         "One round of playing, learning and saving."
@@ -250,8 +261,8 @@ class Trainer:
                              len(records) / played)
         self.history.append(asdict(done))
         self.folder.save(self.iteration, self.learner, records, dict(
-            iteration=self.iteration, games_played=self.games, seconds=self.seconds, history=self.history,
-            matches=self.matches, plan=engine.plan), bool(milestone))
+            iteration=self.iteration, games_played=self.games, seconds=self.seconds, history=list(self.history),
+            matches=list(self.matches), plan=engine.plan), bool(milestone))
         self._run.emit(done)
 
     def _learn(self, new_positions: int) -> tuple[float, float]:
