@@ -219,6 +219,28 @@ def test_noise_makes_full_searches_try_more_and_is_no_part_of_a_cheap_one():
     assert first_visits(0.) == first_visits_of_search(game, Sure()) < first_visits(.5) - 1
 
 
+def test_cheap_searches_are_never_noisy():
+    "Where no search is full, no amount of noise changes anything."
+    game = get_game("connect4")
+    games = [play(game, 8, simulations=None, settings=SelfPlaySettings(SearchSettings(simulations=16, noise_fraction=fraction),
+                                                                       full_share=0)) for fraction in (0., .9)]
+    assert games[0] == games[1]
+
+
+def test_noise_comes_once_per_search():
+    "A quarter of noise leaves the sure move three quarters of the prior, and so most visits, in every search."
+    class Sure(nn.Module):
+        def forward(self, x):
+            logits = torch.zeros(len(x), 7)
+            logits[:, 3] = 20
+            return logits, torch.zeros(len(x), 2)
+    settings = SelfPlaySettings(SearchSettings(simulations=60, noise_fraction=.25), full_share=1, keep_subtree=False)
+    for record in play(get_game("connect4"), 40, Sure(), simulations=None, settings=settings):
+        first = slice(0, record.policy_offsets[1])
+        visits = dict(zip(record.policy_actions[first].tolist(), record.policy_visits[first].tolist()))
+        assert visits[3] >= 60 * .7, visits
+
+
 def first_visits_of_search(game, network):
     from alphazero_nb.evaluator import NetworkEvaluator
     from alphazero_nb.search import search
