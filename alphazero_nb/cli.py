@@ -146,7 +146,7 @@ def _at_least(kind, least, above=False):
 
 _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 
-# %% ../nbs/20_cli.ipynb #f20296d4
+# %% ../nbs/20_cli.ipynb #0e4234e6
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
@@ -158,9 +158,9 @@ _OPTIONS = {
     "--folder": dict(help="where the run is kept (runs/GAME); a folder that has a run is resumed"),
     "--minutes": dict(type=_time, help="train for this long (10, if --iterations is not given)"),
     "--iterations": dict(type=_count, help="train for this many iterations"),
-    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (128)"),
+    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (256)"),
     "--batch-size": dict(type=_count, help="positions of an optimiser step (256)"),
-    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (10)"),
+    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (5)"),
     "--ladder": dict(action="store_true", help="at the end, play random, rollouts:100 and rollouts:400"),
     "--ladder-games": dict(type=_count, default=200, help="games against each of them (200)"),
     "--seat": dict(type=_at_least(int, 0), default=0, help="where you sit; 0 moves first (0)"),

@@ -12,13 +12,14 @@ from typing import Callable
 # %% auto #0
 __all__ = ['GameFinished', 'StepsTaken', 'IterationDone', 'MatchPlayed', 'Message', 'Events', 'event_to_dict']
 
-# %% ../nbs/07_events.ipynb #42ae928d
+# %% ../nbs/07_events.ipynb #f0898590
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
     number: int              # Number of the game in its run
-    done: int                # Finished games of this call
+    done: int                # Finished games of those that this call asked for
     total: int               # Asked for in this call
+    finished: int            # Games that ended since this call began, later ones included
     length: int              # Moves
     outcome: tuple           # Result by seat
     seconds: float           # Since this call began
@@ -43,7 +44,7 @@ class IterationDone:
     positions: int           # Positions in the replay buffer
     policy_loss: float
     value_loss: float
-    games_per_s: float       # In this iteration's self-play
+    games_per_s: float       # In self-play, on average since this start
 
 
 @dataclass(frozen=True)

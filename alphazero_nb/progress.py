@@ -13,7 +13,7 @@ from .events import (GameFinished, IterationDone, MatchPlayed, Message, StepsTak
 # %% auto #0
 __all__ = ['describe', 'has_kernel', 'TextProgress', 'JsonLines']
 
-# %% ../nbs/08_progress.ipynb #552da98a
+# %% ../nbs/08_progress.ipynb #c278308b
 def _time(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02}"
@@ -22,9 +22,9 @@ def _time(seconds: float) -> str:
 def describe(event) -> str:
     "One line of text for an event."
     match event:
-        case GameFinished(done=done, total=total, seconds=seconds, evaluations=n):
-            left = seconds / done * (total - done)
-            return (f"self-play {done}/{total} games, {60 * done / seconds:,.0f} games/min, "
+        case GameFinished(done=done, total=total, finished=finished, seconds=seconds, evaluations=n):
+            left = seconds / finished * (total - done)
+            return (f"self-play {done}/{total} games, {60 * finished / seconds:,.0f} games/min, "
                     f"{n / seconds:,.0f} evaluations/s, {_time(left)} left")
         case StepsTaken(steps=steps, policy_loss=policy, value_loss=value):
             return f"training step {steps}: policy loss {policy:.3f}, value loss {value:.3f}"

@@ -385,7 +385,7 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     _rows_per_s(evaluator, rows, 1, 1, 0.01)
     return _rows_per_s(evaluator, rows, 1, threads) > 1.1 * _rows_per_s(evaluator, rows, threads, 1)
 
-# %% ../nbs/15_selfplay.ipynb #6c8a5ec5
+# %% ../nbs/15_selfplay.ipynb #14c365e1
 class SelfPlayEngine:
     "Plays games against itself on one device, as fast as the network can judge positions."
     def __init__(
@@ -464,8 +464,9 @@ class SelfPlayEngine:
                 if any(actor.error for actor in actors): self.stopping = True
                 continue
             done += 1
-            if n: self.events.emit(GameFinished(record.number, min(done, n), n, len(record), tuple(record.outcome.tolist()),
-                                          time.perf_counter() - start, self.evaluations - before))
+            if n: self.events.emit(GameFinished(
+                record.number, max(0, n - len(self.numbers.missing)), n, done, len(record), tuple(record.outcome.tolist()),
+                time.perf_counter() - start, self.evaluations - before))
         for actor in actors:
             if actor.error:
                 self.shutdown()

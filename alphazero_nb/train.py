@@ -31,11 +31,11 @@ from .selfplay import SelfPlayEngine, SelfPlaySettings
 # %% auto #0
 __all__ = ['TrainSettings', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder', 'Trainer', 'plot_history']
 
-# %% ../nbs/18_train.ipynb #14786103
+# %% ../nbs/18_train.ipynb #ffc67737
 @dataclass(frozen=True)
 class TrainSettings:
     "How a network learns from games."
-    games_per_iteration: int = 128   # Games between two updates of the weights
+    games_per_iteration: int = 256   # Games between two updates of the weights
     batch_size: int = 256            # Positions of an optimiser step
     uses_per_position: float = 8.0   # How often a fully searched position is drawn, on average
     learning_rate: float = 2e-3      # Of AdamW
@@ -44,7 +44,7 @@ class TrainSettings:
     value_mix: float = 0.25          # Share of the search's value in the value target
     average: float = 0.99            # Per step, decay of the averaged weights that play and are saved
     gradient_clip: float = 5.0       # Largest norm of the gradient
-    evaluate_every: int = 10         # Iterations between matches with the yardstick and kept networks; 0 for never
+    evaluate_every: int = 5          # Iterations between matches with the yardstick and kept networks; 0 for never
     evaluate_games: int = 40         # Games of such a match
     yardstick: str = "rollouts:100"  # Opponent of such a match
 
@@ -53,7 +53,7 @@ def losses(logits, values, policy, targets):
     "Policy cross-entropy in nats and mean squared error of the values, averaged over the batch."
     return -(policy * F.log_softmax(logits.float(), 1)).sum(1).mean(), F.mse_loss(values.float(), targets)
 
-# %% ../nbs/18_train.ipynb #1cc13112
+# %% ../nbs/18_train.ipynb #e823f8d5
 class Learner:
     "Takes optimiser steps on batches."
     def __init__(self, network: nn.Module, device: str | Device = "auto", settings: TrainSettings = TrainSettings()):
@@ -63,7 +63,8 @@ class Learner:
         self.average = AveragedModel(self.network, multi_avg_fn=get_ema_multi_avg_fn(settings.average), use_buffers=True)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), settings.learning_rate,
                                            weight_decay=settings.weight_decay)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.device.train_dtype == "float16")
+        half = self.device.train_dtype == "float16"
+        self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
 
     def _autocast(self):
         if self.device.train_dtype == "float32": return nullcontext()
@@ -167,7 +168,7 @@ class RunFolder:
     def games(self, entry: dict) -> list:
         return split_records(read_arrays(self.path / entry["file"], entry["sha256"]))
 
-# %% ../nbs/18_train.ipynb #fc854b51
+# %% ../nbs/18_train.ipynb #9eb02904
 class Trainer:
     "Trains an agent for `game` in a run folder; a folder that has a run is resumed."
     def __init__(
@@ -225,7 +226,10 @@ class Trainer:
         with SelfPlayEngine(self.game, network, self.device, first_game=self.games, listeners=listeners,
                             **self._engine) as engine:
             self.folder.create()
-            if first: self._run.emit(Message(f"Resuming after iteration {first}, {self.games} games."))
+            self._run.emit(Message(
+                f"{self.game.name}, {self.preset} network on {self.device} ({self.device.dtype}), {engine.plan['games']} games at "
+                f"a time on {engine.threads} threads. The first start on a machine compiles for about half a minute."))
+            if first: self._run.emit(Message(f"Going on after iteration {first}, {self.games} games."))
             try: self._loop(engine, iterations, minutes)
             except KeyboardInterrupt: stopped = True
             finally:
@@ -248,7 +252,6 @@ class Trainer:
     def _iterate(self, engine: SelfPlayEngine, began: float) -> None:
         "One round of playing, learning and saving."
         records = engine.generate_games(self.settings.games_per_iteration)
-        played = time.monotonic() - began
         before = self.replay.added
         self.replay.add(records)
         policy_loss, value_loss = self._learn(self.replay.added - before)
@@ -258,7 +261,7 @@ class Trainer:
         if milestone: self._evaluate()
         self.seconds += time.monotonic() - began
         done = IterationDone(self.iteration, self.seconds, self.games, len(self.replay), policy_loss, value_loss,
-                             len(records) / played)
+                             engine.stats()["games_per_min"] / 60)
         self.history.append(asdict(done))
         self.folder.save(self.iteration, self.learner, records, dict(
             iteration=self.iteration, games_played=self.games, seconds=self.seconds, history=list(self.history),
