@@ -59,7 +59,7 @@ class Ticket:
             raise EvaluatorError(f"evaluation failed: {self._error}") from self._error
         return self._answer
 
-# %% ../nbs/12_evaluator.ipynb #a03b954b
+# %% ../nbs/12_evaluator.ipynb #9c217d22
 class NetworkEvaluator:
     "Evaluates positions with a frozen copy of a network, in the calling thread."
     def __init__(
@@ -89,7 +89,7 @@ class NetworkEvaluator:
         edge_offsets: np.ndarray,  # (n + 1,) int32
         edge_actions: np.ndarray,  # (edges,) int32
     ) -> tuple:                    # (edges,) float32 logits, (n, players) float32 values, the mover first
-        "One logit per legal edge and the values of every position; an EvaluatorError where the network fails."
+        "One logit per legal edge and the values of every position; an EvaluatorError where they are no finite numbers."
         edge_logits = np.empty(len(edge_actions), np.float32)
         values = np.empty((len(observations), self.game.players), np.float32)
         for start in range(0, len(observations), self.shapes[-1]):

@@ -17,10 +17,19 @@ from .game import (ACTIONS, LEGAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OBSERVE, 
 from .tree import Trees, add_edges, add_node, attach, back_up, select_edge
 
 # %% auto #0
-__all__ = ['SearchSettings', 'expand', 'plant', 'walk', 'receive', 'ask', 'Requests', 'receive_all', 'search_step',
+__all__ = ['require', 'SearchSettings', 'expand', 'plant', 'walk', 'receive', 'ask', 'Requests', 'receive_all', 'search_step',
            'SearchResult', 'read_roots', 'search', 'Agent']
 
-# %% ../nbs/14_search.ipynb #8b45a2f5
+# %% ../nbs/14_search.ipynb #810985c3
+def require(settings, **ranges) -> None:
+    "A ValueError for the first field that is not a number between its two bounds (none: no bound)."
+    for name, (least, most) in ranges.items():
+        value = getattr(settings, name)
+        if not (value >= least and (most is None or value <= most) and math.isfinite(value)):
+            wanted = f"at least {least}" if most is None else f"between {least} and {most}"
+            raise ValueError(f"{name} is {value}; it must be {wanted}.")
+
+# %% ../nbs/14_search.ipynb #718f6bb8
 @dataclass(frozen=True)
 class SearchSettings:
     "How a search spends its simulations."
@@ -31,7 +40,7 @@ class SearchSettings:
     noise_total: float = 10.0     # Dirichlet parameter, shared by the legal actions
 
     def __post_init__(self):
-        if self.simulations < 1: raise ValueError(f"simulations is {self.simulations}; it must be at least 1.")
+        require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1), noise_total=(1e-3, None))
 
 # %% ../nbs/14_search.ipynb #78b522eb
 @njit(nogil=True, cache=True)
@@ -167,7 +176,7 @@ def read_roots(trees, nodes, edges, values, visits, means):
             visits[slot, edges[e].action] = edges[e].visits
         for player in range(means.shape[1]): means[slot, player] = values[root, player] / max(1, nodes[root].visits)
 
-# %% ../nbs/14_search.ipynb #c17e61cb
+# %% ../nbs/14_search.ipynb #92e3af80
 def search(
     game: Game,
     evaluator,           # Anything with evaluate()
@@ -176,6 +185,7 @@ def search(
 ) -> SearchResult:
     "Searches n positions side by side, without noise; a finished game keeps zero visits."
     n = len(states)
+    if n == 0: return SearchResult(np.zeros((0, game.actions), np.int32), np.zeros((0, game.players), np.float32))
     trees = Trees(n, settings.simulations, game.max_legal, game.state_size, game.players)
     tables = trees.trees, trees.nodes, trees.edges, trees.values, trees.states
     actions, wanted = np.zeros(game.max_legal, np.int32), Requests(game, n)

@@ -168,7 +168,7 @@ class RunFolder:
     def games(self, entry: dict) -> list:
         return split_records(read_arrays(self.path / entry["file"], entry["sha256"]))
 
-# %% ../nbs/18_train.ipynb #9eb02904
+# %% ../nbs/18_train.ipynb #58ae4350
 class Trainer:
     "Trains an agent for `game` in a run folder; a folder that has a run is resumed."
     def __init__(
@@ -223,21 +223,26 @@ class Trainer:
         listeners = [*self.events.listeners, JsonLines(self.folder.path / "events.jsonl")]
         self._run = Events(listeners)
         network, first, stopped = self.learner.average.module, self.iteration, False
-        with SelfPlayEngine(self.game, network, self.device, first_game=self.games, listeners=listeners,
-                            **self._engine) as engine:
-            self.folder.create()
-            self._run.emit(Message(
-                f"{self.game.name}, {self.preset} network on {self.device} ({self.device.dtype}), {engine.plan['games']} games at "
-                f"a time on {engine.threads} threads. The first start on a machine compiles for about half a minute."))
-            if first: self._run.emit(Message(f"Going on after iteration {first}, {self.games} games."))
-            try: self._loop(engine, iterations, minutes)
-            except KeyboardInterrupt: stopped = True
-            finally:
-                if not self._saved: self._resume()
+        try:
+            with SelfPlayEngine(self.game, network, self.device, first_game=self.games, first_version=first,
+                                listeners=listeners, **self._engine) as engine:
+                self.folder.create()
+                self._announce(engine)
+                self._loop(engine, iterations, minutes)
+        except KeyboardInterrupt: stopped = True
+        finally:
+            if not self._saved: self._resume()
         if stopped:
             self._run.emit(Message(f"Stopped; {self.iteration} iterations are saved in {self.folder.path}. "
                                    f"Run it again to go on from there."))
         return self
+
+    def _announce(self, engine: SelfPlayEngine) -> None:
+        "Says what is about to run."
+        self._run.emit(Message(
+            f"{self.game.name}, {self.preset} network on {self.device} ({self.device.dtype}), {engine.plan['games']} games at "
+            f"a time on {engine.threads} threads. The first start on a machine compiles for about half a minute."))
+        if self.iteration: self._run.emit(Message(f"Going on after iteration {self.iteration}, {self.games} games."))
 
     def _loop(self, engine: SelfPlayEngine, iterations, minutes) -> None:
         "Iterations until their number or the time is used up; one that would end much too late is not begun."
@@ -265,7 +270,7 @@ class Trainer:
         self.history.append(asdict(done))
         self.folder.save(self.iteration, self.learner, records, dict(
             iteration=self.iteration, games_played=self.games, seconds=self.seconds, history=list(self.history),
-            matches=list(self.matches), plan=engine.plan), bool(milestone))
+            matches=list(self.matches), plan=dict(engine.plan, training_threads=torch.get_num_threads())), bool(milestone))
         self._run.emit(done)
 
     def _learn(self, new_positions: int) -> tuple[float, float]:

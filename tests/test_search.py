@@ -387,3 +387,9 @@ def test_late_dots_truth(name, left, simulations):
     game = game_named(name)
     wrong = wrong_moves(game, late_positions(game, left, 600 if left == 4 else 60, seed=4), simulations, chunk=32)
     assert not wrong, f"{len(wrong)} wrong, first:\n" + "\n".join(map(str, wrong[0]))
+
+
+def test_a_block_of_nothing_is_nothing():
+    game = get_game("tictactoe")
+    found = search(game, None, np.zeros((0, game.state_size), np.int16))
+    assert found.visits.shape == (0, 9) and found.values.shape == (0, 2)

@@ -418,6 +418,24 @@ def test_zero_of_anything_is_refused(option):
     with pytest.raises(ValueError, match=rf"{option} is -1"): engine(get_game("tictactoe"), **{option: -1})
 
 
+@pytest.mark.parametrize("kind, field, value", [
+    (SearchSettings, "c_puct", float("nan")), (SearchSettings, "c_puct", -1), (SearchSettings, "noise_total", 0),
+    (SearchSettings, "noise_fraction", 1.5), (SearchSettings, "fpu", float("inf")), (SelfPlaySettings, "cheap_simulations", 0),
+    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_share", 2),
+])
+def test_a_setting_out_of_range_is_named(kind, field, value):
+    with pytest.raises(ValueError, match=f"{field} is {value}"): kind(**{field: value})
+
+
+def test_negative_counts_and_seeds_are_refused():
+    game = get_game("tictactoe")
+    with pytest.raises(ValueError, match="seed is -1"): engine(game, seed=-1)
+    with engine(game) as one:
+        assert len(one.generate_games(3)) == 3
+        with pytest.raises(ValueError, match="n is -2"): one.generate_games(-2)
+        assert [record.number for record in within(30, lambda: one.generate_games(4))] == [3, 4, 5, 6]
+
+
 INTERRUPTED = """
 import signal, threading, time
 from alphazero_nb.game import get_game
