@@ -294,12 +294,12 @@ class Trainer:
         self.matches.append(dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds))
         self._run.emit(match.event(self.iteration))
 
-# %% ../nbs/18_train.ipynb #f6c7ffed
+# %% ../nbs/18_train.ipynb #b407606f
 def plot_history(history: list[dict], matches: list[dict]):
     "Losses and strength over the minutes of a run, as a Matplotlib figure."
-    from matplotlib.figure import Figure
-    figure = Figure(figsize=(6, 2.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    import matplotlib.pyplot as plt
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6, 2.6), layout="constrained")
+    plt.close(figure)
     minutes = [row["seconds"] / 60 for row in history]
     left.plot(minutes, [row["policy_loss"] for row in history], color="#0072B2", label="policy (nats)")
     left.plot(minutes, [row["value_loss"] for row in history], color="#D55E00", label="value (squared error)")
