@@ -438,6 +438,7 @@ def test_negative_counts_and_seeds_are_refused():
 
 INTERRUPTED = """
 import signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 from alphazero_nb.game import get_game
 from alphazero_nb.selfplay import SelfPlayEngine
 from alphazero_nb.network import PolicyValueNet

@@ -237,7 +237,8 @@ def test_minutes_end_in_time(tmp_path):
 
 
 RUN = """
-import sys, torch
+import signal, sys, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 torch.set_num_threads(1)
 from alphazero_nb.train import Trainer, TrainSettings
 settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
