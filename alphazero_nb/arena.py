@@ -207,10 +207,10 @@ def play_match(
     scores = [(game.returns(state)[seat] + 1) / 2 for state, seat in zip(states, seats)]
     return MatchResult(player.name, opponent.name, np.array(scores, float), lengths)
 
-# %% ../nbs/17_arena.ipynb #86d05493
+# %% ../nbs/17_arena.ipynb #edbdc2bd
 LADDER = ("random", "rollouts:100", "rollouts:400")
 
 
-def climb_ladder(game: Game, player, games: int = 200, ladder: tuple = LADDER, seed: int = 0) -> list[MatchResult]:
-    "Matches of `player` against every rung."
-    return [play_match(game, player, get_player(rung, game, seed=seed), games, seed=seed) for rung in ladder]
+def climb_ladder(game: Game, player, games: int = 200, ladder: tuple = LADDER, seed: int = 0):
+    "Yields the MatchResult of `player` against every rung, as soon as it is there."
+    for rung in ladder: yield play_match(game, player, get_player(rung, game, seed=seed), games, seed=seed)

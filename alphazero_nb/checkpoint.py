@@ -76,12 +76,15 @@ def fill_network(network: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Module
     network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
     return network
 
-# %% ../nbs/13_checkpoint.ipynb #de7fa306
-def read_json(path: Path, what: str):
-    "The value of a JSON file; a ValueError says what is wrong with it."
-    try: return json.loads(Path(path).read_text())
+# %% ../nbs/13_checkpoint.ipynb #d9f69626
+def read_json(path: Path, what: str, keys: tuple = ()):
+    "The value of a JSON file with these keys; a ValueError says what is wrong with it."
+    try: value = json.loads(Path(path).read_text())
     except FileNotFoundError: raise ValueError(f"{Path(path).parent} holds no {what}: {Path(path).name} is missing.") from None
     except ValueError: raise ValueError(f"{path} is damaged: it is not JSON.") from None
+    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if missing: raise ValueError(f"{path} is not of a {what}: it has no {missing[0]!r}.")
+    return value
 
 
 def load_network(
@@ -93,11 +96,13 @@ def load_network(
     if path.is_file() and path.suffix != ".npz":
         raise ValueError(f"{str(path)!r} is a file; the folder of a training run is needed.")
     folder = path if path.is_dir() else path.parent
-    config = read_json(folder / "config.json", "training run")
-    manifest = read_json(folder / "manifest.json", "checkpoint yet")
+    config = read_json(folder / "config.json", "training run", ("game", "preset"))
+    manifest = read_json(folder / "manifest.json", "checkpoint yet", ("network",))
     known = {entry["file"]: entry for entry in [*manifest.get("snapshots", []), manifest["network"]]}
     file = manifest["network"]["file"] if path.is_dir() else path.name
     if file not in known: raise ValueError(f"{str(path)!r} is not a network of its run; known: {', '.join(known)}.")
+    if config["preset"] == "custom":
+        raise ValueError(f"{str(folder)!r} was trained with a network of your own: build it, resume its Trainer, and take .agent().")
     game = get_game(config["game"])
     network = fill_network(PolicyValueNet(game, config["preset"]), read_arrays(folder / file, known[file]["sha256"]))
     return game, network, folder.name if path.is_dir() else f"{folder.name}/{path.stem}"

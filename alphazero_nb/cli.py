@@ -43,13 +43,12 @@ def _train(args):
     if args.json: return report
     print(f"Play against it: alphazero-nb play {trainer.folder.path}")
 
-# %% ../nbs/20_cli.ipynb #ee8fb7d5
+# %% ../nbs/20_cli.ipynb #db823003
 def _ladder(trainer, args) -> list[dict]:
-    from alphazero_nb.arena import LADDER, get_player, play_match
+    from alphazero_nb.arena import climb_ladder
     simulations, rows = args.simulations or 64, []
     if not args.json: print(f"The ladder: {args.ladder_games} games each at {simulations} simulations, both seats, varied openings.")
-    for rung in LADDER:
-        match = play_match(trainer.game, trainer.agent(simulations), get_player(rung, trainer.game), args.ladder_games)
+    for match in climb_ladder(trainer.game, trainer.agent(simulations), args.ladder_games):
         rows.append(match.to_dict())
         if not args.json: print(_match_line(rows[-1]), flush=True)
     return rows
@@ -146,7 +145,7 @@ def _at_least(kind, least, above=False):
 
 _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 
-# %% ../nbs/20_cli.ipynb #0e4234e6
+# %% ../nbs/20_cli.ipynb #5c828ca6
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
@@ -158,7 +157,7 @@ _OPTIONS = {
     "--folder": dict(help="where the run is kept (runs/GAME); a folder that has a run is resumed"),
     "--minutes": dict(type=_time, help="train for this long (10, if --iterations is not given)"),
     "--iterations": dict(type=_count, help="train for this many iterations"),
-    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (256)"),
+    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (as many as run at a time)"),
     "--batch-size": dict(type=_count, help="positions of an optimiser step (256)"),
     "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (5)"),
     "--ladder": dict(action="store_true", help="at the end, play random, rollouts:100 and rollouts:400"),

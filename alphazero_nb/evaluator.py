@@ -40,7 +40,7 @@ def pick_edges(logits, edge_offsets, edge_actions, out):
 class EvaluatorError(RuntimeError):
     "The network failed, or an evaluator is closed; the sentence and its cause say which."
 
-# %% ../nbs/12_evaluator.ipynb #532d1266
+# %% ../nbs/12_evaluator.ipynb #b3fdd3dc
 class Ticket:
     "The promise of an answer."
     def __init__(self, request):
@@ -51,6 +51,10 @@ class Ticket:
         if self._done.is_set(): return
         self._answer, self._error = answer, error
         self._done.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        "Waits until there is an answer or an error; whether there is."
+        return self._done.wait(timeout_s)
 
     def result(self, timeout_s: float | None = None):
         "The answer; an EvaluatorError whose cause is what went wrong; a TimeoutError after `timeout_s`."

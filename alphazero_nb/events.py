@@ -12,7 +12,7 @@ from typing import Callable
 # %% auto #0
 __all__ = ['GameFinished', 'StepsTaken', 'IterationDone', 'MatchPlayed', 'Message', 'Events', 'event_to_dict']
 
-# %% ../nbs/07_events.ipynb #f0898590
+# %% ../nbs/07_events.ipynb #732525e0
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
@@ -42,8 +42,8 @@ class IterationDone:
     seconds: float           # Training time of the run so far, resumed parts included
     games: int               # Games of the run so far
     positions: int           # Positions in the replay buffer
-    policy_loss: float
-    value_loss: float
+    policy_loss: float | None  # None while no game had a position to learn from
+    value_loss: float | None
     games_per_s: float       # In self-play, on average since this start
 
 

@@ -18,11 +18,12 @@ from .network import BoardNet, pool
 # %% auto #0
 __all__ = ['BACKENDS', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'inference_copy']
 
-# %% ../nbs/11_inference.ipynb #42e38bf1
+# %% ../nbs/11_inference.ipynb #18f9526e
 def fold_batch_norm(module: nn.Module) -> nn.Module:
     "Folds every convolution-and-batch-norm pair of `module`, in place; evaluation only."
     for name, child in module.named_children():
         pair = isinstance(child, nn.Sequential) and [type(layer) for layer in child] == [nn.Conv2d, nn.BatchNorm2d]
+        pair = pair and child[0].padding_mode == "zeros" and child[1].running_mean is not None
         setattr(module, name, _folded(*child) if pair else fold_batch_norm(child))
     return module
 

@@ -13,10 +13,13 @@ from .events import (GameFinished, IterationDone, MatchPlayed, Message, StepsTak
 # %% auto #0
 __all__ = ['describe', 'has_kernel', 'TextProgress', 'JsonLines']
 
-# %% ../nbs/08_progress.ipynb #c278308b
+# %% ../nbs/08_progress.ipynb #25e24806
 def _time(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes}:{seconds:02}"
+
+
+def _loss(loss: float | None) -> str: return "none" if loss is None else f"{loss:.3f}"
 
 
 def describe(event) -> str:
@@ -30,8 +33,8 @@ def describe(event) -> str:
             return f"training step {steps}: policy loss {policy:.3f}, value loss {value:.3f}"
         case IterationDone():
             return (f"{_time(event.seconds):>6}  iteration {event.iteration:<3} {event.games:>6,} games  "
-                    f"{event.positions:>8,} positions  policy loss {event.policy_loss:.3f}  "
-                    f"value loss {event.value_loss:.3f}  {60 * event.games_per_s:,.0f} games/min")
+                    f"{event.positions:>8,} positions  policy loss {_loss(event.policy_loss)}  "
+                    f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min")
         case MatchPlayed():
             return (f"{event.player} against {event.opponent}: {event.score:.1%} of the points "
                     f"({event.low:.1%} to {event.high:.1%}, {event.games} games)")

@@ -42,7 +42,7 @@ class SearchSettings:
     def __post_init__(self):
         require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1), noise_total=(1e-3, None))
 
-# %% ../nbs/14_search.ipynb #78b522eb
+# %% ../nbs/14_search.ipynb #829d4944
 @njit(nogil=True, cache=True)
 def expand(api, trees, nodes, edges, tree, edge_room, node, state, actions):
     "Gives `node` its mover and, unless the game is over, its edges; returns whether it is open."
@@ -50,6 +50,7 @@ def expand(api, trees, nodes, edges, tree, edge_room, node, state, actions):
     nodes[node].mover = mover
     if mover < 0: return False
     count = call_legal(api[LEGAL], state, actions)
+    if count < 1 or count > api[MAX_LEGAL]: raise ValueError("legal returned fewer than 1 or more than max_legal actions")
     add_edges(trees, nodes, edges, edge_room, tree, node, mover, actions, count)
     return True
 
@@ -176,14 +177,14 @@ def read_roots(trees, nodes, edges, values, visits, means):
             visits[slot, edges[e].action] = edges[e].visits
         for player in range(means.shape[1]): means[slot, player] = values[root, player] / max(1, nodes[root].visits)
 
-# %% ../nbs/14_search.ipynb #92e3af80
+# %% ../nbs/14_search.ipynb #3b47852b
 def search(
     game: Game,
     evaluator,           # Anything with evaluate()
     states: np.ndarray,  # (n, state_size) int16
     settings: SearchSettings = SearchSettings(),
 ) -> SearchResult:
-    "Searches n positions side by side, without noise; a finished game keeps zero visits."
+    "Searches n positions side by side, without noise; a finished game has no visits and its result as values."
     n = len(states)
     if n == 0: return SearchResult(np.zeros((0, game.actions), np.int32), np.zeros((0, game.players), np.float32))
     trees = Trees(n, settings.simulations, game.max_legal, game.state_size, game.players)
@@ -199,9 +200,10 @@ def search(
         wanted.evaluate(evaluator)
     visits, means = np.zeros((n, game.actions), np.int32), np.zeros((n, game.players), np.float32)
     read_roots(*tables[:4], visits, means)
+    for slot in np.flatnonzero(~open_slots): means[slot] = game.returns(states[slot])
     return SearchResult(visits, means)
 
-# %% ../nbs/14_search.ipynb #453e5787
+# %% ../nbs/14_search.ipynb #9e12361f
 class Agent:
     "Plays by search: `act` one state, `policy` and `value` a block of states."
     def __init__(
@@ -245,5 +247,7 @@ class Agent:
         return int(self.acts(state)[0])
 
     def acts(self, states) -> np.ndarray:
-        "(n,) the most visited action of each state."
-        return self.search(states).visits.argmax(1)
+        "(n,) the most visited action of each state; a ValueError when one of the games is over."
+        visits = self.search(states).visits
+        if not visits.sum(1).all(): raise ValueError(f"{self.game.name}: a game is over, there is nothing to play.")
+        return visits.argmax(1)

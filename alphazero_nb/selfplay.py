@@ -200,7 +200,7 @@ def make_move(api, trees, nodes, edges, values, states, remap, slot, edge, keep,
     call_play(api[PLAY], state, edges[edge].action)
     return plant(api, trees, nodes, edges, values, states, slot, state, actions)
 
-# %% ../nbs/15_selfplay.ipynb #22146462
+# %% ../nbs/15_selfplay.ipynb #ef4b8345
 @njit(nogil=True, cache=True)
 def play_step(api, trees, nodes, edges, values, states, remap, slots, settings,
               count, waiting, rows, observations, edge_offsets, edge_actions,
@@ -223,6 +223,7 @@ def play_step(api, trees, nodes, edges, values, states, remap, slots, settings,
                     count += 1
                     break
             edge = choose(nodes, edges, root, slots, slot, settings)
+            if slots[slot].ply >= r_actions.shape[1]: raise ValueError("a game is longer than its max_length")
             write_move(nodes, edges, values, states, root, slots, slot, edge,
                        r_states, r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits)
             slots[slot].ply += 1
@@ -365,21 +366,24 @@ class Actor(threading.Thread):
             if number is None: return
             block.begin(slot, number, game_seed(self.engine.seed, number), self.engine.network_evaluator.version)
 
-# %% ../nbs/15_selfplay.ipynb #921dd1df
+# %% ../nbs/15_selfplay.ipynb #20167e70
 def _rows_per_s(evaluator, rows: int, threads: int, inside: int, seconds: float = 0.15) -> float:
     "Rows per second when `threads` threads evaluate at once with `inside` threads in each forward pass."
-    game, done, end = evaluator.game, [0] * threads, time.perf_counter() + seconds
+    game, done = evaluator.game, [0] * threads
     question = (np.zeros((rows, game.observation_size), np.int8), np.zeros(rows + 1, np.int32), np.zeros(0, np.int32))
 
     def work(index):
         torch.set_num_threads(inside)
-        while time.perf_counter() < end:
+        while done[index] < 2 * rows or time.perf_counter() < end:
             evaluator.evaluate(*question)
             done[index] += rows
+    evaluator.evaluate(*question)
+    start = time.perf_counter()
+    end = start + seconds
     workers = [threading.Thread(target=work, args=(index,), daemon=True) for index in range(threads)]
     for worker in workers: worker.start()
     for worker in workers: worker.join()
-    return sum(done) / seconds
+    return sum(done) / (time.perf_counter() - start)
 
 
 def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
@@ -387,12 +391,11 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     if evaluator.device.type != "cpu": return True
     if threads == 1: return False
     inside = torch.get_num_threads()
-    _rows_per_s(evaluator, rows, 1, 1, 0.01)
     together, alone = _rows_per_s(evaluator, rows, 1, threads), _rows_per_s(evaluator, rows, threads, 1)
     torch.set_num_threads(inside)
     return together > 1.1 * alone
 
-# %% ../nbs/15_selfplay.ipynb #28c86dab
+# %% ../nbs/15_selfplay.ipynb #3264589a
 class SelfPlayEngine:
     "Plays games against itself on one device, as fast as the network can judge positions."
     def __init__(
@@ -420,6 +423,8 @@ class SelfPlayEngine:
         max_batch = max_batch or min(games or 10**9, 128 if device.type == "cpu" else 256)
         threads = threads or (cores if device.type == "cpu" else min(cores, 4))
         games = games or max_batch * max(threads, 2)
+        blocks = -(-games // max_batch)
+        if games % max_batch: max_batch = -(-games // blocks)
         self.game, self.device, self.settings, self.seed = game, device, settings, seed
         sizes = [min(max_batch, games - start) for start in range(0, games, max_batch)]
         self.blocks = [Block(game, size, settings) for size in sizes]
@@ -443,23 +448,28 @@ class SelfPlayEngine:
 
     def play_for(self, seconds: float) -> float:
         "Plays for about this long and returns how long; games that finish are kept for `generate_games`."
-        timer = threading.Timer(seconds, lambda: setattr(self, "stopping", True))
         self.numbers.endless = True
-        timer.start()
-        try: return self._run(0)
+        try: return self._run(0, seconds)
         finally: self.numbers.endless = False
 
-    def _run(self, n: int) -> float:
-        "Lets the actors play until nothing is missing, or they are stopped; returns the seconds."
+    def _stop(self) -> None: self.stopping = True
+
+    def _run(self, n: int, seconds: float | None = None) -> float:
+        "Lets the actors play until nothing is missing, or for some seconds; returns how long it took."
         if self.closed: raise RuntimeError("this engine is shut down.")
         self.stopping, self.finished, start = False, queue.SimpleQueue(), time.perf_counter()
         actors = [Actor(self, self.blocks[index::self.threads]) for index in range(self.threads)]
         inside = torch.get_num_threads()
+        timer = threading.Timer(seconds or 0, self._stop)
+        if seconds is not None: timer.start()
         for actor in actors: actor.start()
         try: self._watch(actors, n, start)
         finally:
             self.stopping = True
+            timer.cancel()
             for actor in actors: actor.join()
+            for block in self.blocks:
+                if self.shared and block.ticket is not None: block.ticket.wait(10)
             torch.set_num_threads(inside)
             seconds = time.perf_counter() - start
             self._seconds += seconds

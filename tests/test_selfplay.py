@@ -536,3 +536,18 @@ def memory(games):
 def test_memory_of_256_games_of_gomoku():
     "All 256 games run at once; the first ten to be wanted are waited for."
     assert memory(10) < 600
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_playing_for_a_time_ends_and_leaves_nothing_under_way(shared):
+    with engine(get_game("tictactoe"), shared=shared, games=32) as playing:
+        assert within(30, lambda: playing.play_for(0)) < 20
+        assert within(30, lambda: playing.play_for(.2)) >= .2
+        assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.blocks)
+        assert [record.number for record in playing.generate_games(40)] == list(range(40))
+
+
+def test_uneven_games_make_even_blocks():
+    with engine(get_game("tictactoe"), games=33, max_batch=16) as playing:
+        assert [len(block.slots) for block in playing.blocks] == [11, 11, 11]
+        assert playing.network_evaluator.shapes == (11,)

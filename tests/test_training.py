@@ -1,4 +1,5 @@
 "Training: what is learnt is what was played, a run survives being killed, and bad input leaves no trace."
+import copy
 import hashlib
 import json
 import math
@@ -21,6 +22,7 @@ from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.records import GameRecord
 from alphazero_nb.replay import Batch, Replay, window_size
 from alphazero_nb.search import Agent
+from alphazero_nb.selfplay import SelfPlaySettings
 from alphazero_nb.train import Learner, Trainer, TrainSettings
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
@@ -452,3 +454,42 @@ def test_the_folder_holds_data_only(tmp_path):
     assert files <= {Path(entry["file"]).name for entry in entries} | {"manifest.json", "config.json", "events.jsonl"}
     lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("average", [.9, .99, .9999])
+def test_whole_numbers_of_the_network_are_not_averaged(average):
+    "The places of the actions on the board stay what they are, or the policy would be another one."
+    game = get_game("dots(rows=2,cols=2)")
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(average=average))
+    batch = Batch(np.zeros((8, *game.shape), np.int8), np.full((8, game.actions), 1 / game.actions, np.float32),
+                  np.zeros((8, 2), np.float32))
+    for _ in range(40): learner.step(batch)
+    assert learner.average.module.policy.cells.tolist() == game.cells.tolist()
+
+
+def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
+    run = trainer(tmp_path / "run", selfplay=SelfPlaySettings(full_share=0)).fit(iterations=1)
+    assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
+    assert trainer(tmp_path / "run").fit(iterations=1).learner.steps > 0
+
+
+def test_a_network_of_ones_own_is_trained_and_resumed(tmp_path):
+    game = get_game("tictactoe")
+    mine = PolicyValueNet(game, "mlp", seed=9)
+    run = trainer(tmp_path / "run", network=mine, preset="small").fit(iterations=1)
+    assert run.preset == "custom" and trainer(tmp_path / "run", network=mine).fit(iterations=1).iteration == 2
+    assert run.agent(simulations=4).act(game.new()) in range(9)
+    with pytest.raises(ValueError, match="network of your own"): Agent.load(tmp_path / "run", device="cpu")
+
+
+def test_a_game_that_no_name_finds_is_refused(tmp_path):
+    game = copy.copy(get_game("tictactoe"))
+    game.name = "nobody_knows_it"
+    with pytest.raises(ValueError, match="not registered"): trainer(tmp_path / "run", game=game)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_configuration_of_something_else_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    with pytest.raises(ValueError, match="config.json.*'game'"): trainer(tmp_path)
+    with pytest.raises(ValueError, match="config.json.*'game'"): Agent.load(tmp_path, device="cpu")
