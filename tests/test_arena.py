@@ -194,6 +194,6 @@ def test_a_player_of_another_game_is_refused(tmp_path):
 
 def test_a_ladder_is_a_match_per_rung():
     agent = Agent(TICTACTOE, Ignorant(TICTACTOE), simulations=100)
-    results = climb_ladder(TICTACTOE, agent, games=20, ladder=("random", "rollouts:5"))
+    results = list(climb_ladder(TICTACTOE, agent, games=20, ladder=("random", "rollouts:5")))
     assert [result.opponent for result in results] == ["random", "rollouts:5"]
     assert all(len(result.scores) == 20 for result in results) and results[0].score > .7
