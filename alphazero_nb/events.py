@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Callable
 
 # %% auto #0
-__all__ = ['GameFinished', 'StepsTaken', 'IterationDone', 'MatchPlayed', 'Message', 'Events', 'event_to_dict']
+__all__ = ['GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchPlayed', 'Message', 'WorkerStarted', 'WorkerLost',
+           'Events', 'event_to_dict']
 
-# %% ../nbs/09_events.ipynb #732525e0
+# %% ../nbs/09_events.ipynb #a86fa1ab
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
@@ -24,6 +25,22 @@ class GameFinished:
     outcome: tuple           # Result by seat
     seconds: float           # Since this call began
     evaluations: int         # Positions the network has judged since this call began
+    source: str = ""         # Who played it: "cpu", "cuda:0", "worker 1 cuda:1"
+
+
+@dataclass(frozen=True)
+class SelfPlayDone:
+    "A call for games has been answered; its totals."
+    games: int               # Games that ended during the call, later ones included
+    positions: int           # Positions in these games, one for each move
+    mean_length: float       # Moves per game
+    wins: tuple              # Share of games that each seat has won: its result is above 0
+    draws: float             # Share of games in which nobody's result is above 0
+    evaluations: int         # Positions the network has judged
+    average_batch: float     # Positions per forward pass
+    busy_share: float        # Share of the time in which the evaluators computed, 0 to 1
+    seconds: float
+    sources: dict[str, int]  # Games by who played them
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,25 @@ class MatchPlayed:
 class Message:
     "A sentence for the person who watches."
     text: str
+
+# %% ../nbs/09_events.ipynb #da1513f1
+@dataclass(frozen=True)
+class WorkerStarted:
+    "A process that plays games is ready."
+    worker: int
+    device: str              # PyTorch's name: "cuda:0"
+    description: str         # What a person calls it: "Tesla T4, 15 GB"
+    dtype: str               # Of its forward passes
+    seconds: float           # From launch to ready
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    "A process that played games has ended before its time."
+    worker: int
+    cause: str               # What happened to it: "was killed by signal 9"
+    finished: int            # Games it had finished, which are kept
+    repeated: int            # Games it had not, which are played again elsewhere
 
 # %% ../nbs/09_events.ipynb #6672381d
 @dataclass

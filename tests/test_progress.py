@@ -1,0 +1,430 @@
+"Progress: the tally counts what was played, the live line stays one line, and no number is too odd to be told."
+import io
+import json
+import math
+import os
+import random
+import re
+import sys
+import time
+import tracemalloc
+
+import pytest
+
+from alphazero_nb import events as kinds
+from alphazero_nb import progress as page
+from alphazero_nb.events import (Events, GameFinished, IterationDone, MatchPlayed, Message, SelfPlayDone, StepsTaken, WorkerLost,
+                                 WorkerStarted, event_to_dict)
+from alphazero_nb.progress import JsonLines, Pace, Tally, TextProgress, describe, progress_line
+
+SAMPLES = [
+    GameFinished(9, 50, 200, 55, 30, (1., -1.), 12.5, 90000, "cuda:0"),
+    SelfPlayDone(500, 12345, 24.69, (.55, .412), .038, 1_400_000, 127.9, .93, 31., {"cuda:0": 260, "cuda:1": 240}),
+    StepsTaken(2, 40, 1.9, .8),
+    IterationDone(3, 75., 96, 1200, 1.9, .8, 16.2),
+    MatchPlayed("run", "random", .9, .85, .95, 40, 5),
+    WorkerStarted(2, "cuda:2", "Tesla T4, 15 GB", "float16", 5.1),
+    WorkerLost(1, "was killed by signal 9", 3, 64),
+    Message("A sentence."),
+]
+
+
+def call(total, seed, ahead=.2, already=0, pause=.05, seats=2, sources=("cuda:0", "cuda:1", "cuda:10")):
+    "Events of one call: bursts and pauses, games that were not asked for, and some that were done before."
+    rng, done, seconds, finished = random.Random(seed), already, 0., 0
+    while done < total:
+        finished += 1
+        seconds += rng.choice([0, 0, 0, pause, 8 * pause, 100 * pause if rng.random() < .05 else 0]) * rng.random()
+        done += rng.random() >= ahead
+        outcome = tuple(rng.choice([-1., 0., .5, 1.]) for _ in range(seats))
+        yield GameFinished(finished, done, total, finished, rng.randint(5, 40), outcome, seconds, 70 * finished,
+                           rng.choice(sources))
+
+
+class Terminal(io.StringIO):
+    def isatty(self): return True
+
+
+# The tally --------------------------------------------------------------------------------------
+
+def slow_now(times, at):
+    "The speed now from all times: cut into steps, then between steps that are whole."
+    starts, before = [0.], [0]
+    for count, seconds in enumerate(times):
+        if seconds - starts[-1] >= .1: starts.append(seconds), before.append(count)
+
+    def reference(end):
+        found = 0
+        for index in range(len(starts) - 4):
+            if starts[index] <= end - 5: found = index
+        return found
+    if before[-1] == 0: return len(times) / at if at else 0.
+    a, b = reference(starts[-1]), reference(at)
+    return min((before[-1] - before[a]) / (starts[-1] - starts[a]), (len(times) - before[b]) / (at - starts[b]))
+
+
+def slow_tally(told, at):
+    "The state of a call from all its events."
+    last, n, asked = told[-1], len(told), told[-1].done - max(0, told[0].done - 1)
+    missing, enough = last.total - last.done, told[-1].total - max(0, told[0].done - 1) <= 20 * asked
+    left = 0. if missing <= 0 else missing * at / asked if asked and enough else None
+    sources = {}
+    for name in dict.fromkeys(event.source for event in told):
+        times = [event.seconds for event in told if event.source == name]
+        sources[name] = dict(games=len(times), average=len(times) / at if at else 0., now=slow_now(times, at))
+    return dict(done=last.done, total=last.total, finished=n, seconds=at, average=n / at if at else 0.,
+                now=slow_now([event.seconds for event in told], at), left_s=left,
+                mean_length=sum(event.length for event in told) / n,
+                wins=[sum(event.outcome[seat] > 0 for event in told) / n for seat in range(len(last.outcome))],
+                draws=sum(max(event.outcome) <= 0 for event in told) / n, evaluations=last.evaluations, sources=sources)
+
+
+def same(one, other):
+    "Equal, nested numbers up to rounding."
+    if isinstance(one, dict): return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list): return len(one) == len(other) and all(map(same, one, other))
+    return one is other if one is None or other is None else math.isclose(one, other, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_tally_is_what_a_slow_count_of_all_events_finds(seed):
+    rng, tally = random.Random(seed), Tally()
+    for number in range(4):
+        total = rng.choice([1, 5, 60, 300])
+        told = []
+        for event in call(total, rng.random(), rng.choice([0, .2, .6]), rng.randint(0, total - 1), rng.choice([.001, .05, 2.]),
+                          rng.choice([1, 2, 3])):
+            tally(event)
+            told.append(event)
+            later = event.seconds + rng.choice([0, 0, .3, 7, 200])
+            if rng.random() < .2: assert same(tally.to_dict(later), slow_tally(told, later)), (number, event)
+        assert same(tally.to_dict(), slow_tally(told, event.seconds))
+        assert sum(row["games"] for row in tally.to_dict()["sources"].values()) == len(told)
+
+
+def test_an_interrupted_call_is_forgotten_when_the_next_begins():
+    tally = Tally()
+    for count in (1, 2, 7):
+        told = list(call(40, count))[:count]
+        for event in told: tally(event)
+        assert same(tally.to_dict(), slow_tally(told, told[-1].seconds))
+
+
+@pytest.mark.parametrize("done, total", [(30, 60), (8, 40)])
+def test_another_call_shows_even_where_its_first_events_were_missed(done, total):
+    tally = Tally()
+    for index in range(1, 11): tally(GameFinished(index, index, 40, index, 9, (1., -1.), float(index), 0))
+    tally(GameFinished(90, done, total, 20, 9, (1., -1.), 30., 0))
+    assert tally.to_dict()["finished"] == 1 and tally.to_dict()["total"] == total
+
+
+def test_games_without_a_source_count_for_all_only():
+    tally = Tally()
+    for event in call(60, 4, sources=("", "cpu")): tally(event)
+    assert list(tally.sources) == ["cpu"] and tally.sources["cpu"].count < tally.pace.count == event.finished
+
+
+def test_other_events_change_nothing():
+    tally, silent = Tally(), Tally()
+    for event in call(30, 1):
+        for other in SAMPLES[1:]: tally(other)
+        tally(event), silent(event)
+    assert tally.to_dict() == silent.to_dict() and Tally().to_dict()["finished"] == 0
+
+
+def test_games_played_ahead_do_not_bring_the_end_nearer():
+    "Half of the games that finish were not asked for: at a quarter of the way, three times as long is left, not less."
+    tally = Tally()
+    for index in range(1, 51): tally(GameFinished(index, (index + 1) // 2, 100, index, 9, (1., -1.), index / 10, 0))
+    assert tally.left_s() == pytest.approx(15) and tally.pace.average() == pytest.approx(10)
+
+
+def test_games_of_an_earlier_call_do_not_count_as_speed():
+    tally = Tally()
+    for index in range(1, 11): tally(GameFinished(index, 80 + index, 100, index, 9, (1., -1.), float(index), 0))
+    assert tally.left_s() == pytest.approx(10)
+    tally(GameFinished(1, 0, 100, 1, 9, (1., -1.), .1, 0))   # What an interrupted call left comes first
+    assert tally.left_s() is None
+
+
+def test_one_early_game_is_no_estimate():
+    tally = Tally()
+    told = [GameFinished(index, index, 100, index, 9, (1., -1.), 8 + index / 10, 0) for index in range(1, 101)]
+    lefts = []
+    for event in told:
+        tally(event)
+        lefts.append(tally.left_s())
+    assert lefts[:4] == [None] * 4 and lefts[4:] == sorted(lefts[4:], reverse=True) and lefts[-1] == 0
+
+
+def pace_of(times):
+    pace = Pace()
+    for seconds in times: pace.add(seconds)
+    return pace
+
+
+@pytest.mark.parametrize("gap, burst", [(.0001, 1), (.03, 1), (.4, 1), (2, 64), (20, 1), (20, 64), (300, 1)])
+def test_the_speed_now_is_the_same_in_bursts_and_at_any_moment(gap, burst):
+    "Looked at after every game, also in the middle of a burst, and halfway to the next one."
+    pace, rate = Pace(), burst / gap
+    for index in range(int(max(12, 8 / gap))):
+        for _ in range(burst):
+            pace.add((index + 1) * gap)
+            if (index + 1) * gap > 6 and index > 6:
+                assert pace.now() == pytest.approx(rate, rel=.05)
+                assert .5 * rate <= pace.now(pace.last + gap / 2) <= 1.01 * rate
+
+
+def test_the_speed_now_follows_a_change_and_the_average_does_not():
+    times = [index / 100 for index in range(1, 2001)] + [20 + index / 10 for index in range(1, 101)]
+    pace = pace_of(times)
+    assert pace.now() == pytest.approx(10, rel=.05) and pace.average() == pytest.approx(70)
+    silence = [pace.now(30 + seconds) for seconds in (0, 10, 100, 1000)]
+    assert silence == sorted(silence, reverse=True) and silence[1] < 1 and silence[-1] < .01
+
+
+def test_many_events_leave_nothing_behind():
+    tally, log = Tally(), TextProgress(Terminal(), every_s=1e9)
+    events = Events([tally, log])
+
+    def play(start, stop):
+        for index in range(start, stop):
+            events.emit(GameFinished(index, index, 100_000, index, 20, (1., -1.), index / 5000, 90 * index, f"cuda:{index % 4}"))
+    play(1, 50_000)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        play(50_000, 100_001)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally: tracemalloc.stop()
+    assert grown < 20_000 and tally.pace.count == 100_000 and len(tally.sources) == 4   # A number per game would be 400 kB
+    assert max(len(pace.steps) for pace in (tally.pace, *tally.sources.values())) < 60
+
+
+# Words ------------------------------------------------------------------------------------------
+
+def test_every_kind_of_event_has_a_sample():
+    here = [kind for kind in vars(kinds).values() if isinstance(kind, type) and kind.__module__ == kinds.__name__]
+    assert {type(event) for event in SAMPLES} == set(here) - {Events}
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
+def test_every_event_is_described_and_survives_json(event, tmp_path):
+    line = describe(event)
+    assert line and "\n" not in line and "\r" not in line and type(event).__name__ not in line
+    JsonLines(tmp_path / "events.jsonl", (object,))(event)
+    data = json.loads((tmp_path / "events.jsonl").read_text())
+    kind = getattr(kinds, data.pop("event"))
+    assert kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}) == event
+    assert event_to_dict(event) == dict(event=kind.__name__, **vars(event))
+
+
+def test_the_file_keeps_what_happens_rarely(tmp_path):
+    listener = JsonLines(tmp_path / "events.jsonl")
+    for event in SAMPLES: listener(event)
+    lines = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert lines == ["IterationDone", "MatchPlayed", "WorkerStarted", "WorkerLost", "Message"]
+
+
+def test_the_words_of_workers_and_summaries():
+    assert describe(SAMPLES[5]) == "worker 2: cuda:2 Tesla T4, 15 GB, float16 (5.1 s to start)"
+    assert describe(SAMPLES[6]) == ("worker 1 was killed by signal 9 after 3 finished games; "
+                                    "its 64 unfinished games are played again elsewhere.")
+    assert describe(WorkerLost(0, "left", 1, 1)) == ("worker 0 left after 1 finished game; "
+                                                     "its unfinished game is played again elsewhere.")
+    assert describe(WorkerLost(0, "left", 0, 0)) == "worker 0 left after 0 finished games; it leaves no unfinished game."
+    assert describe(SAMPLES[1]) == (
+        "500 games in 0:31 (16.1 games/s), 12,345 positions, mean length 24.7, won 55.0% / 41.2%, drawn 3.8%, "
+        "average batch 127.9, evaluator busy 93%; cuda:0 260 games, cuda:1 240 games")
+    alone = SelfPlayDone(1, 20, 20., (1., 0.), 0., 900, 1., .5, 4000., {"cpu": 1})
+    assert describe(alone).startswith("1 game in 1:06:40 (0.0 games/min), 20 positions") and "cpu" not in describe(alone)
+
+
+@pytest.mark.parametrize("per_s, words", [(1234, "1,234 games/s"), (31, "31 games/s"), (2, "2.0 games/s"), (.5, "30 games/min"),
+                                          (.02, "1.2 games/min")])
+def test_the_unit_fits_the_speed(per_s, words):
+    told = [GameFinished(index, index, 500, index, 9, (1., -1.), index / per_s, 0) for index in range(1, 301)]
+    tally = Tally()
+    for event in told: tally(event)
+    assert words in describe(told[-1]) and re.search(rf"now [\d,.]+, average {words}  ", progress_line(tally, 100))
+
+
+@pytest.mark.parametrize("seconds", [0., -1., 1e-300, 1e300, math.inf, math.nan])
+@pytest.mark.parametrize("done, total, finished", [(0, 0, 0), (0, 0, 1), (5, 0, 5), (7, 5, 7), (-1, 5, 1), (0, 10, 30)])
+def test_odd_numbers_are_told_all_the_same(seconds, done, total, finished):
+    terminal, log = Terminal(), io.StringIO()
+    for listener in (TextProgress(terminal, every_s=0, columns=100), TextProgress(log, log_every_s=0)):
+        for source in ("", "a", "b"): listener(GameFinished(0, done, total, finished, 0, (), seconds, 0, source))
+        listener(SelfPlayDone(finished, 0, 0., (), 0., 0, 0., 0., seconds, {}))
+        listener(WorkerStarted(0, "cpu", "", "float32", seconds))
+        listener(StepsTaken(0, 0, None, math.nan))
+        listener(IterationDone(0, seconds, 0, 0, None, None, 0.))
+        assert listener.tally.to_dict(seconds)["finished"] == 1   # One that does not count on begins another call
+        describe(GameFinished(0, done, total, finished, 0, (), seconds, 0))
+    assert terminal.getvalue().count("\n") == 3 and log.getvalue().count("\n") == 7
+
+
+# Text -------------------------------------------------------------------------------------------
+
+def screen(text, columns):
+    "What a terminal of this width shows after `text`, as lines."
+    lines, row, column = [[]], 0, 0
+    for sign in text:
+        if sign == "\r": column = 0
+        elif sign == "\n":
+            row += 1
+            if row == len(lines): lines.append([])
+        else:
+            if column == columns:
+                row, column = row + 1, 0
+                if row == len(lines): lines.append([])
+            lines[row] += [" "] * (column + 1 - len(lines[row]))
+            lines[row][column] = sign
+            column += 1
+    return ["".join(line).rstrip() for line in lines]
+
+
+def read_all(descriptor):
+    os.set_blocking(descriptor, False)
+    parts = []
+    while True:
+        try: part = os.read(descriptor, 65536)
+        except OSError: break
+        if not part: break
+        parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.fixture
+def pseudo_terminal():
+    "A function that makes a stream of a pseudo-terminal of some width, and one that reads what arrived on the other side."
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    import struct
+    opened = []
+
+    def make(columns, encoding="utf-8"):
+        master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        stream = open(slave, "w", encoding=encoding, newline="")
+        opened.append((master, stream))
+        return stream, lambda: read_all(master).decode(encoding)
+    yield make
+    for master, stream in opened:
+        stream.close()
+        os.close(master)
+
+
+@pytest.mark.parametrize("columns", [12, 30, 60, 80, 200])
+def test_a_terminal_shows_one_line_that_never_wraps(pseudo_terminal, columns):
+    stream, read = pseudo_terminal(columns)
+    progress, shown = TextProgress(stream, every_s=0), ""
+    for index, event in enumerate(call(60, 3)):
+        progress(event)
+        shown += read()
+        lines = screen(shown, columns)
+        assert lines == [progress_line(progress.tally, columns - 1)] and len(lines[0]) < columns
+    progress(StepsTaken(1, 20, 1.5, .5))
+    shown += read()
+    assert screen(shown, columns) == [describe(StepsTaken(1, 20, 1.5, .5))[:columns - 1].rstrip()]
+    progress(Message("Done."))
+    progress(Message("Two\nlines."))
+    shown += read()
+    assert screen(shown, columns) == ["Done.", "Two", "lines.", ""] and shown.endswith("\rDone.\r\nTwo\r\nlines.\r\n")
+
+
+def test_a_terminal_that_is_made_narrower_is_asked_again(pseudo_terminal):
+    import fcntl, struct, termios
+    stream, read = pseudo_terminal(150)
+    progress = TextProgress(stream, every_s=0)
+    told = list(call(60, 3))
+    for event in told[:20]: progress(event)
+    assert len(read().split("\r")[-1]) > 100
+    fcntl.ioctl(stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    progress(told[20])
+    assert len(read().split("\r")[-1]) < 50
+
+
+def test_a_terminal_without_the_signs_gets_others(pseudo_terminal):
+    stream, read = pseudo_terminal(100, "ascii")
+    progress = TextProgress(stream, every_s=0)
+    for event in call(60, 3): progress(event)
+    progress(Message("Größe"))
+    text = read()
+    assert "self-play ######------" in text and "Gr??e" in text
+
+
+def test_the_line_gives_whole_numbers_or_none():
+    "Whatever fits is what a wider line begins with; what is cut ends in dots."
+    tally = Tally()
+    for event in list(call(400, 5))[:300]: tally(event)
+    words = progress_line(tally, 1000).replace("  ", " ").split()
+    for columns in range(1000):
+        line = progress_line(tally, columns)
+        assert len(line) <= columns
+        if columns < 25: continue
+        shown = line.replace(" ...", "").replace("  ", " ").split()
+        assert shown == [word for word in words if columns >= 60 or not set("█░") & set(word)][:len(shown)]
+        assert line.endswith(" ...") == (len(shown) < len(words) - (columns < 60))
+    full = words[1].count("█")
+    assert len(words[1]) == 12 and full == 12 * tally.last.done // tally.last.total
+
+
+def test_sources_are_told_where_there_are_several_in_their_order():
+    tally = Tally()
+    for event in call(60, 3, sources=("cuda:10", "cuda:2")): tally(event)
+    line, log = progress_line(tally, 200), progress_line(tally)
+    assert line.index("| cuda:2 ") < line.index("  cuda:10 ") and log.index("; cuda:2 ") < log.index(", cuda:10 ")
+    for sources in (("cpu",), ("",)):
+        tally = Tally()
+        for event in call(60, 3, sources=sources): tally(event)
+        assert "|" not in progress_line(tally, 200) and ";" not in progress_line(tally) and "cpu" not in progress_line(tally)
+
+
+def test_a_file_gets_whole_lines_at_intervals(tmp_path, monkeypatch):
+    clock = [1000.]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with open(tmp_path / "log", "w") as stream:
+        progress = TextProgress(stream, log_every_s=30.)
+        for index in range(1, 1001):
+            clock[0] += .125
+            progress(GameFinished(index, index, 1000, index, 9, (1., -1.), index / 8, 0))
+        progress(SAMPLES[1])
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[-1] == describe(SAMPLES[1]) and len(lines) == 5
+    assert [line.partition(", now")[0] for line in lines[:4]] == [f"self-play {done}/1,000" for done in (240, 480, 720, 960)]
+    assert not set("\r█░") & set("".join(lines))
+
+
+def test_the_live_line_is_drawn_at_intervals(monkeypatch):
+    clock, terminal = [1000.], Terminal()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress = TextProgress(terminal, every_s=.25)
+    for index in range(1, 101):
+        clock[0] += .125
+        progress(GameFinished(index, index, 100, index, 9, (1., -1.), index / 8, 0))
+    assert terminal.getvalue().count("\r") == 50
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_what_is_skipped_is_not_printed_but_counted(stream):
+    told = list(call(40, 2))
+
+    def text(skip, events):
+        progress = TextProgress(stream(), every_s=0, log_every_s=0, skip=skip, columns=100)
+        for event in events: progress(event)
+        assert progress.tally.to_dict() == counted.to_dict()
+        return progress.stream.getvalue()
+    counted = Tally()
+    for event in told: counted(event)
+    assert text((SelfPlayDone,), [*told, SAMPLES[1], Message("Next.")]) == text((), [*told, Message("Next.")])
+    assert text((SelfPlayDone, GameFinished), [*told, SAMPLES[1], Message("Next.")]) == "Next.\n"
+
+
+def test_in_a_notebook_its_own_output_is_live_and_a_file_is_not(monkeypatch):
+    monkeypatch.setattr(page, "has_kernel", lambda: True)
+    output, file = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", output)
+    for progress in (TextProgress(every_s=0), TextProgress(file, log_every_s=0)):
+        for event in call(30, 2): progress(event)
+    assert "\n" not in output.getvalue() and max(map(len, output.getvalue().split("\r"))) < 100
+    assert "\r" not in file.getvalue() and file.getvalue().endswith("\n")
