@@ -13,7 +13,7 @@ from typing import Callable
 __all__ = ['GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchPlayed', 'Message', 'WorkerStarted', 'WorkerLost',
            'Events', 'event_to_dict']
 
-# %% ../nbs/09_events.ipynb #a86fa1ab
+# %% ../nbs/09_events.ipynb #ac2a492d
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
@@ -31,7 +31,7 @@ class GameFinished:
 @dataclass(frozen=True)
 class SelfPlayDone:
     "A call for games has been answered; its totals."
-    games: int               # Games that ended during the call, later ones included
+    games: int               # Games that were asked for; some may have ended before the call
     positions: int           # Positions in these games, one for each move
     mean_length: float       # Moves per game
     wins: tuple              # Share of games that each seat has won: its result is above 0
@@ -40,7 +40,7 @@ class SelfPlayDone:
     average_batch: float     # Positions per forward pass
     busy_share: float        # Share of the time in which the evaluators computed, 0 to 1
     seconds: float
-    sources: dict[str, int]  # Games by who played them
+    sources: dict[str, int]  # Games that ended during the call, by who played them
 
 
 @dataclass(frozen=True)
