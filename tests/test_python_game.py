@@ -1,0 +1,596 @@
+"Rules in Python against the same rules compiled; OpenSpiel's games; errors on their way out; games sent to fresh processes."
+import copy, json, pickle, subprocess, sys, threading
+
+import numpy as np
+import pytest
+from numba import njit
+
+from alphazero_nb.game import ContractError, _cacheable, board_symmetries, get_game, list_games
+from alphazero_nb.python_game import HEADER, PythonGame, RuleError, why_not_sendable
+from alphazero_nb.search import SearchSettings, search
+
+needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
+                                      reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")
+
+
+# The same rules, written as a person would write them -------------------------------------------
+
+class Board:
+    "Four in a line on six rows and seven columns, or three on a board of nine cells, as a plain class."
+    rows, columns, line, falls = 6, 7, 4, True
+
+    def __init__(self, seed):
+        self.cells = [[None] * self.columns for _ in range(self.rows)]
+        self.seat, self.winner, self.left = 0, None, self.rows * self.columns
+
+    def mover(self): return -1 if self.winner is not None or not self.left else self.seat
+
+    def legal(self):
+        if self.falls: return [column for column in reversed(range(self.columns)) if self.cells[0][column] is None]
+        return {r * self.columns + c for r in range(self.rows) for c in range(self.columns) if self.cells[r][c] is None}
+
+    def play(self, action):
+        row, column = divmod(action, self.columns)
+        if self.falls: row = max(r for r in range(self.rows) if self.cells[r][column] is None)
+        self.cells[row][column] = self.seat
+        for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
+            cells = [(row + k * down, column + k * right) for k in range(1 - self.line, self.line)]
+            mine = "".join("x" if 0 <= r < self.rows and 0 <= c < self.columns and self.cells[r][c] == self.seat else "."
+                           for r, c in cells)
+            if "x" * self.line in mine: self.winner = self.seat
+        self.seat, self.left = 1 - self.seat, self.left - 1
+
+    def returns(self): return [0, 0] if self.winner is None else [1, -1] if self.winner == 0 else [-1, 1]
+
+    def observe(self):
+        planes = [[[cell == seat for cell in row] for row in self.cells] for seat in (self.seat, 1 - self.seat)]
+        return planes + [[[self.seat] * self.columns] * self.rows] if self.falls else planes
+
+
+class Small(Board):
+    rows, columns, line, falls = 3, 3, 3, False
+
+    def copy(self):
+        other = object.__new__(type(self))
+        other.cells, other.seat, other.winner, other.left = [row[:] for row in self.cells], self.seat, self.winner, self.left
+        return other
+
+
+def connect4(make=Board, **changes):
+    shape = (3, 6, 7)
+    return PythonGame("connect4", make, **{**dict(players=2, actions=7, shape=shape, max_length=42,
+                      symmetries=board_symmetries(shape, range(7), turns=False)), **changes})
+
+
+def tictactoe(make=Small, **changes):
+    return PythonGame("tictactoe", make, **{**dict(players=2, actions=9, shape=(2, 3, 3), max_length=9,
+                      symmetries=board_symmetries((2, 3, 3), range(9))), **changes})
+
+
+class Few(PythonGame):
+    "Forgets almost everything, so that most positions are played again from the start."
+    room = 3
+
+
+def few(): return Few("few", Small, players=2, actions=9, shape=(2, 3, 3), max_length=9)
+
+
+class Evaluator:
+    "Answers that depend on every number of the observation, or on none."
+    def __init__(self, game, flat):
+        rng = np.random.default_rng(0)
+        self.actions = rng.normal(size=(game.observation_size, game.actions)).astype(np.float32)
+        self.values = rng.normal(size=(game.observation_size, game.players)).astype(np.float32)
+        self.scale = 0 if flat else 1
+
+    def evaluate(self, observations, offsets, actions):
+        rows = np.repeat(np.arange(len(observations)), np.diff(offsets))
+        logits = (observations.astype(np.float32) @ self.actions)[rows, actions]
+        return self.scale * logits, self.scale * np.tanh(observations.astype(np.float32) @ self.values)
+
+
+def random_line(game, rng):
+    "Actions of a random game."
+    state, actions = game.new(), []
+    while not game.over(state):
+        actions.append(int(rng.choice(game.legal_actions(state))))
+        state = game.play(state, actions[-1])
+    return actions
+
+
+def assert_same(game, state, twin, other, where):
+    assert game.mover(state) == twin.mover(other) and game.over(state) == twin.over(other), where
+    assert game.legal_actions(state) == twin.legal_actions(other), where
+    assert game.returns(state).tolist() == twin.returns(other).tolist(), where
+
+
+@pytest.mark.parametrize("python, name", [(connect4, "connect4"), (tictactoe, "tictactoe")])
+def test_python_rules_are_the_compiled_ones(python, name):
+    ours, theirs, rng = python(), get_game(name), np.random.default_rng(1)
+    assert ours.in_python and not theirs.in_python
+    for _ in range(25):
+        line = random_line(theirs, rng)
+        state, other = ours.new(), theirs.new()
+        for action in [*line, None]:
+            assert_same(ours, state, theirs, other, line)
+            if action is None: break
+            assert np.array_equal(ours.observe(state), theirs.observe(other)), line
+            state, other = ours.play(state, action), theirs.play(other, action)
+        assert np.array_equal(state, ours.replay(line)) and state[HEADER:HEADER + state[0]].tolist() == line
+    ours.check(games=4)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("python, name", [(connect4, "connect4"), (tictactoe, "tictactoe"), (few, "tictactoe")])
+def test_a_whole_search_is_the_same(python, name, flat):
+    ours, theirs, rng = python(), get_game(name), np.random.default_rng(2)
+    lines = [random_line(theirs, rng) for _ in range(12)]
+    lines = [line[:rng.integers(len(line) + 1)] for line in lines]
+    settings, evaluator = SearchSettings(simulations=60), Evaluator(theirs, flat)
+    one = search(ours, evaluator, np.stack([ours.replay(line) for line in lines]), settings)
+    two = search(theirs, evaluator, np.stack([theirs.replay(line) for line in lines]), settings)
+    assert np.array_equal(one.visits, two.visits) and np.array_equal(one.values, two.values)
+    assert one.visits.sum() > 0
+
+
+def test_a_small_store_forgets_and_stays_right():
+    game = few()
+    game.check(games=4)
+    for line in (random_line(game, np.random.default_rng(3)) for _ in range(5)): game.replay(line)
+    kept = game._rules.positions.kept
+    assert len(kept.young) <= 3 and len(kept.old) <= 3
+
+
+def test_several_threads_ask_one_game_at_once():
+    game = connect4(max_legal=7)
+    evaluator, settings = Evaluator(game, flat=False), SearchSettings(simulations=40)
+    blocks = [np.stack([game.replay([k, k % 3, j]) for j in range(6)]) for k in range(4)]
+    alone, together = [search(game, evaluator, block, settings).visits for block in blocks], [None] * 4
+
+    def work(k): together[k] = [search(game, evaluator, blocks[k], settings).visits for _ in range(2)]
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert all(np.array_equal(alone[k], visits) for k in range(4) for visits in together[k])
+
+
+def test_any_seed_is_a_game_of_its_own():
+    "The class gets the whole seed, whatever its size and sign."
+    seeds = [0, 1, -1, 2 ** 15, 2 ** 62 + 12345, 2 ** 63 - 1, -2 ** 63]
+
+    class Seeded(Small):
+        def __init__(self, seed):
+            super().__init__(seed)
+            self.seed = seed
+
+    game = tictactoe(Seeded)
+    rows = [game.new(seed) for seed in seeds]
+    assert [game.position(row).seed for row in rows] == seeds and len({row.tobytes() for row in rows}) == len(seeds)
+
+
+# Hidden cards -----------------------------------------------------------------------------------
+
+class Cards:
+    "Two players hold a card each, see their own, and say one after the other whether they bid; the higher bidder's card wins."
+    def __init__(self, seed):
+        self.hands, self.bids = np.random.default_rng(abs(seed)).permutation(6)[:2].tolist(), []
+
+    def mover(self): return len(self.bids) if len(self.bids) < 2 else -1
+    def legal(self): return [0, 1]
+    def play(self, action): self.bids.append(action)
+    def observe(self): return [self.hands[len(self.bids) % 2], len(self.bids), sum(self.bids)]
+    def text(self): return f"{self.hands} {self.bids}"
+
+    def redeal(self, seed):
+        mine, rng = len(self.bids) % 2, np.random.default_rng(abs(seed))
+        self.hands[1 - mine] = int(rng.choice([card for card in range(6) if card != self.hands[mine]]))
+
+    def returns(self):
+        if self.bids[0] == self.bids[1]: return [0, 0]
+        won = self.bids[1] if self.hands[1] > self.hands[0] else self.bids[0]
+        return [1, -1] if won else [-1, 1]
+
+
+def cards(make=Cards): return PythonGame("cards", make, players=2, actions=2, shape=(3,), max_length=2)
+
+
+def test_another_world_looks_the_same_and_is_another():
+    game = cards()
+    game.check()
+    state = game.replay([1], seed=5)
+    worlds = [game.redeal(state, seed) for seed in range(40)]
+    hands = {tuple(game.position(world).hands) for world in worlds}
+    mine = game.position(state).hands[1]
+    assert all(own == mine for _, own in hands) and {other for other, _ in hands} == set(range(6)) - {mine}
+    for seed, world in enumerate(worlds):
+        assert np.array_equal(game.observe(world), game.observe(state)) and game.position(world).bids == [1]
+        assert np.array_equal(game.redeal(world, seed + 1), game.redeal(state, seed + 1))
+        end = game.play(world, 0)
+        assert game.position(end).hands == game.position(world).hands and game.over(end)
+
+
+def test_a_world_is_not_redealt_later():
+    game = cards()
+    world = game.play(game.redeal(game.new(3), 7), 1)
+    with pytest.raises(ContractError, match="a row is redealt once"): game.redeal(world, 8)
+
+
+def test_a_game_without_redeal_hides_nothing():
+    game = tictactoe()
+    state = game.replay([4, 0])
+    assert np.array_equal(game.redeal(state, 9), state)
+
+
+# What goes wrong --------------------------------------------------------------------------------
+
+class Seven(Small):
+    "Fails when the cell in the middle is taken by the second player."
+    def legal(self):
+        if self.cells[1][1] == 1: raise KeyError("the middle")
+        return super().legal()
+
+
+def test_by_hand_the_persons_own_error_is_seen():
+    with pytest.raises(KeyError, match="the middle"): tictactoe(Seven).replay([0, 4, 1])
+
+
+def test_a_kernel_raises_and_the_game_knows_the_cause(capfd):
+    game = tictactoe(Seven)
+    with pytest.raises(RuleError, match="game.cause") as error:
+        search(game, Evaluator(game, flat=True), game.new()[None], SearchSettings(simulations=200))
+    cause = game.cause(error.value)
+    assert isinstance(cause, KeyError) and cause.args == ("the middle",) and cause.__traceback__.tb_next is not None
+    other = ValueError("another error")
+    assert game.cause(other) is other and get_game("tictactoe").cause(other) is other
+    assert "the middle" not in "".join(capfd.readouterr())          # ctypes prints what it swallows
+    search(game, Evaluator(game, flat=True), game.replay([4])[None], SearchSettings(simulations=50))
+
+
+def test_every_thread_has_its_own_cause():
+    class Named(Small):
+        def legal(self): raise LookupError(threading.current_thread().name)
+
+    game, found = tictactoe(Named), {}
+
+    def work():
+        try: search(game, Evaluator(game, flat=True), np.zeros((1, game.state_size), np.int16))
+        except RuleError as error: found[threading.current_thread().name] = game.cause(error)
+    threads = [threading.Thread(target=work, name=f"actor {k}") for k in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert {name: cause.args for name, cause in found.items()} == {f"actor {k}": (f"actor {k}",) for k in range(4)}
+
+
+def test_an_interrupt_inside_a_rule_is_kept():
+    class Interrupted(Small):
+        def observe(self): raise KeyboardInterrupt
+
+    game = tictactoe(Interrupted)
+    with pytest.raises(RuleError) as error:
+        search(game, Evaluator(game, flat=True), game.new()[None], SearchSettings(simulations=8))
+    assert isinstance(game.cause(error.value), KeyboardInterrupt)
+
+
+def changed(**methods):
+    "The small board with other methods."
+    return type("Changed", (Small,), methods)
+
+
+def grown(self, action):
+    Small.play(self, action)
+    self.winner, self.left = None, 9
+    self.cells = [[None] * 3 for _ in range(3)]
+
+
+def loose(self):
+    "A copy that shares the board."
+    other = object.__new__(type(self))
+    other.__dict__.update(self.__dict__)
+    return other
+
+
+def fickle(self): return [np.random.default_rng().random((2, 3, 3)) < 0.5][0]
+
+
+BROKEN = {
+    "mover too high": (dict(mover=lambda self: 2), "mover", "it is −1 or a seat below 2, not 2"),
+    "mover is nobody": (dict(mover=lambda self: None), "mover", "it is −1 or a seat below 2, not None"),
+    "no action": (dict(legal=lambda self: []), "legal", "there are 1 to 9 actions, not 0"),
+    "unknown action": (dict(legal=lambda self: [3, 9]), "legal", "actions lie in 0 to 8, not [3, 9]"),
+    "negative action": (dict(legal=lambda self: [3, -1]), "legal", "actions lie in 0 to 8, not [3, -1]"),
+    "an action twice": (dict(legal=lambda self: [3, 1, 3]), "legal", "no action is given twice, not [3, 1, 3]"),
+    "half an action": (dict(legal=lambda self: [0.5]), "legal", "actions are whole numbers, not [0.5]"),
+    "wrong shape": (dict(observe=lambda self: [[0] * 3] * 3), "observe", "the shape is (2, 3, 3), not (3, 3)"),
+    "fractions": (dict(observe=lambda self: np.full((2, 3, 3), 0.5)), "observe",
+                  "there are whole numbers, not float64 (int8 is best)"),
+    "large numbers": (dict(observe=lambda self: np.full((2, 3, 3), 200)), "observe",
+                      "numbers lie in −128 to 127, not 200 to 200"),
+    "one result": (dict(returns=lambda self: [1]), "returns", "there is one result per player, 2 and not 1"),
+    "result too high": (dict(returns=lambda self: [3, -3]), "returns", "results lie in [−1, 1], not [3, -3]"),
+    "result not a number": (dict(returns=lambda self: [float("nan"), 0]), "returns", "results lie in [−1, 1], not [nan, 0]"),
+    "endless": (dict(play=grown), "play", "no game has more than 9 moves"),
+    "another object": (dict(play=lambda self, action: self.copy()), "play", "it changes the position in place"),
+    "an error": (dict(returns=lambda self: self.nothing), "returns", "no error is raised, but it says AttributeError"),
+    "a shared board": (dict(copy=loose), "", "the position that was played on equals the one played again"),
+    "numbers of its own": (dict(observe=fickle), "observe", "the position that was played on equals the one played again"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_class_is_named(broken):
+    methods, function, words = BROKEN[broken]
+    with pytest.raises(ContractError) as error: tictactoe(changed(**methods)).check()
+    sentence = str(error.value)
+    assert sentence.startswith(f"tictactoe: {function}") and " breaks a law after moves [" in sentence, sentence
+    assert words in sentence and "\n" not in sentence and sentence.endswith("."), sentence
+
+
+def test_what_cannot_become_a_game_is_said_at_once():
+    with pytest.raises(ContractError, match=r"make\(0\) gives a Half, which has no method legal\(\)\."):
+        tictactoe(type("Half", (), dict(__init__=lambda self, seed: None, mover=lambda self: 0)))
+    with pytest.raises(ValueError, match="1 to 65536 actions and 1 to 32767 moves, not 9 and 40000"): tictactoe(max_length=40000)
+    game = tictactoe()
+    for row in (np.zeros(3, np.int16), np.zeros(game.state_size), game.new()[::-1], np.full(game.state_size, 99, np.int16)):
+        with pytest.raises(ValueError, match="this is no row of the game"): game.mover(row)
+    with pytest.raises(ValueError, match=r"action 4 is not legal here; legal: 0, 1, 2, 3, 5"): game.play(game.replay([4]), 4)
+
+
+def test_a_drawing_is_the_classes_or_the_games():
+    bare, told = tictactoe(), tictactoe(text=lambda position: f"{position.left} left", action_names="abcdefghi".__getitem__)
+    state = bare.replay([4, 0])
+    assert bare.text(state) == "moves [4, 0]" and told.text(state) == "7 left"
+    assert bare.action_name(2) == "2" and told.action_name(2) == "c"
+    assert cards().text(np.zeros(HEADER + 2, np.int16)).endswith("[]")
+
+
+# OpenSpiel --------------------------------------------------------------------------------------
+
+@needs_open_spiel
+def test_connect_four_of_open_spiel_is_ours():
+    ours, theirs, rng = get_game("connect4"), get_game("openspiel(game=connect_four)"), np.random.default_rng(4)
+    for _ in range(40):
+        line = random_line(ours, rng)
+        for cut in range(len(line) + 1):
+            state = theirs.new() if cut == 0 else theirs.play(state, line[cut - 1])
+            assert_same(ours, ours.replay(line[:cut]), theirs, state, line)
+    theirs.check(games=3)
+    assert [theirs.action_name(action) for action in range(7)] == list("0123456")
+
+
+@needs_open_spiel
+@pytest.mark.parametrize("name, players", [("hex,board_size=4", 2), ("breakthrough,columns=4,rows=5", 2),
+                                           ("nim,pile_sizes=2;3", 2), ("pig,players=3,winscore=12", 3),
+                                           ("go,board_size=3,komi=0.5", 2)])
+def test_other_games_of_open_spiel_keep_the_laws(name, players):
+    game = get_game(f"openspiel(game={name})")
+    game.check(games=3)
+    assert game.name == f"openspiel(game={name})" and game.players == players and game.in_python
+    there = pickle.loads(pickle.dumps(game))
+    assert there.name == game.name and len(pickle.dumps(game)) < 300 and why_not_sendable(game) is None
+    line = random_line(game, np.random.default_rng(5))
+    assert there.returns(there.replay(line)).tolist() == game.returns(game.replay(line)).tolist()
+    assert abs(game.returns(game.replay(line))).max() <= 1
+
+
+@needs_open_spiel
+def test_the_observation_says_who_moves():
+    game = get_game("openspiel(game=hex,board_size=3)")
+    for line, seat in (([], 0), ([4], 1)):
+        planes = game.observe(game.replay(line))
+        assert planes.shape == (11, 3, 3) and planes[9 + seat].all() and not planes[10 - seat].any()
+
+
+@needs_open_spiel
+def test_dice_follow_from_the_seed():
+    game = get_game("openspiel(game=backgammon)")
+    starts = [game.text(game.new(seed)) for seed in range(30)]
+    assert starts == [game.text(game.new(seed)) for seed in range(30)] and len(set(starts)) > 10
+    state = game.new(seed=1)
+    move = game.legal_actions(state)[0]
+    throws = {game.text(game.play(game.redeal(state, seed), move)) for seed in range(30)}
+    assert len(throws) > 5 and game.text(game.redeal(state, 3)) == game.text(state)
+    game.check(games=1)
+
+
+@needs_open_spiel
+@pytest.mark.parametrize("name, words", {
+    "hxe": ["'hxe'", "Did you mean 'hex'?"],
+    "2048": ["2048", "only one player"],
+    "hex,sise=5": ["'sise'", "board_size"],
+    "hex,board_size=5.5": ["board_size", "'5.5'", "int"],
+    "hex,swap=perhaps": ["swap", "'perhaps'", "bool"],
+    "kuhn_poker": ["kuhn_poker", "hides"],
+    "goofspiel": ["goofspiel", "one after the other"],
+    "chess": ["chess", "whole numbers", "0.00990099"],
+    "misere": ["misere"],
+}.items())
+def test_what_open_spiel_cannot_give_is_one_sentence(name, words):
+    with pytest.raises(ValueError) as error: get_game(f"openspiel(game={name})")
+    sentence = str(error.value)
+    assert all(word in sentence for word in words) and "\n" not in sentence and sentence[-1] in ".?", sentence
+
+
+def test_without_open_spiel_it_is_not_listed_and_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspiel", None)
+    assert "openspiel" not in list_games() and "connect4" in list_games()
+    with pytest.raises(ValueError, match="not installed: pip install open_spiel"): get_game("openspiel(game=hex)")
+
+
+# Sending ----------------------------------------------------------------------------------------
+
+WRITER = '''
+import functools, json, sys
+import cloudpickle, numpy as np
+from numba import njit
+from alphazero_nb.game import Game, get_game, register
+from alphazero_nb.python_game import PythonGame
+
+HEAP = int(sys.argv[2])
+WEIGHTS = np.array([1, 2, 3])
+
+@njit
+def weight(action): return WEIGHTS[action]
+
+@njit
+def most(heap): return min(weight(2), heap)
+
+def start(state, seed): state[0] = HEAP
+def mover(state): return -1 if state[0] == 0 else state[1]
+def legal(state, actions):
+    n = most(state[0])
+    for i in range(n): actions[i] = i
+    return n
+@njit
+def play(state, action):
+    state[0] -= weight(action)
+    state[1] = 1 - state[1]
+def returns(state, out):
+    out[state[1]], out[1 - state[1]] = -1, 1
+def observe(state, planes): planes[state[0]] = 1
+
+def compiled(name):
+    return Game(name, start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, state_size=2,
+                players=2, actions=3, shape=(HEAP + 1,), max_length=HEAP, text=lambda state: f"{state[0]} of {HEAP}")
+
+class Heap:
+    def __init__(self, heap, seed): self.heap, self.seat = heap, 0
+    def mover(self): return self.seat if self.heap else -1
+    def legal(self): return range(most(self.heap))
+    def returns(self): return [-1, 1] if self.seat == 0 else [1, -1]
+    def observe(self): return np.eye(HEAP + 1, dtype=np.int8)[self.heap]
+    def text(self): return f"{self.heap} of {HEAP}"
+    def play(self, action):
+        self.heap -= int(weight(action))
+        self.seat = 1 - self.seat
+
+def python():
+    sizes = dict(players=2, actions=3, shape=(HEAP + 1,), max_length=HEAP)
+    return PythonGame("tictactoe", functools.partial(Heap, HEAP), **sizes)
+
+games = [compiled("nim"), compiled("connect4"), python(), get_game("connect4")]
+register("python_heap", python)
+games.append(get_game("python_heap"))
+with open(sys.argv[1], "wb") as file: cloudpickle.dump(games, file)
+'''
+PLAYER = '''
+def story(game):
+    rng, told = np.random.default_rng(0), [repr(game), type(game).__name__]
+    for seed in range(2):
+        state = game.new(seed)
+        while not game.over(state):
+            told.append([game.legal_actions(state), game.mover(state), game.observe(state).ravel().tolist(), game.text(state)])
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        told.append(game.returns(state).tolist())
+    return told
+print(json.dumps([story(game) for game in games]))
+'''
+READER = '''
+import json, pickle, sys, numpy as np
+with open(sys.argv[1], "rb") as file: games = pickle.load(file)
+'''
+
+
+def python(folder, program, *arguments):
+    command = [sys.executable, *program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_games_of_a_script_play_the_same_in_a_fresh_process(tmp_path):
+    "Helper functions, constants, lambdas, partial functions and names of the library: what arrives is what was sent."
+    (tmp_path / "writer.py").write_text(WRITER + PLAYER)
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    for heap in (10, 7):                       # The same file again, with another constant: nothing old is played.
+        sent = python(tmp_path, ["writer.py"], tmp_path / "games", heap)
+        got = python(there, ["-c", READER + PLAYER], tmp_path / "games")
+        assert got == sent and [story[1] for story in sent] == ["Game", "Game", "PythonGame", "Game", "PythonGame"]
+        assert sent[1][2][3] == sent[2][2][3] == f"{heap} of {heap}" and sent[3][2][0] == list(range(7))
+
+
+def test_a_game_of_the_library_goes_by_name():
+    for name in ("connect4", "gomoku(size=7)"):
+        assert get_game(name).__reduce__() == (get_game, (name,))
+    assert tictactoe().__reduce__()[0] is not get_game        # The name of the library, and rules of our own.
+
+
+def test_a_copy_is_the_game_itself():
+    for game in (get_game("tictactoe"), tictactoe()): assert copy.deepcopy([game])[0] is game and copy.copy(game) is game
+
+
+def guarded(lock):
+    "Classes that use what cannot be sent, in a closure, in a helper function and as an attribute."
+    rng = np.random.default_rng(0)
+
+    def helper(cells): return lock is None or cells
+
+    class Direct(Small):
+        def legal(self):
+            with lock: return super().legal()
+
+    class Through(Small):
+        def legal(self): return helper(super().legal()) and rng is not None
+
+    class Holding(Small):
+        key = lock
+
+    return Direct, Through, Holding
+
+
+@pytest.mark.parametrize("which, sentence", [
+    (0, "Direct.legal uses the variable 'lock', a _thread.lock, which cannot be sent to another process."),
+    (1, "helper uses the variable 'lock', a _thread.lock, which cannot be sent to another process."),
+    (2, "Holding uses the attribute 'key', a _thread.lock, which cannot be sent to another process."),
+])
+def test_what_cannot_be_sent_is_named(which, sentence):
+    assert why_not_sendable(tictactoe(guarded(None)[which])) is None
+    assert why_not_sendable(tictactoe(guarded(threading.Lock())[which])) == sentence
+
+
+LOCKED = '''
+import threading
+from numba import njit
+from alphazero_nb.game import Game
+from alphazero_nb.python_game import PythonGame, why_not_sendable
+
+lock, numbers = threading.Lock(), (i for i in range(3))
+def start(state, seed): state[0] = 3
+def mover(state): return state[1] if state[0] else -1
+def legal(state, actions):
+    actions[0] = 0
+    return 1
+def play(state, action): state[0] -= 1
+def returns(state, out): out[0] = 1
+def observe(state, planes): planes[0] = state[0]
+def text(state):
+    with lock: return str(state)
+def names(action, found=numbers): return str(action)
+
+rules = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe)
+sizes = dict(state_size=2, players=2, actions=1, shape=(1,), max_length=3)
+for more in ({}, dict(text=text), dict(action_names=names), dict(action_names=lock.acquire)):
+    print(why_not_sendable(Game("short", **rules, **sizes, **more)))
+'''
+
+
+def test_functions_of_a_script_that_cannot_be_sent_are_named(tmp_path):
+    (tmp_path / "locked.py").write_text(LOCKED)
+    done = subprocess.run([sys.executable, "locked.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    lines = done.stdout.splitlines()
+    assert lines == ["None", "text uses the global 'lock', a _thread.lock, which cannot be sent to another process.",
+                     "action_names uses the default of 'found', a generator, which cannot be sent to another process.",
+                     "short: its action_names, a builtin_function_or_method, cannot be sent to another process."], done.stderr
+
+
+def test_only_plain_closures_are_kept_on_disk():
+    def closed(value):
+        def rule(state): return value
+        return rule
+    for value in (3, 1.5, "word", None, (1, 2.0), np.arange(3)): assert _cacheable(closed(value))
+    for value in (njit(lambda a: a), threading.Lock(), [1], np.array([None]), tictactoe()._calls["mover"]):
+        assert not _cacheable(closed(value))
+    assert not any(_cacheable(f.py_func) for f in tictactoe()._crossing.values() if f.py_func.__closure__)
+    script = closed(3)
+    script.__module__ = "__main__"
+    assert not _cacheable(script)
