@@ -24,17 +24,18 @@ def _games(args):
         return dict(games=[dict(name=g.name, players=g.players, actions=g.actions, shape=list(g.shape)) for g in games])
     for g in games: print(f"{g.name:24} {g.players} players, {g.actions:4} actions, observation {g.shape}")
 
-# %% ../nbs/25_cli.ipynb #b0b2ab3a
+# %% ../nbs/25_cli.ipynb #242d10aa
 def _train(args):
+    from alphazero_nb.events import SelfPlayDone
     from alphazero_nb.progress import TextProgress
     from alphazero_nb.train import Trainer, TrainSettings
-    from alphazero_nb.selfplay import SelfPlaySettings
+    from alphazero_nb.slots import SelfPlaySettings
     settings = TrainSettings(**_given(games_per_iteration=args.games_per_iter, batch_size=args.batch_size,
                                       evaluate_every=args.evaluate_every))
-    listeners = (TextProgress(sys.stderr if args.json else sys.stdout),)
+    listeners = (TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,)),)
     trainer = Trainer(args.game, args.preset, args.folder or f"runs/{args.game.partition('(')[0]}", args.device,
-                      args.simulations, args.seed, settings, SelfPlaySettings(), listeners=listeners,
-                      **_given(games=args.games, threads=args.threads))
+                      args.simulations, args.seed, settings, SelfPlaySettings(), listeners=listeners, layout=args.layout,
+                      **_given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers))
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     ladder = _ladder(trainer, args) if args.ladder else []
@@ -42,6 +43,26 @@ def _train(args):
                   seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder)
     if args.json: return report
     print(f"Play against it: alphazero-nb play {trainer.folder.path}")
+
+# %% ../nbs/25_cli.ipynb #c6e0bae5
+def _cards(text: str | None):
+    "The devices that `--gpus` means."
+    if text in (None, "all"): return text
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in numbers): raise ValueError(f"--gpus is {text!r}; write it as 0,1 or all.")
+    return [f"cuda:{number}" for number in numbers]
+
+
+def _replay(args):
+    from alphazero_nb.game import get_game
+    from alphazero_nb.slots import retrace
+    try: moves = [int(part) for part in args.moves.split(",") if part.strip()]
+    except ValueError: raise ValueError(f"--moves is {args.moves!r}; write it as 3,3,2.") from None
+    game = get_game(args.game)
+    state = retrace(game, args.seed, moves)
+    print(game.text(state))
+    over = game.over(state)
+    print(f"The game is over: {game.returns(state).tolist()}." if over else f"Player {game.mover(state)} is to move.")
 
 # %% ../nbs/25_cli.ipynb #db823003
 def _ladder(trainer, args) -> list[dict]:
@@ -114,10 +135,13 @@ def _arena(args):
     if args.json: return row
     print(_match_line(row))
 
-# %% ../nbs/25_cli.ipynb #c97de7f5
+# %% ../nbs/25_cli.ipynb #a6d9818c
 def _bench(args):
-    from alphazero_nb.benchmark import bench_kernels, bench_selfplay
+    from alphazero_nb.benchmark import bench_kernels, bench_layouts, bench_selfplay
     if args.what == "kernels": row = bench_kernels(args.game, args.simulations or 64)
+    elif args.what == "layouts":
+        row = bench_layouts(args.game, args.preset, args.simulations or 64, args.device, args.windows, args.seconds, args.whole_games, args.seed)
+        if not args.json: return print(row["table"])
     else:
         row = bench_selfplay(args.game, args.preset, args.simulations or 64, args.device, args.windows, args.seconds,
                              args.whole_games, not args.no_compile, args.seed, **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
@@ -145,14 +169,18 @@ def _at_least(kind, least, above=False):
 
 _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 
-# %% ../nbs/25_cli.ipynb #5c828ca6
+# %% ../nbs/25_cli.ipynb #0ef51d75
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
     "--simulations": dict(type=_count, help="simulations per move (64; 200 in play)"),
     "--seed": dict(type=_at_least(int, 0), default=0, help="decides everything random (0)"),
     "--preset": dict(default="small", help="network: tiny, small, medium, large, extreme or mlp (small)"),
-    "--threads": dict(type=_count, help="actor threads (one per core)"),
+    "--threads": dict(type=_count, help="actor threads of each process (one per core)"),
+    "--layout": dict(default="auto", help="threads, processes, or auto, which measures before a run of some minutes (auto)"),
+    "--gpus": dict(help="cards that play, one worker process each: 0,1 or all"),
+    "--workers": dict(type=_count, help="worker processes, dealt out to the devices"),
+    "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
     "--games": dict(type=_count, help="games at a time, in self-play; games of the match, in arena (100)"),
     "--folder": dict(help="where the run is kept (runs/GAME); a folder that has a run is resumed"),
     "--minutes": dict(type=_time, help="train for this long (10, if --iterations is not given)"),
@@ -171,26 +199,27 @@ _OPTIONS = {
     "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
 }
 
-# %% ../nbs/25_cli.ipynb #497bbaa2
+# %% ../nbs/25_cli.ipynb #595af923
 _COMMANDS = {  # name: function, help, positional arguments, options
     "check-device": (_check_device, "what this machine has, and whether it computes", {}, ["--json"]),
     "games": (_games, "the games of the package", {}, ["--json"]),
     "train": (_train, "train an agent, or go on with a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)'"),
               ["--minutes", "--iterations", "--folder", "--preset", "--simulations", "--games-per-iter", "--batch-size",
-               "--games", "--threads", "--evaluate-every", "--device", "--seed", "--ladder", "--ladder-games", "--json"]),
+               "--games", "--threads", "--layout", "--gpus", "--workers", "--evaluate-every", "--device", "--seed", "--ladder", "--ladder-games", "--json"]),
     "play": (_play, "play against a trained agent in the terminal", dict(folder="the folder of a run"),
              ["--simulations", "--seat", "--device", "--seed"]),
     "arena": (_arena, "a match between two players, with its 95 %% interval and Elo",
               dict(player="random, rollouts:N or the folder of a run", opponent="likewise"),
               ["--games", "--game", "--simulations", "--device", "--seed", "--json"]),
-    "bench": (_bench, "how fast self-play is beside the bare network",
-              dict(what="selfplay, or kernels for the search without a network", game="a game"),
+    "replay": (_replay, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
+    "bench": (_bench, "how fast self-play is beside the bare network, or in which layout",
+              dict(what="selfplay; layouts for threads against processes; kernels for the search without a network", game="a game"),
               ["--preset", "--simulations", "--device", "--windows", "--seconds", "--whole-games", "--games", "--threads",
                "--max-batch", "--no-compile", "--seed", "--json"]),
 }
 
-# %% ../nbs/25_cli.ipynb #0cbfe992
+# %% ../nbs/25_cli.ipynb #e0eddabd
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
         "One sentence, exit code 2."
@@ -208,7 +237,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (function, words, positional, options) in _COMMANDS.items():
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
-            choices = dict(choices=["selfplay", "kernels"]) if argument == "what" else {}
+            choices = dict(choices=["selfplay", "layouts", "kernels"]) if argument == "what" else {}
             command.add_argument(argument, help=meaning, **choices)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)

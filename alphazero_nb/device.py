@@ -9,7 +9,7 @@ import difflib, os, shutil, sys, time
 from dataclasses import asdict, dataclass
 
 # %% auto #0
-__all__ = ['Device', 'list_devices', 'get_device', 'probe_device', 'device_report', 'check_device']
+__all__ = ['Device', 'device_names', 'list_devices', 'get_device', 'probe_device', 'device_report', 'check_device']
 
 # %% ../nbs/00_device.ipynb #f921e1d6
 @dataclass(frozen=True)
@@ -49,17 +49,22 @@ def _cuda(index: int) -> Device:
     name = torch.cuda.get_device_name(index)
     return Device(f"cuda:{index}", f"{name}, {gigabytes:.0f} GB", dtype, dtype, True, major >= 7)
 
-# %% ../nbs/00_device.ipynb #64fdc182
-def list_devices() -> list[Device]:
-    "Every usable device, the best first: CUDA cards, then MPS, then the CPU."
+# %% ../nbs/00_device.ipynb #8ee61642
+def device_names() -> list[str]:
+    "Names of every usable device, the best first, without touching one: a process may ask on behalf of another."
     import torch
     accelerator = getattr(torch, "accelerator", None)
     kind = accelerator.current_accelerator() if accelerator and accelerator.is_available() else None
     cuda = kind.type == "cuda" if kind else accelerator is None and torch.cuda.is_available()
     mps = kind.type == "mps" if kind else accelerator is None and torch.backends.mps.is_available()
-    found = [_cuda(index) for index in range(torch.cuda.device_count())] if cuda else []
-    if mps: found.append(Device("mps", "Apple GPU", "float32", "float32", False, False))
-    return found + [_cpu()]
+    return [f"cuda:{index}" for index in range(torch.cuda.device_count())] * cuda + ["mps"] * mps + ["cpu"]
+
+
+def list_devices() -> list[Device]:
+    "Every usable device, the best first: CUDA cards, then MPS, then the CPU."
+    mps = Device("mps", "Apple GPU", "float32", "float32", False, False)
+    make = lambda name: _cpu() if name == "cpu" else mps if name == "mps" else _cuda(int(name.split(":")[1]))
+    return [make(name) for name in device_names()]
 
 # %% ../nbs/00_device.ipynb #132b85c0
 def get_device(

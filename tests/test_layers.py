@@ -8,8 +8,8 @@ PACKAGE = "alphazero_nb"
 HOME = Path(__file__).resolve().parent.parent/PACKAGE
 
 # From the ground up; `games` stands for every module of the subpackage.
-ROOMS = ["device", "game", "games", "records", "events", "progress", "tree", "network", "inference", "evaluator",
-         "checkpoint", "search", "selfplay", "workers", "replay", "arena", "train", "play", "benchmark", "cli", "all"]
+ROOMS = ["device", "game", "python_game", "games", "records", "events", "progress", "tree", "network", "inference", "evaluator",
+         "checkpoint", "search", "slots", "actors", "workers", "selfplay", "replay", "arena", "train", "play", "benchmark", "cli", "all"]
 HEAVY = ["torch", "numba", "matplotlib"]
 
 
@@ -71,3 +71,10 @@ def test_the_door_opens_without_pytorch(name):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=HOME.parent, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]", f"importing {name} imports {done.stdout.strip()}"
+
+
+def test_a_worker_starts_without_pytorch():
+    "A spawned process that imports PyTorch takes five seconds; without a network it must not."
+    program = "import sys, alphazero_nb.workers; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=HOME.parent, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr

@@ -1,4 +1,6 @@
 "Self-play: a seed is a game whoever plays it, records tell the truth, and nothing that goes wrong is lost or hangs."
+import ast
+import re
 import subprocess
 import sys
 import threading
@@ -11,11 +13,12 @@ import torch
 from torch import nn
 
 from alphazero_nb.evaluator import EvaluatorError
-from alphazero_nb.events import GameFinished
+from alphazero_nb.events import GameFinished, SelfPlayDone
 from alphazero_nb.game import Game, get_game
 from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.search import SearchSettings
-from alphazero_nb.selfplay import SLOT, SelfPlayEngine, SelfPlaySettings, add_noise, gamma, game_seed, uniform
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, game_seed, retrace, uniform
 from alphazero_nb.tree import Trees, add_edges, add_node
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
@@ -98,14 +101,14 @@ def test_all_of_the_next_numbers_come_back(reproducible):
 def test_games_run_ahead_are_kept():
     "Slots that are free early play later games; those are kept for the next call, and no game is played twice."
     game, ended = get_game("connect4"), []
-    with engine(game, games=32, listeners=[lambda event: ended.append(event.number)]) as playing:
+    with engine(game, games=32, listeners=[lambda event: ended.append(event.number) if isinstance(event, GameFinished) else None]) as playing:
         first = playing.generate_games(4)
         ahead = set(ended) - set(range(4))
         second = playing.generate_games(28)
     assert first + second == play(game, 32)
     assert ahead and len(ended) == len(set(ended))
     ended.clear()
-    with engine(game, games=32, listeners=[lambda event: ended.append(event.number)], reproducible=True) as playing:
+    with engine(game, games=32, listeners=[lambda event: ended.append(event.number) if isinstance(event, GameFinished) else None], reproducible=True) as playing:
         playing.generate_games(4)
     assert sorted(ended) == [0, 1, 2, 3], "a reproducible engine starts nothing that was not asked for"
 
@@ -164,7 +167,7 @@ def test_searches_of_a_game_are_those_of_the_slow_search(name, keep):
     game, judge = get_game(name), HashEvaluator(get_game(name))
     settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0), full_share=1, keep_subtree=keep)
     playing = engine(game, simulations=None, settings=settings, games=4, max_batch=4, threads=1)
-    playing.evaluator = Submits(judge)
+    playing.player.evaluator = Submits(judge)
     for record in playing.generate_games(4):
         root, kept = Node(game, record.states[0]), False
         for t, action in enumerate(record.actions):
@@ -336,7 +339,10 @@ def test_no_thread_outlives_its_call():
 def test_one_event_per_finished_game():
     game, events = get_game("tictactoe"), []
     with engine(game, reproducible=True, listeners=[events.append]) as playing: records = playing.generate_games(20)
-    assert all(type(event) is GameFinished for event in events)
+    *events, last = events
+    assert all(type(event) is GameFinished for event in events) and type(last) is SelfPlayDone
+    assert last.games == 20 and last.positions == sum(map(len, records)) and last.sources == {"cpu": 20}
+    assert sum(last.wins) + last.draws == pytest.approx(1) and 0 < last.busy_share <= 1
     assert sorted(event.number for event in events) == list(range(20))
     assert [event.done for event in events] == list(range(1, 21)) and {event.total for event in events} == {20}
     lengths = {record.number: (len(record), tuple(record.outcome.tolist())) for record in records}
@@ -348,7 +354,7 @@ def test_statistics_are_of_what_was_played():
         records = playing.generate_games(30)
         stats = playing.stats()
     assert stats["games"] == 30 and stats["moves"] == sum(map(len, records))
-    assert stats["evaluations"] == stats["total_rows"] > 0
+    assert stats["evaluations"] > 0 and 1 <= stats["avg_batch_size"] <= 32 and 0 < stats["busy_share"] <= 1
     assert stats["evals_per_s"] == pytest.approx(stats["evaluations"] / stats["seconds"])
 
 
@@ -409,7 +415,10 @@ def test_rules_that_raise_reach_the_caller(shared):
     game = Game("table", start=start, mover=mover, legal=legal, play=play_, returns=returns, observe=observe,
                 state_size=1, players=2, actions=2, shape=(1,), max_length=50)
     error = within(30, lambda: play(game, 3, games=32, shared=shared))
-    assert isinstance(error, ValueError) and "the table collapsed" in str(error)
+    assert isinstance(error, GameFailed) and "the table collapsed" in str(error) and isinstance(error.__cause__, ValueError)
+    seed, line = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(error)).groups()
+    assert len(ast.literal_eval(line)) == 5
+    with pytest.raises(ValueError, match="the table collapsed"): retrace(game, int(seed), ast.literal_eval(line))
 
 
 @pytest.mark.parametrize("option", ["games", "threads", "max_batch", "simulations"])
@@ -543,11 +552,11 @@ def test_playing_for_a_time_ends_and_leaves_nothing_under_way(shared):
     with engine(get_game("tictactoe"), shared=shared, games=32) as playing:
         assert within(30, lambda: playing.play_for(0)) < 20
         assert within(30, lambda: playing.play_for(.2)) >= .2
-        assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.blocks)
+        assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.player.blocks)
         assert [record.number for record in playing.generate_games(40)] == list(range(40))
 
 
 def test_uneven_games_make_even_blocks():
     with engine(get_game("tictactoe"), games=33, max_batch=16) as playing:
-        assert [len(block.slots) for block in playing.blocks] == [11, 11, 11]
-        assert playing.network_evaluator.shapes == (11,)
+        assert [len(block.slots) for block in playing.player.blocks] == [11, 11, 11]
+        assert playing.player.network_evaluator.shapes == (11,)

@@ -22,7 +22,7 @@ from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.records import GameRecord
 from alphazero_nb.replay import Batch, Replay, window_size
 from alphazero_nb.search import Agent
-from alphazero_nb.selfplay import SelfPlaySettings
+from alphazero_nb.slots import SelfPlaySettings
 from alphazero_nb.train import Learner, Trainer, TrainSettings
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
@@ -253,6 +253,7 @@ SUICIDE = RUN + """
 import os, signal
 before, left, real = sys.argv[2] == "before", [int(sys.argv[3])], os.replace
 def replace(*names):
+    if not str(names[1]).startswith(sys.argv[1]): return real(*names)   # numba writes its cache in the same way
     left[0] -= 1
     if left[0] == 0 and before: os.kill(os.getpid(), signal.SIGKILL)
     real(*names)
