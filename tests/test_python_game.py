@@ -250,11 +250,13 @@ def test_every_thread_has_its_own_cause():
     class Named(Small):
         def legal(self): raise LookupError(threading.current_thread().name)
 
-    game, found = tictactoe(Named), {}
+    game, found, everyone = tictactoe(Named), {}, threading.Barrier(4, timeout=60)
 
     def work():
         try: search(game, Evaluator(game, flat=True), np.zeros((1, game.state_size), np.int16))
-        except RuleError as error: found[threading.current_thread().name] = game.cause(error)
+        except RuleError as error:
+            everyone.wait()
+            found[threading.current_thread().name] = game.cause(error)
     threads = [threading.Thread(target=work, name=f"actor {k}") for k in range(4)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
@@ -289,7 +291,13 @@ def loose(self):
     return other
 
 
-def fickle(self): return [np.random.default_rng().random((2, 3, 3)) < 0.5][0]
+def of_the_class(self, seed):
+    "A board that belongs to the class and not to the position."
+    Small.__init__(self, seed)
+    type(self).cells = self.__dict__.pop("cells")
+
+
+def fickle(self): return np.random.default_rng().random((2, 3, 3)) < 0.5
 
 
 BROKEN = {
@@ -311,8 +319,9 @@ BROKEN = {
     "endless": (dict(play=grown), "play", "no game has more than 9 moves"),
     "another object": (dict(play=lambda self, action: self.copy()), "play", "it changes the position in place"),
     "an error": (dict(returns=lambda self: self.nothing), "returns", "no error is raised, but it says AttributeError"),
-    "a shared board": (dict(copy=loose), "", "the position that was played on equals the one played again"),
-    "numbers of its own": (dict(observe=fickle), "observe", "the position that was played on equals the one played again"),
+    "a shared board": (dict(copy=loose), "", "played on equals the one played again"),
+    "one board for all": (dict(__init__=of_the_class, copy=loose), "", "played on equals the one played again"),
+    "numbers of its own": (dict(observe=fickle), "observe", "played on equals the one played again"),
 }
 
 
