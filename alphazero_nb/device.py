@@ -9,7 +9,8 @@ import difflib, os, shutil, sys, time
 from dataclasses import asdict, dataclass
 
 # %% auto #0
-__all__ = ['Device', 'device_names', 'list_devices', 'get_device', 'probe_device', 'device_report', 'check_device']
+__all__ = ['Device', 'usable_cores', 'device_names', 'list_devices', 'get_device', 'probe_device', 'device_report',
+           'check_device']
 
 # %% ../nbs/00_device.ipynb #f921e1d6
 @dataclass(frozen=True)
@@ -28,7 +29,16 @@ class Device:
     def type(self) -> str:  # "cuda", "mps" or "cpu"
         return self.name.split(":")[0]
 
-# %% ../nbs/00_device.ipynb #3b56d14a
+# %% ../nbs/00_device.ipynb #2a80de2b
+def usable_cores() -> int:
+    "Cores that this process may use: its affinity, and the quota of its container."
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file: quota, period = file.read().split()
+        return max(1, min(cores, -(-int(quota) // int(period))))
+    except (OSError, ValueError): return cores
+
+# %% ../nbs/00_device.ipynb #9ef95867
 def _cpu_has_bfloat16() -> bool:
     "Whether the CPU multiplies bfloat16 in hardware."
     import torch
@@ -38,7 +48,7 @@ def _cpu_has_bfloat16() -> bool:
 
 def _cpu() -> Device:
     dtype = "bfloat16" if _cpu_has_bfloat16() else "float32"
-    return Device("cpu", f"CPU, {os.cpu_count()} cores", dtype, "float32", True, shutil.which("g++") is not None)
+    return Device("cpu", f"CPU, {usable_cores()} cores", dtype, "float32", True, shutil.which("g++") is not None)
 
 # %% ../nbs/00_device.ipynb #ab947d00
 def _cuda(index: int) -> Device:

@@ -1,5 +1,6 @@
 """The command line, as a person types it: what it prints, what it refuses, what it leaves on the disk."""
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,13 @@ def test_check_device_prints_one_json_object():
     done = command("check-device", "--json")
     report = json.loads(done.stdout)
     assert done.returncode == 0 and report["chosen"] in [row["name"] for row in report["devices"]]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process be bound to a core")
+def test_cores_are_those_that_may_be_used():
+    core = min(os.sched_getaffinity(0))
+    program = f"import os; os.sched_setaffinity(0, [{core}]); from alphazero_nb.device import usable_cores; print(usable_cores())"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60).stdout == "1\n"
 
 
 def test_games_are_listed(capsys):
