@@ -1,0 +1,443 @@
+"Self-play and training in a real notebook kernel: stop, run again, restart and kill leave nothing behind and lose nothing."
+import importlib.util
+import json
+import os
+import queue
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+MISSING = [name for name in ("ipykernel", "jupyter_client", "psutil") if importlib.util.find_spec(name) is None]
+if MISSING: pytest.skip(f"{', '.join(MISSING)} is not installed, so there is no kernel to test with.", allow_module_level=True)
+
+import psutil
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+SOON = 2.   # Seconds that a person waits after pressing stop; most of the stops below take a tenth of one
+
+
+def screen(text):
+    "The lines that a person sees: what follows a carriage return is written over the line."
+    lines = []
+    for line in text.split("\n"):
+        seen = ""
+        for part in line.split("\r"): seen = part + seen[len(part):]
+        lines.append(seen.rstrip())
+    return [line for line in lines if line]
+
+
+class Cell:
+    "A running or finished cell, and what it printed."
+    def __init__(self, code):
+        self.code, self.out, self.err, self.error, self.trace = code, "", "", "", ""
+        self.status, self.begun, self.seconds = "running", time.monotonic(), None
+
+    def hear(self, kind, content):
+        if kind == "stream" and content["name"] == "stdout": self.out += content["text"]
+        elif kind == "stream": self.err += content["text"]
+        elif kind == "error":
+            self.error = f"{content['ename']}: {content['evalue']}"
+            self.trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
+
+    def end(self):
+        self.status, self.seconds = "error" if self.error else "ok", time.monotonic() - self.begun
+
+    def __str__(self):
+        took = "" if self.seconds is None else f" after {self.seconds:.2f} s"
+        parts = dict(stdout=self.out, stderr=self.err, error=self.trace)
+        told = "".join(f"{name}: {text}\n" for name, text in parts.items() if text)
+        return f"--- {self.code}\n--- {self.status}{took}\n{told}"
+
+
+class Kernel:
+    "A kernel of this very Python, whatever kernels the machine has installed."
+    def __init__(self, folder):
+        spec, self.seen = folder / "kernels/here/kernel.json", set()
+        spec.parent.mkdir(parents=True)
+        spec.write_text(json.dumps(dict(argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                                        display_name="here", language="python")))
+        specs = KernelSpecManager(kernel_dirs=[str(folder / "kernels")])
+        self.manager = KernelManager(kernel_name="here", kernel_spec_manager=specs)
+        self.log, self.client, self.cell = open(folder / "log.txt", "w+"), None, None
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        env = {key: value for key, value in os.environ.items() if key != "PYTEST_CURRENT_TEST"}  # It changes the kernel's streams
+        try:
+            self.manager.start_kernel(stdout=self.log, stderr=self.log, cwd=str(folder),
+                                      env=dict(env, PYTHONPATH=os.pathsep.join(filter(None, paths))))
+            self.connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def connect(self):
+        if self.client is not None: self.client.stop_channels()
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self.pid = int(self.run("import os; print(os.getpid())").out)
+        self.seen.add(self.pid)
+
+    def send(self, code):
+        "Starts a cell and does not wait for it."
+        self.cell = Cell(code)
+        self.cell.id = self.client.execute(code)
+        return self.cell
+
+    def read(self, seconds=60, until=None):
+        "Hears the running cell until it is over or has printed this text; what came if neither happens in time."
+        cell, end = self.cell, time.monotonic() + seconds
+        while cell.seconds is None and (until is None or until not in cell.out):
+            try: message = self.client.get_iopub_msg(timeout=max(.01, end - time.monotonic()))
+            except queue.Empty: raise AssertionError(f"not over after {seconds} s:\n{cell}\n{self.logged()}") from None
+            cell.hear(message["msg_type"], message["content"])
+            mine = message["parent_header"].get("msg_id") == cell.id
+            if mine and message["msg_type"] == "status" and message["content"]["execution_state"] == "idle": cell.end()
+        if cell.seconds is not None: print(cell)
+        return cell
+
+    def run(self, code, seconds=60):
+        "Runs a cell that must succeed."
+        self.send(code)
+        cell = self.read(seconds)
+        assert cell.status == "ok", f"{cell}\n{self.logged()}"
+        return cell
+
+    def interrupt(self):
+        "What the stop button does: it interrupts the whole process group. The seconds until the cell was over."
+        begun = time.monotonic()
+        self.manager.interrupt_kernel()
+        self.read(30)
+        return time.monotonic() - begun
+
+    def stop(self, code, when="self-play"):
+        "Runs a cell, presses stop when it has printed this, and gives the cell and how long the stop took."
+        self.send(code)
+        self.read(60, until=when)
+        assert self.cell.seconds is None, f"it was over before it could be stopped:\n{self.cell}"
+        took = self.interrupt()
+        return self.cell, took
+
+    def workers(self):
+        "The processes that live below the kernel; Python's resource tracker is none of ours."
+        try: below = psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess: return []
+        found = [process.pid for process in below if alive(process.pid) and "resource_tracker" not in command(process)]
+        self.seen |= set(found)
+        return found
+
+    def logged(self):
+        self.log.flush()
+        return "--- log\n" + Path(self.log.name).read_text()
+
+    def restart(self, now=True):
+        self.manager.restart_kernel(now=now)
+        self.connect()
+
+    def close(self):
+        "Ends the kernel and whatever is left of all its processes."
+        if self.client is not None: self.client.stop_channels()
+        if self.manager.has_kernel: self.manager.shutdown_kernel(now=True)
+        for pid in self.seen:
+            if alive(pid): os.kill(pid, signal.SIGKILL)
+        self.log.close()
+
+
+def command(process):
+    try: return " ".join(process.cmdline())
+    except psutil.Error: return ""
+
+
+def alive(pid):
+    try: return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess: return False
+
+
+def gone(pids, seconds):
+    "Whether all these processes end in time."
+    end = time.monotonic() + seconds
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < end: time.sleep(.02)
+    return not left
+
+
+@pytest.fixture(scope="module")
+def one_kernel(tmp_path_factory):
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"))
+    try: yield kernel
+    finally: kernel.close()
+
+
+@pytest.fixture
+def kernel(one_kernel):
+    "The kernel of all tests, as new if the one before has left something running."
+    yield one_kernel
+    if one_kernel.cell.seconds is None or one_kernel.workers():
+        print(one_kernel.cell, one_kernel.logged())
+        one_kernel.restart()
+
+
+ENGINE = """
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+def build(game="connect4", workers=2, **options):
+    return SelfPlayEngine(get_game(game), None, **dict(dict(device="cpu", workers=workers, simulations=200, games=32), **options))
+"""
+
+
+def test_stop_keeps_the_finished_games_and_the_workers(kernel):
+    kernel.run(ENGINE + "engine = build()")
+    workers = kernel.workers()
+    cell, took = kernel.stop("engine.generate_games(1000)")
+    assert cell.error == "KeyboardInterrupt: " and took < SOON
+    assert kernel.workers() == workers and len(workers) == 2
+    kernel.run("kept = engine.leftover(); assert 0 < len(kept) < 1000, len(kept)")
+    kernel.run("records = engine.generate_games(5); assert [record.number for record in records] == list(range(1005))", 100)
+    kernel.run("games = {record.number: record for record in records}\n"
+               "assert all(games[record.number] == record for record in kept if record.number < 1005)")
+    kernel.run("with build(workers=None, layout='threads') as threads: assert threads.generate_games(100) == records[:100]")
+    more, took = kernel.stop("engine.generate_games(10**6)")
+    assert more.error == "KeyboardInterrupt: " and took < SOON and kernel.workers() == workers
+    last = kernel.run("kept = engine.leftover(); engine.play_for(.3)\n"
+                      "games = {record.number: record for record in engine.leftover()}\n"
+                      "assert 0 < len(kept) < len(games) and all(games[record.number] == record for record in kept)\n"
+                      "engine.shutdown()")
+    assert kernel.workers() == []
+    assert "Traceback" not in "".join(c.out + c.err for c in (cell, more, last)) + kernel.logged()
+
+
+def test_stop_while_workers_start(kernel):
+    "Python needs half a second to start, and an interrupt in that time is ignored by what will be a worker."
+    kernel.run(ENGINE)
+    for pause in (0, .1, .3):
+        kernel.send("with build() as engine:\n  print('built', flush=True)\n  engine.generate_games(10**6)")
+        kernel.read(until="built")
+        time.sleep(pause)
+        assert kernel.interrupt() < SOON and kernel.cell.error == "KeyboardInterrupt: " and kernel.workers() == []
+        assert "Traceback" not in kernel.cell.out + kernel.cell.err + kernel.run("").err + kernel.logged()
+
+
+def pause_workers(kernel):
+    for pid in (paused := kernel.workers()): os.kill(pid, signal.SIGSTOP)
+    assert len(paused) == 2
+    return paused
+
+
+def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kernel):
+    kernel.run(ENGINE + "engine = build('tictactoe', reproducible=True); engine.player.wait_ready()")
+    kernel.send("engine.generate_games(3000)")
+    kernel.read(until="self-play")
+    paused = pause_workers(kernel)
+    assert kernel.interrupt() < 2 * SOON and kernel.cell.error == "KeyboardInterrupt: " and gone(paused, 1)
+    kernel.run("records = engine.generate_games(5); assert [record.number for record in records] == list(range(3005))")
+    kernel.run("engine.shutdown()")
+    assert kernel.workers() == []
+
+
+def test_a_second_stop_does_not_wait_for_anybody(kernel):
+    kernel.run(ENGINE)
+    kernel.send("with build('tictactoe') as engine:\n  engine.player.wait_ready()\n  engine.generate_games(10**6)")
+    kernel.read(until="self-play")
+    paused = pause_workers(kernel)
+    kernel.manager.interrupt_kernel()
+    time.sleep(.2)
+    assert kernel.interrupt() < SOON and kernel.cell.error == "KeyboardInterrupt: "
+    assert "During handling of the above exception" in kernel.cell.trace, "the second one came while the first was obeyed"
+    assert gone(paused, 1) and kernel.workers() == []
+
+
+def test_a_stop_while_shutting_down_does_not_wait_either(kernel):
+    kernel.run(ENGINE + "engine = build('tictactoe'); engine.player.wait_ready()")
+    paused = pause_workers(kernel)
+    kernel.send("print('closing', flush=True); engine.player.close(timeout_s=20)")
+    kernel.read(until="closing")
+    time.sleep(.3)
+    assert kernel.interrupt() < SOON and kernel.cell.error == "KeyboardInterrupt: "
+    assert gone(paused, 1) and kernel.workers() == []
+
+
+TRAINER = """
+import torch
+from torch import nn
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.train import Trainer, TrainSettings
+from alphazero_nb.game import get_game
+game = get_game("tictactoe")
+usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True)
+few = TrainSettings(games_per_iteration=32, batch_size=32, uses_per_position=2, evaluate_every=0)
+"""
+NETWORK = """
+class Mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(game.observation_size, 32), nn.ReLU())
+        self.policy, self.value = nn.Linear(32, game.actions), nn.Linear(32, game.players)
+
+    def forward(self, x):
+        x = self.body(x)
+        return self.policy(x), torch.tanh(self.value(x))
+network = Mine()
+"""
+
+
+def stop_training_twice(kernel, fit, folder):
+    "Stops the cell in its third iteration, runs it again and stops it again."
+    before = 0
+    for when in ("iteration 2 ", "Going on"):
+        cell, took = kernel.stop(fit, when)
+        assert cell.status == "ok" and took < 2 * SOON and "Traceback" not in cell.err + kernel.logged(), cell
+        stopped = [line for line in screen(cell.out) if "Stopped" in line]
+        assert len(stopped) == 1 and screen(cell.out)[-1] == stopped[0]
+        kept = int(re.match(rf"Stopped; (\d+) iterations are saved in {re.escape(folder)}[,.]", stopped[0])[1])
+        assert kept >= max(before, 2)
+        if before: assert f"Going on after iteration {before}, {32 * before} games." in screen(cell.out)
+        assert json.loads((Path(folder) / "manifest.json").read_text())["iteration"] == kept and kernel.workers() == []
+        before = kept
+    return kept
+
+
+def test_training_is_stopped_and_goes_on(kernel, tmp_path):
+    kernel.run(TRAINER)
+    run = f"run = Trainer('tictactoe', 'tiny', {str(tmp_path / 'run')!r}, threads=2, settings=few, **usual)\n"
+    kept = stop_training_twice(kernel, run + "run.fit(iterations=10_000)", str(tmp_path / "run"))
+    kernel.run(run + f"assert run.iteration == {kept}; run.fit(iterations=1); assert run.iteration == {kept + 1}")
+
+
+def test_training_with_workers_and_a_network_of_a_cell_is_stopped_and_goes_on(kernel, tmp_path):
+    "The first games of the run are those that the network of the cell plays in threads."
+    kernel.run(TRAINER + NETWORK)
+    run = f"run = Trainer('tictactoe', network=network, folder={str(tmp_path / 'run')!r}, workers=2, settings=few, **usual)\n"
+    kept = stop_training_twice(kernel, run + "run.fit(iterations=10_000)", str(tmp_path / "run"))
+    kernel.run(run + f"""
+assert run.iteration == {kept} and run.folder.kept() == []
+with SelfPlayEngine(game, Mine(), layout="threads", listeners=(), **usual) as engine: records = engine.generate_games(32)
+assert records == run.folder.games(run.folder.manifest["games"][0])
+with SelfPlayEngine(game, None, layout="threads", listeners=(), **usual) as engine: assert records != engine.generate_games(32)
+""")
+
+
+NIM = """
+import numpy as np
+from numba import njit
+from alphazero_nb.game import Game
+from alphazero_nb.python_game import PythonGame
+from alphazero_nb.selfplay import SelfPlayEngine
+STONES, MOST = 12, 3   # Nim: two players take one to three stones in turn, and the last stone wins
+
+@njit
+def most(stones): return min(MOST, stones)
+
+def start(state, seed): state[0] = STONES
+def mover(state): return state[1] if state[0] else -1
+def legal(state, actions):
+    for action in range(most(state[0])): actions[action] = action
+    return most(state[0])
+def play(state, action):
+    state[0] -= action + 1
+    state[1] = 1 - state[1]
+def returns(state, out): out[state[1]], out[1 - state[1]] = -1, 1
+def observe(state, planes): planes[:state[0]] = 1
+
+class Pile:
+    def __init__(self, seed): self.stones, self.seat = STONES, 0
+    def mover(self): return self.seat if self.stones else -1
+    def legal(self): return range(most.py_func(self.stones))
+    def play(self, action): self.stones, self.seat = self.stones - action - 1, 1 - self.seat
+    def returns(self): return [-1, 1] if self.seat == 0 else [1, -1]
+    def observe(self): return np.arange(STONES) < self.stones
+
+data = dict(players=2, actions=3, shape=(12,), max_length=12)
+def nim(): return Game("nim", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                      state_size=2, **data)
+def pile(make=Pile, **more): return PythonGame("pile", make, **data, **more)
+def games(game, **layout):
+    with SelfPlayEngine(game, None, device="cpu", simulations=24, games=16, seed=5, listeners=(), **layout) as engine:
+        return engine.generate_games(60)
+moves = lambda records: [record.actions.tolist() for record in records]
+"""
+
+
+def test_a_game_of_a_cell_is_the_same_game_in_workers(kernel):
+    kernel.run(NIM + "compiled, python = nim(), pile()\ncompiled.check(); python.check()")
+    kernel.run("ours = games(compiled, layout='threads'); assert ours == games(compiled, workers=2)")
+    kernel.run("theirs = games(python, layout='threads'); assert theirs == games(python, workers=2)")
+    kernel.run("assert moves(ours) == moves(theirs) and len(set(map(tuple, moves(ours)))) > 20")
+    kernel.run(NIM.replace("12, 3", "12, 2"))   # The cell is changed and run again
+    kernel.run("other = games(nim(), workers=2); assert other == games(nim(), layout='threads') != ours")
+    kernel.run("other = games(pile(), workers=2); assert other == games(pile(), layout='threads') != theirs")
+
+
+UNSENDABLE = """
+import threading
+lock, log = threading.Lock(), open("log.txt", "a")
+class Locked(Pile):
+    def play(self, action):
+        with lock: Pile.play(self, action)
+class Logged(Pile):
+    journal = log
+def make_writer(file):
+    class Writer(Pile):
+        def play(self, action): Pile.play(self, action), file.flush()
+    return Writer
+"""
+STARTED = """
+import multiprocessing.process
+begin, started = multiprocessing.process.BaseProcess.start, []
+def start_and_tell(process): begin(process), started.append(process.name)
+multiprocessing.process.BaseProcess.start = start_and_tell
+"""
+
+
+def test_a_game_that_cannot_be_sent_is_refused_before_a_process_starts(kernel):
+    kernel.restart()   # So that even Python's resource tracker would be seen
+    kernel.run(NIM + UNSENDABLE + STARTED)
+    for make, what in (("Locked", "Locked.play uses the global 'lock', a _thread.lock"),
+                       ("lambda seed: Locked(seed)", "Locked.play uses the global 'lock', a _thread.lock"),
+                       ("Logged", "'journal', a _io.TextIOWrapper"), ("make_writer(log)", "'file', a _io.TextIOWrapper"),
+                       ("Pile, action_names=lambda action: str(lock)", "action_names uses the global 'lock', a _thread.lock")):
+        kernel.send(f"games(pile({make}), workers=2)")
+        cell = kernel.read()
+        assert cell.error.startswith("ValueError: pile cannot be played in other processes: ") and what in cell.error, cell
+        assert cell.error.endswith("which cannot be sent to another process. layout='threads' plays it in this one.")
+        assert "\n" not in cell.error
+    assert psutil.Process(kernel.pid).children(recursive=True) == []
+    kernel.run("assert started == []; games(pile(), workers=2); assert len(started) == 2, started")
+    kernel.run("assert len(games(pile(Locked), layout='threads')) == 60; multiprocessing.process.BaseProcess.start = begin")
+
+
+@pytest.mark.parametrize("how, when", [("killed", "starting"), ("killed", "playing"), ("killed", "forked"),
+                                       ("restarted", "playing"), ("restarted politely", "idle")])
+def test_workers_end_with_their_kernel(kernel, how, when):
+    "Also when a fork of the kernel, as PyTorch's DataLoader makes them, lives on and holds the pipes open."
+    kernel.run(ENGINE)
+    if when in ("starting", "playing"):
+        kernel.send("engine = build('tictactoe')\nprint('built', flush=True)\nengine.generate_games(10**6)")
+        kernel.read(until="built" if when == "starting" else "self-play")
+    else: kernel.run("engine = build('tictactoe'); engine.player.wait_ready()")
+    workers = kernel.workers()
+    assert len(workers) == 2
+    if when == "forked": kernel.run("import os, time\nif not os.fork(): time.sleep(60); os._exit(0)")
+    forks = set(kernel.workers()) - set(workers)
+    if how == "killed": os.kill(kernel.pid, signal.SIGKILL)
+    else: kernel.manager.restart_kernel(now=how == "restarted")
+    assert gone(workers, SOON), [psutil.Process(pid) for pid in workers if alive(pid)]
+    for pid in forks: os.kill(pid, signal.SIGKILL)   # Which fails if it has not outlived them
+    kernel.restart() if how == "killed" else kernel.connect()
+
+
+@pytest.mark.parametrize("layout", ["workers=2", "workers=None, layout='threads'"])
+def test_progress_is_one_line_and_one_summary(kernel, layout):
+    kernel.run(ENGINE)
+    cell = kernel.run(f"with build('tictactoe', {layout}) as engine: records = engine.generate_games(3000)")
+    lines = screen(cell.out)
+    told = [line for line in lines if line.startswith("worker ")]
+    assert len(told) == (2 if layout == "workers=2" else 0) and len(set(told)) == len(told)
+    assert [line for line in lines if line not in told] == [lines[-1]] and re.match(r"3,000 games in [\d.]+ s \(", lines[-1])
+    assert cell.out.count("3,000 games in") == 1 and cell.err == ""
+    states = re.findall(r"\r(self-play [^\r\n]*)", cell.out)
+    assert 1 <= len(states) <= 5 * cell.seconds + 1 and max(map(len, states)) < 100, "five a second at most"
+    assert cell.out.count("\n") == len(lines)
