@@ -115,10 +115,10 @@ def _unit(per_s: float) -> tuple:
 
 def _figure(number: float) -> str: return f"{number:,.0f}" if number >= 9.95 else f"{number:.1f}"
 
-# %% ../nbs/10_progress.ipynb #5db2c09b
+# %% ../nbs/10_progress.ipynb #c74f5393
 def _describe_games(event: SelfPlayDone) -> str:
     "The summary of a call."
-    per_s = _rate(event.games, event.seconds)
+    per_s = _rate(sum(event.sources.values()) or event.games, event.seconds)  # Of all that ended, later games included
     unit_s, unit = _unit(per_s)
     took = f"{event.seconds:.1f} s" if event.seconds < 10 else _time(event.seconds)
     parts = [f"{_count(event.games)} in {took} ({unit_s * per_s:,.1f} games/{unit})", f"{event.positions:,} positions"]
