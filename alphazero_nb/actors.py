@@ -17,11 +17,11 @@ from .slots import Block, SelfPlaySettings, game_seed
 # %% auto #0
 __all__ = ['Numbers', 'Ended', 'Actor', 'sharing_pays', 'Crew']
 
-# %% ../nbs/18_actors.ipynb #ca510e12
+# %% ../nbs/18_actors.ipynb #8ee398d0
 class Numbers:
     "Which games are wanted, running and finished. News go to a queue: (record, missing, who), other events, at last an Ended."
     def __init__(self, first: int = 0, run_ahead: bool = True):
-        self.lock, self.next, self.wanted_to = threading.Lock(), first, first
+        self.lock, self.first, self.next, self.wanted_to = threading.Lock(), first, first, first  # First not returned yet
         self.run_ahead, self.endless, self.news = run_ahead, False, queue.SimpleQueue()
         self.finished, self.missing, self.running, self.returned, self.kept = {}, set(), set(), [], set()
         self.games = self.moves = 0
@@ -31,10 +31,10 @@ class Numbers:
         return self.endless or bool(self.missing)
 
     def want(self, count: int) -> None:
-        "Asks for the next `count` games, beside what an interrupted call left."
+        "Asks for the next `count` games that no call has returned, instead of what was asked for before."
         with self.lock:
-            self.missing |= set(range(self.wanted_to, self.wanted_to + count)) - self.finished.keys()
-            self.wanted_to += count
+            self.wanted_to = self.first + count
+            self.missing = set(range(self.first, self.wanted_to)) - self.finished.keys()
 
     def draw(self) -> int | None:
         "The number of the next game to start, none when there is nothing left to start."
@@ -76,10 +76,10 @@ class Numbers:
             self.kept |= {record.number for record in records}
 
     def take(self) -> list[GameRecord]:
-        "The wanted games that are finished, in the order of their numbers."
+        "The wanted games, all finished, in the order of their numbers."
         with self.lock:
-            done = sorted(n for n in self.finished if n < self.wanted_to)
-            return [self.finished.pop(n) for n in done]
+            numbers, self.first = range(self.first, self.wanted_to), self.wanted_to
+            return [self.finished.pop(number) for number in numbers]
 
     def end(self, error: BaseException | None = None) -> None:
         "Says that nobody plays any more, and why if something failed."
@@ -161,7 +161,7 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     torch.set_num_threads(inside)
     return together > 1.1 * alone
 
-# %% ../nbs/18_actors.ipynb #710551f0
+# %% ../nbs/18_actors.ipynb #23b50a5a
 class Crew:
     "The actors of one device in this process, and the evaluator they play with."
     def __init__(
@@ -223,7 +223,8 @@ class Crew:
         if self._actors and self.device is not None: _set_network_threads(self._inside)
         self._actors = []
 
-    def wait_ready(self, timeout_s: float = 0.0) -> None: pass  # It is as soon as it is there
+    starting = 0  # Processes that are not ready yet
+    def wait_ready(self, timeout_s: float = 0.0) -> None: pass
 
     def set_network(self, network, version: int) -> None:
         "Plays with these weights from now on; running games go on with them."

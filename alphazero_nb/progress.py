@@ -137,7 +137,7 @@ def _describe_loss(event: WorkerLost) -> str:
     if event.repeated < 1: again = "it leaves no unfinished game"
     return f"worker {event.worker} {event.cause} after {event.finished:,} finished game{'s' * (event.finished != 1)}; {again}."
 
-# %% ../nbs/10_progress.ipynb #6a13358e
+# %% ../nbs/10_progress.ipynb #ca2206b9
 def describe(event) -> str:
     "One line of text for an event."
     match event:
@@ -157,7 +157,7 @@ def describe(event) -> str:
                     f"({event.low:.1%} to {event.high:.1%}, {event.games} games)")
         case WorkerStarted():
             what = f"{event.device} {event.description}".strip()
-            return f"worker {event.worker}: {what}, {event.dtype} ({event.seconds:.1f} s to start)"
+            return f"worker {event.worker}: {', '.join(filter(None, (what, event.dtype)))} ({event.seconds:.1f} s to start)"
         case WorkerLost(): return _describe_loss(event)
         case Message(text=text): return text
     return str(event)
@@ -261,7 +261,7 @@ class TextProgress:
         self.stream.write(text if _can_write(self.stream, text) else text.encode(encoding, "replace").decode(encoding))
         self.stream.flush()
 
-# %% ../nbs/10_progress.ipynb #46f542e5
+# %% ../nbs/10_progress.ipynb #71dcdc26
 class JsonLines:
     "Appends events of some types to a file, one JSON object per line."
     def __init__(self, path: str | Path,
@@ -270,4 +270,5 @@ class JsonLines:
 
     def __call__(self, event) -> None:
         if not isinstance(event, self.every): return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a") as file: file.write(json.dumps(event_to_dict(event)) + "\n")

@@ -164,7 +164,7 @@ class Player:
             evals_per_s=totals["evaluations"] / seconds, avg_batch_size=totals["evaluations"] / max(1, report["batches"]),
             busy_share=report["busy_s"] / (seconds * max(1, report.get("evaluators", 0))))
 
-# %% ../nbs/20_selfplay.ipynb #1b25dd8b
+# %% ../nbs/20_selfplay.ipynb #cf221ac8
 class Teller(Player):
     "Tells what is happening to the listeners."
     def _run(self, n: int, seconds: float | None = None) -> float:
@@ -187,6 +187,8 @@ class Teller(Player):
 
     def _tell_old_news(self) -> None:
         "Tells what happened to workers since the last call; of an interrupted call the games are kept and not told again."
+        if self.network is not None and self.player.starting:
+            self.events.emit(Message(f"{self.player.starting} worker processes are starting; they load PyTorch first, which takes some seconds."))
         while not self.numbers.news.empty():
             news = self.numbers.news.get()
             if not isinstance(news, (tuple, Ended)): self.events.emit(news)
@@ -202,6 +204,7 @@ class Teller(Player):
                 self.events.emit(GameFinished(
                     record.number, max(0, n - missing), n, finished, len(record), tuple(record.outcome.tolist()),
                     time.perf_counter() - start, self.report()["evaluations"] - before, who))
+        if self.closed: raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
         self._notice_room()
         if news.error is not None:
             self.shutdown()
@@ -224,7 +227,7 @@ class Teller(Player):
             spent["evaluations"] / max(1, spent["batches"]),
             min(1.0, spent["busy_s"] / (seconds * max(1, now.get("evaluators", 0)))), seconds, dict(sorted(self._sources.items())))
 
-# %% ../nbs/20_selfplay.ipynb #e5faec30
+# %% ../nbs/20_selfplay.ipynb #6716a754
 class SelfPlayEngine(Teller):
     "Plays games against itself, as fast as the network can judge positions."
     def __init__(
@@ -255,8 +258,6 @@ class SelfPlayEngine(Teller):
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers, threads, games, max_batch, shared)
         self.use(layout)
-        if self.layout.kind == "processes" and network is not None:
-            self.events.emit(Message(f"{len(self.layout.devices)} worker processes are starting; they load PyTorch first, which takes some seconds."))
 
     @property
     def plan(self) -> dict:  # All that the games depend on, and who plays them

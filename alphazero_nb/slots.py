@@ -318,7 +318,7 @@ def _repeats(game, seed, line) -> bool:
     except Exception: return True
     return False
 
-# %% ../nbs/17_slots.ipynb #15dfc87b
+# %% ../nbs/17_slots.ipynb #86be462c
 def game_failed(block: Block, error: Exception) -> GameFailed:
     "The error with its game, seed, line of play and the command that shows it again."
     game, cause = block.game, block.game.cause(error)
@@ -332,7 +332,7 @@ def game_failed(block: Block, error: Exception) -> GameFailed:
     again = (f"alphazero-nb replay {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if library else
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
-                      f"{type(cause).__name__}: {cause}. To see it again: {again}")
+                      f"{type(cause).__name__}: {str(cause).rstrip('.')}. To see it again: {again}")
 
 # %% ../nbs/17_slots.ipynb #fa821d1a
 def game_seed(run_seed: int, number: int) -> int:
