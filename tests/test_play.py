@@ -1,0 +1,625 @@
+"""A board to play on: whole games with clicks of all kinds, undo, files, widgets without a front end, typed moves."""
+import base64, importlib.util, json, re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from alphazero_nb import play as room
+from alphazero_nb.arena import RandomPlayer
+from alphazero_nb.evaluator import UniformEvaluator
+from alphazero_nb.game import Game, get_game
+from alphazero_nb.play import (Board, Match, PlayBoard, Square, View, board_svg, expected_points, find_drawing, has_piece_planes,
+                               last_places, match_html, play, play_text, read_line, register_drawing, replay, stone_board,
+                               value_bar, value_curve)
+from alphazero_nb.python_game import PythonGame
+from alphazero_nb.search import Agent
+
+GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
+if importlib.util.find_spec("pyspiel"):
+    GAMES += [f"openspiel(game={word})" for word in ("tic_tac_toe", "connect_four", "othello", "hex,board_size=3")]
+
+
+def searcher(game, simulations=10): return Agent(game, UniformEvaluator(game), simulations, "search")
+
+
+def snapshot(match): return match.line, list(match.past), list(match.future)
+
+
+class Race:
+    "Three players in turn take 1 or 2 stones from 9; who takes the last one wins."
+    def __init__(self, seed): self.left, self.seat, self.last = 9, 0, -1
+    def mover(self): return self.seat if self.left else -1
+    def legal(self): return [action for action in (0, 1) if action < self.left]
+    def returns(self): return [1.0 if seat == self.last else -1.0 for seat in range(3)]
+    def observe(self): return np.array([self.left, self.seat])
+
+    def play(self, action):
+        self.left, self.last = self.left - action - 1, self.seat
+        self.seat = (self.seat + 1) % 3
+
+
+RACE = PythonGame("race", Race, players=3, actions=2, shape=(2,), max_length=9)
+
+
+# Whole games ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("kind", ["search", "random"])
+def test_whole_games_with_clicks_of_all_kinds(name, kind):
+    game, rng = get_game(name), np.random.default_rng(1)
+    for seat in range(game.players):
+        match = Match(game, searcher(game) if kind == "search" else RandomPlayer(game, 3), seat)
+        while not match.over:
+            if match.waiting:
+                assert match.reply() and match.said
+                continue
+            legal, before = game.legal_actions(match.state), snapshot(match)
+            action = int(rng.integers(-2, game.actions + 2)) if rng.random() < 0.5 else int(rng.choice(legal))
+            done = match.move(action)
+            assert done == (action in legal) and match.said.endswith(".")
+            if not done: assert snapshot(match) == before
+        assert np.array_equal(match.state, game.replay(match.history))
+        assert not match.move(0) and "over" in match.said and not match.reply()
+        assert match.result() in ("You win.", "You lose.", "A draw.")
+        assert len(match.line.thoughts) == len(match.line.states) == len(match.history) + 1
+
+
+def test_words_for_every_mistake():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game))
+    for wrong, word in (("e4", "'e4'"), (None, "None"), (2.5, "2.5"), (9, "9 is no move"), (-1, "-1 is no move")):
+        assert not match.move(wrong) and word in match.said
+    assert match.move(np.int64(4)) and match.waiting
+    assert not match.move(0) and match.said == "It is the turn of search."
+    assert match.reply() and not match.reply() and match.said == "It is your move."
+    assert not match.move(4) and match.said == "4 is not possible here."
+    match.thinking = True
+    before = snapshot(match)
+    for method in (match.undo, match.redo, match.new, match.swap, match.hint, match.analyse, match.reply):
+        assert not method() and "thinking" in match.said
+    assert not match.move(0) and "thinking" in match.said and not match.load("x") and snapshot(match) == before
+
+
+def test_a_player_may_move_twice_and_the_agent_too():
+    game, twice = get_game("dots(rows=2,cols=2)"), set()
+    match = Match(game, RandomPlayer(game, 0))
+    rng = np.random.default_rng(0)
+    while not match.over:
+        mover = game.mover(match.state)
+        match.reply() if match.waiting else match.move(int(rng.choice(game.legal_actions(match.state))))
+        if game.mover(match.state) == mover: twice.add(mover)
+    assert twice == {0, 1}
+
+
+def test_three_players_and_a_person_in_each_seat():
+    for seat in range(3):
+        match = Match(RACE, searcher(RACE), seat)
+        while not match.over: match.reply() if match.waiting else match.move(RACE.legal_actions(match.state)[0])
+        assert match.player(seat) == "You" and len({match.player(other) for other in range(3)}) == 3
+        assert match.result() == ("You win." if RACE.returns(match.state)[seat] > 0 else "You lose.")
+    together = Match(RACE, searcher(RACE), (0, 1))
+    assert together.move(0) and together.move(0) and together.waiting and together.said.startswith("Player 2 plays")
+
+
+@pytest.mark.parametrize("seat", [-1, 2, (), (0, 5)])
+def test_seats_that_are_not_there(seat):
+    game = get_game("tictactoe")
+    with pytest.raises(ValueError, match="seats 0 to 1"): Match(game, searcher(game), seat)
+
+
+# Agents that fail -------------------------------------------------------------------------------
+
+class Moody:
+    "An agent that misbehaves first and plays then."
+    name = "moody"
+    def __init__(self, game, *moods): self.game, self.moods = game, list(moods)
+
+    def act(self, state):
+        mood = self.moods.pop(0) if self.moods else None
+        if isinstance(mood, BaseException): raise mood
+        return self.game.legal_actions(state)[0] if mood is None else mood
+
+
+@pytest.mark.parametrize("mood, word", [(RuntimeError("out of memory.\nmore"), "moody failed: out of memory. "),
+                                        (KeyboardInterrupt(), "moody was stopped. "), (99, "99, which is not legal"),
+                                        (KeyError(), "moody failed: KeyError. ")])
+def test_an_agent_that_fails_costs_nothing(mood, word):
+    game = get_game("tictactoe")
+    match = Match(game, Moody(game, mood))
+    match.move(4)
+    before = snapshot(match)
+    assert not match.reply() and word in match.said and snapshot(match) == before and not match.thinking
+    assert match.reply() and match.history == [4, 0]
+
+
+def test_the_error_of_rules_in_python_is_told_and_the_game_stays():
+    class Broken(Race):
+        def play(self, action):
+            if self.left == 7: raise RuntimeError("the bag has a hole")
+            super().play(action)
+
+    game = PythonGame("broken", Broken, players=3, actions=2, shape=(2,), max_length=9)
+    match = Match(game, seat=0)
+    assert match.move(1) and not match.move(0) and "the bag has a hole" in match.said and match.history == [1]
+    match = Match(game, searcher(game), seat=2)
+    match.move(1), match.reply()
+    assert "the bag has a hole" in match.said and match.history == []
+
+
+# Undo, seats, looking back ----------------------------------------------------------------------
+
+def test_undo_and_redo_are_opposites():
+    game, rng = get_game("connect4"), np.random.default_rng(5)
+    match, lines = Match(game, searcher(game)), []
+    while not match.over:
+        lines.append(match.line)
+        match.move(int(rng.choice(game.legal_actions(match.state))))
+        while match.waiting: match.reply()
+    end = match.line
+    for line in reversed(lines): assert match.undo() and match.line is line
+    assert not match.undo() and "nothing to take back" in match.said
+    for line in lines[1:] + [end]: assert match.redo() and match.line is line
+    assert not match.redo() and match.line is end
+    match.undo(), match.undo()
+    match.move(game.legal_actions(match.state)[0])
+    assert not match.future and not match.redo()
+
+
+def test_new_game_and_swap_are_taken_back_like_moves():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game))
+    match.move(0), match.reply()
+    line = match.line
+    assert match.swap() and match.line.seats == (1,) and match.waiting and match.history == list(line.actions)
+    assert match.new() and match.history == [] and match.line.seed == line.seed + 1 and match.waiting
+    assert match.undo() and match.undo() and match.line is line
+    assert Match(game).swap() is False
+
+
+def test_looking_back_changes_nothing():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game))
+    match.move(0), match.reply(), match.move(game.legal_actions(match.state)[-1]), match.reply()
+    line = match.line
+    for ply in (0, 2, 1):
+        assert match.look(ply) and match.ply == ply
+        assert not match.move(game.legal_actions(match.state)[0]) and "looking at move" in match.said and match.line is line
+    assert not match.look(5) and not match.look(-1) and not match.look("2") and match.ply == 1
+    assert match.look(4) and match.shown is None and match.line is line
+    assert match.move(game.legal_actions(match.state)[0])
+
+
+def test_a_hint_is_a_legal_move_and_no_move():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game, 300))
+    match.line = match.line.after(game, 0).after(game, 3).after(game, 1).after(game, 4)
+    actions = match.history
+    assert match.hint() and match.advice == 2 and match.history == actions   # three in a row
+    thought = match.line.thoughts[-1]
+    assert sum(thought.visits.values()) == 300 and sum(thought.shares().values()) == pytest.approx(1) and thought.values[0] > 0.5
+    assert match.move(match.advice) and match.over and not match.hint() and "over" in match.said
+    assert not Match(game).hint()
+
+
+def test_analysis_fills_every_position_and_keeps_what_was_thought():
+    game = get_game("connect4")
+    match = Match(game, searcher(game, 30))
+    for action in (3, 3, 2): match.move(action), match.reply()
+    known = [thought for thought in match.line.thoughts if thought]
+    assert known and match.analyse() and all(match.line.thoughts) and all(match.values())
+    assert [thought for thought in match.line.thoughts if any(thought is old for old in known)] == known
+    assert match.analyse() and not Match(game, RandomPlayer(game)).analyse()
+
+
+def test_the_number_of_simulations_is_the_matchs_own():
+    game = get_game("tictactoe")
+    agent = searcher(game, 10)
+    match = Match(game, agent, simulations=25)
+    match.move(4), match.reply()
+    assert sum(match.line.thoughts[1].visits.values()) == 25 and agent.settings.simulations == 10
+    assert not match.think_with(0) and match.agent.settings.simulations == 25 and match.think_with(7)
+    assert match.agent.settings.simulations == 7
+
+
+# Files ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_saved_game_is_the_game(name, tmp_path):
+    game, rng = get_game(name), np.random.default_rng(2)
+    match = Match(game, searcher(game))
+    while not match.over: match.reply() if match.waiting else match.move(int(rng.choice(game.legal_actions(match.state))))
+    match.hint()
+    assert match.save(tmp_path / "game.json")
+    again, line = read_line(tmp_path / "game.json")
+    assert again.name == game.name and line.actions == match.line.actions and line.thoughts == match.line.thoughts
+    assert line.seats == (0,)
+    other = Match(game, searcher(game))
+    other.move(game.legal_actions(other.state)[0])
+    mine, moves = other.line, [ply for ply, state in enumerate(match.line.states[:-1]) if game.mover(state) == 0]
+    assert other.load(tmp_path / "game.json") and other.result() == match.result()
+    for ply in reversed(moves): assert other.undo() and len(other.history) == ply
+    assert other.undo() and other.line is mine
+
+
+def test_saving_writes_over_nothing_of_others(tmp_path):
+    match = Match(get_game("tictactoe"))
+    (tmp_path / "mine.json").write_text("a letter")
+    assert not match.save(tmp_path / "mine.json") and (tmp_path / "mine.json").read_text() == "a letter"
+    assert match.save(tmp_path / "game.json") and match.move(4) and match.save(tmp_path / "game.json")
+    assert match.new() and not match.save(tmp_path / "game.json")   # another game now
+    assert json.loads((tmp_path / "game.json").read_text())["actions"] == [4]
+    assert not match.save("") and not match.save("\0") and not match.save(tmp_path / "nowhere" / "game.json")
+    assert "cannot be written" in match.said and not match.save(tmp_path)
+
+
+GOOD = dict(game="tictactoe", seed=0, seats=[0], agent="a", actions=[4, 0], outcome=None, thoughts=[None, None, None])
+DAMAGE = {
+    "nothing": None, "no JSON": "{", "a list": "[]", "deep": "[" * 100_000, "another game": dict(game="connect4"),
+    "an illegal move": dict(actions=[4, 4]), "a move of words": dict(actions=["e4", 0]), "a negative move": dict(actions=[4, -1]),
+    "moves after the end": dict(actions=[0, 3, 1, 4, 2, 5], thoughts=[None] * 7), "a true move": dict(actions=[4, True]),
+    "no seats": dict(seats=[]), "a strange seat": dict(seats=[2]), "seats no list": dict(seats=0),
+    "a seed of words": dict(seed="x"),
+    "too few thoughts": dict(thoughts=[None]), "a thought of words": dict(thoughts=["deep", None, None]),
+    "values of another game": dict(thoughts=[dict(values=[0], visits={}), None, None]),
+    "infinite values": dict(thoughts=[dict(values=[float("nan"), 0], visits={}), None, None]),
+    "visits of no action": dict(thoughts=[dict(values=[0, 0], visits={"99": 1}), None, None]),
+    "negative visits": dict(thoughts=[dict(values=[0, 0], visits={"1": -1}), None, None]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_bad_file_is_a_sentence_and_costs_nothing(damage, tmp_path):
+    path, what = tmp_path / "game.json", DAMAGE[damage]
+    if what is not None: path.write_text(what if isinstance(what, str) else json.dumps({**GOOD, **what}))
+    match = Match(get_game("tictactoe"))
+    match.move(4)
+    before = snapshot(match)
+    assert not match.load(path) and match.said.endswith(".") and "\n" not in match.said and snapshot(match) == before
+    with pytest.raises(ValueError): read_line(path, get_game("tictactoe"))
+
+
+def test_the_good_file_of_these_tests_is_good(tmp_path):
+    (tmp_path / "game.json").write_text(json.dumps(GOOD))
+    assert Match(get_game("tictactoe")).load(tmp_path / "game.json")
+
+
+def test_a_folder_is_no_saved_game(tmp_path):
+    match = Match(get_game("tictactoe"))
+    assert not match.load(tmp_path) and not match.load("") and not match.load("\0")
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+def random_states(game, seed=0):
+    "The states and actions of a random game."
+    rng, states, actions = np.random.default_rng(seed), [game.new(seed)], []
+    while not game.over(states[-1]):
+        actions.append(int(rng.choice(game.legal_actions(states[-1]))))
+        states.append(game.play(states[-1], actions[-1]))
+    return states, actions
+
+
+DRAWN = [name for name in GAMES if "hex" not in name]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_board_can_be_clicked_wherever_a_move_is_legal(name):
+    game = get_game(name)
+    draw = find_drawing(game)
+    for seed in range(3):
+        states, actions = random_states(game, seed)
+        for ply, state in enumerate(states):
+            board = draw(states[:ply + 1], actions[:ply])
+            ElementTree.fromstring(board_svg(board))
+            assert len(board.squares) == len(board.heights) * len(board.widths)
+            aims = board.aims()
+            for action in game.legal_actions(state):
+                if action not in aims: assert "othello" in name and game.action_name(action) == "pass"
+                else: assert board.squares[aims[action]].seat < 0 and not board.squares[aims[action]].sign
+            if ply:
+                before = draw(states[:ply], actions[:ply - 1])
+                where = before.aims().get(actions[ply - 1])
+                if where is not None: assert last_places(before, board, actions[ply - 1]) == {where}
+
+
+def test_columns_take_clicks_from_top_to_bottom():
+    board = find_drawing(get_game("connect4"))([get_game("connect4").replay([3, 3])], [3, 3])
+    assert {place % 7 for place, square in enumerate(board.squares) if square.action == 3} == {3}
+    assert board.aims()[3] == 3 * 7 + 3 and board.aims()[0] == 5 * 7
+
+
+class Placed(Race):
+    "Two players put stones on four places; `flip` shows the planes the wrong way round."
+    flip = False
+    def __init__(self, seed): self.cells, self.seat = [-1] * 4, 0
+    def mover(self): return self.seat if -1 in self.cells else -1
+    def legal(self): return [cell for cell, owner in enumerate(self.cells) if owner < 0]
+    def returns(self): return [0.0, 0.0]
+
+    def observe(self):
+        planes = np.array([[owner == seat for owner in self.cells] for seat in (self.seat, 1 - self.seat)])
+        return (planes[::-1] if self.flip else planes).reshape(2, 2, 2).astype(np.int8)
+
+    def play(self, action): self.cells[action], self.seat = self.seat, 1 - self.seat
+
+
+class Flipped(Placed): flip = True
+
+
+def placed(make, **options):
+    return PythonGame("placed", make, players=2, actions=4, shape=(2, 2, 2), max_length=4, **options)
+
+
+def test_an_undrawn_game_is_drawn_only_if_its_planes_are_pieces():
+    good, bad = placed(Placed, cells=np.arange(4)), placed(Flipped, cells=np.arange(4))
+    assert has_piece_planes(good) and not has_piece_planes(bad) and not has_piece_planes(placed(Placed))
+    for seed in range(4):
+        states, actions = random_states(good, seed)
+        for ply in range(len(states)):
+            board = find_drawing(good)(states[:ply + 1], actions[:ply])
+            assert [square.seat for square in board.squares] == good.position(states[ply]).cells   # also at the end
+    assert find_drawing(bad)(states, actions) is None
+
+
+def test_a_registered_drawing_is_used_and_one_that_fails_is_replaced_by_letters(monkeypatch):
+    monkeypatch.setattr(room, "_drawings", dict(room._drawings))
+    game = placed(Placed, cells=np.arange(4))
+    register_drawing("placed", lambda game, state: Board("cells", (50,), (50,) * 4, tuple(Square(k, sign="Q") for k in range(4))))
+    assert View(Match(game)).board(0).widths == (50,) * 4
+    register_drawing("placed", lambda game, state: 1 / 0)
+    view = View(Match(game))
+    assert view.board(0) is None and "division by zero" in view.failed and "<svg" in view.svg()
+    board = PlayBoard(view.match)
+    board.choices.buttons[2].click()
+    assert view.match.history == [2] and "division by zero" in board.panel.value
+
+
+def pictures(text): return [base64.b64decode(part).decode() for part in re.findall(r'base64,([^"]+)"', text)]
+
+
+@pytest.mark.parametrize("name", GAMES + ["race"])
+def test_every_picture_is_well_formed_and_names_are_escaped(name):
+    game = RACE if name == "race" else get_game(name)
+    match = Match(game, Agent(game, UniformEvaluator(game), 20, "<b>&\"x"))
+    while not match.over: match.reply() if match.waiting else match.hint() and match.move(match.advice)
+    for ply in range(len(match.history) + 1):
+        match.look(ply)
+        page = match_html(match)
+        assert "<b>&" not in page and len(pictures(page)) >= 2 + game.players
+        for svg in pictures(page): ElementTree.fromstring(svg)
+    for svg in (value_bar(match), value_curve(match)): ElementTree.fromstring(svg)
+
+
+def test_visits_are_drawn_where_the_moves_go():
+    game = get_game("connect4")
+    match = Match(game, searcher(game, 70))
+    match.move(3)
+    before = View(match).board(1).aims()
+    match.reply()
+    marks = View(match).marks(View(match).board(2))
+    assert sum(marks.shares.values()) == pytest.approx(1) and set(marks.shares) <= set(before.values())
+    assert marks.last == {before[match.history[-1]]} and len(marks.legal) == 7
+    match.hint()
+    marks, aims = View(match).marks(View(match).board(2)), View(match).board(2).aims()
+    assert set(marks.shares) <= set(aims.values()) and marks.best == aims[match.advice]
+    assert not View(match).marks(View(match).board(2), thoughts=False).shares
+
+
+def test_expected_points():
+    assert expected_points((1, -1)) == [1, 0] and expected_points((0, 0)) == [0.5, 0.5]
+    assert expected_points((1, -1, 0)) == [1, 0, 0.5]
+
+
+def test_letters_can_be_anything():
+    svg = room._letter_picture("a < b & c\x00\x1b[0m\n\n")
+    assert "a < b & c" in "".join(ElementTree.fromstring(svg).itertext())
+    board = stone_board([[0, 1]], look="cells", rows=["<"], columns=["&", ">"])
+    assert "".join(ElementTree.fromstring(board_svg(board)).itertext()) == "<&>"
+
+
+# Widgets ----------------------------------------------------------------------------------------
+
+def clickable(name, **options):
+    game = RACE if name == "race" else get_game(name)
+    board = PlayBoard(Match(game, searcher(game), **options))
+    board.patience_s = board.deaf_until = 0
+    return board
+
+
+@pytest.mark.parametrize("name", GAMES + ["race"])
+def test_a_game_by_clicks_alone(name):
+    pytest.importorskip("ipywidgets")
+    board, rng = clickable(name, seat=1), np.random.default_rng(3)
+    match, game = board.match, board.match.game
+    assert match.turn and match.history   # the agent has begun
+    while not match.over:
+        offered = [button for button in board.choices.widget.children]
+        buttons = offered if offered else board.board.buttons
+        moves = len(match.history)
+        buttons[rng.integers(len(buttons))].click()
+        assert match.turn or match.over
+        assert len(match.history) > moves or "not possible" in match.said or "nothing to play" in match.said
+    assert match.result() in board.panel.value and np.array_equal(match.state, game.replay(match.history))
+
+
+def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.chdir(tmp_path)
+    board = clickable("tictactoe")
+    match, c = board.match, board.controls
+    board.board.buttons[4].click()
+    first = match.line
+    board.board.buttons[4].click()
+    assert match.line is first and "4 is not possible here" in board.panel.value
+    c.hint.click()
+    assert match.hinted and 'would play' in board.panel.value
+    c.undo.click(), c.redo.click()
+    assert match.history == list(first.actions)
+    c.back.click()
+    assert match.ply == 1 == c.ply.value and "looking" not in match.said
+    board.board.buttons[match.game.legal_actions(match.state)[0]].click()
+    assert "looking at move 1" in match.said and match.history == list(first.actions)
+    c.ply.value = 0
+    assert match.ply == 0
+    c.back.click(), c.forth.click(), c.forth.click(), c.forth.click()
+    assert match.ply == 2 and match.shown is None
+    c.analyse.click()
+    assert all(match.values()) and board.curve.value
+    assert c.file.value == "tictactoe-1.json"
+    c.save.click(), c.new.click()
+    assert match.history == [] and c.file.value == "tictactoe-2.json"
+    c.load.click()
+    assert "missing" in match.said and match.history == []
+    c.file.value = "tictactoe-1.json"
+    c.load.click()
+    assert match.history == list(first.actions)
+    c.swap.click()
+    assert match.line.seats == (1,) and len(match.history) == 3 and match.turn
+    c.strength.value = 50
+    assert match.agent.settings.simulations == 50
+    drawn = board.board.picture.value
+    c.thoughts.value = False
+    assert board.board.picture.value != drawn
+
+
+def test_a_click_made_while_the_agent_thinks_is_no_move():
+    pytest.importorskip("ipywidgets")
+    board = clickable("connect4")
+    board.patience_s = 60
+    seen = []
+    reply = board.match.reply
+    board.match.reply = lambda: seen.append((board.board.grid.layout.visibility, "thinks" in board.panel.value)) or reply()
+    board.board.buttons[3].click()
+    board.board.buttons[3].click()   # the second half of a double click
+    assert len(board.match.history) == 2 and "came before the answer" in board.panel.value
+    assert seen == [("hidden", True)] and board.board.grid.layout.visibility == "visible"
+    board.deaf_until = 0.0
+    board.board.buttons[3].click()
+    assert len(board.match.history) == 4
+
+
+@pytest.mark.parametrize("mood", [RuntimeError("out of memory"), KeyboardInterrupt()])
+def test_the_next_click_asks_an_agent_again_that_failed(mood):
+    pytest.importorskip("ipywidgets")
+    game = get_game("tictactoe")
+    board = PlayBoard(Match(game, Moody(game, mood)))
+    board.patience_s = 0
+    board.board.buttons[4].click()
+    assert board.match.history == [4] and "next click" in board.panel.value and board.board.grid.layout.visibility == "visible"
+    board.deaf_until = 0.0
+    board.board.buttons[8].click()
+    assert board.match.history == [4, 0]
+
+
+def test_many_moves_become_a_list():
+    pytest.importorskip("ipywidgets")
+    clicked = []
+    choices = room.Choices(clicked.append, str)
+    choices.show(list(range(3)))
+    assert [button.description for button in choices.widget.children] == ["0", "1", "2"]
+    choices.widget.children[2].click()
+    choices.show(list(range(500)))
+    choices.go.click()
+    choices.list.value = 321
+    choices.go.click()
+    assert clicked == [2, 321] and len(choices.widget.children) == 2
+    choices.show([7])
+    choices.widget.children[0].click()
+    assert clicked == [2, 321, 7]
+
+
+def test_the_number_of_widgets_does_not_grow_with_the_game():
+    pytest.importorskip("ipywidgets")
+    board = clickable("race")
+    for _ in range(20): board.choices.widget.children[0].click() if board.match.turn else board.controls.new.click()
+    assert len(board.choices.buttons) == RACE.actions
+
+
+def test_words_of_a_game_that_fail_are_told():
+    pytest.importorskip("ipywidgets")
+    game = get_game("tictactoe")
+    functions = {key: game.functions[key] for key in ("start", "mover", "legal", "play", "returns", "observe")}
+    silent = Game("silent", **functions, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9,
+                  cells=np.arange(9), text=lambda state: 1 / 0, action_names=lambda action: "abcdefghi"[action])
+    board = PlayBoard(Match(silent, searcher(silent)))
+    board.board.buttons[4].click()
+    assert len(board.match.history) == 2 and "e" in board.match.said
+
+
+# Typed moves ------------------------------------------------------------------------------------
+
+def typed(match, *words):
+    "What is said when these words are typed."
+    rest, said = iter(words), []
+
+    def ask(prompt):
+        try: return next(rest)
+        except StopIteration: raise EOFError from None
+
+    play_text(match, ask, said.append)
+    return said
+
+
+def test_typed_words(tmp_path):
+    game = get_game("gomoku(size=5)")
+    match = Match(game, searcher(game))
+    file = tmp_path / "g.json"
+    said = typed(match, "c3", "zz", "C4", "undo", "redo", "hint", "", f"save {file}", "swap", "new", f"load {file}")
+    assert any("'zz' is not a legal move; legal: b5, c5" in line for line in said) and any("would play" in line for line in said)
+    assert match.history[0] == 12 and match.history[2] == 7 and len(match.history) == 4 and said[-1] == game.text(match.state)
+
+
+def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
+    answers = iter(["nonsense", "undo", *"012345678" * 3])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    match = play("random", "tictactoe", seat=1)   # no notebook here, so moves are typed
+    assert isinstance(match, Match) and match.over
+    printed = capsys.readouterr().out
+    assert "'nonsense' is not a legal move; legal:" in printed and printed.strip().splitlines()[-1] == match.result()
+
+
+def test_leaving_a_typed_game_keeps_it():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game))
+    typed(match, "4", "quit", "0")
+    assert len(match.history) == 2
+    failing = Match(game, Moody(game, RuntimeError("no")))
+    assert any("failed: no" in line for line in typed(failing, "4", "", "8")) and failing.history[:3] == [4, 0, 8]
+
+
+# Doors ------------------------------------------------------------------------------------------
+
+def test_what_does_not_fit_is_a_sentence(tmp_path):
+    agent = searcher(get_game("tictactoe"))
+    for arguments, word in (((agent, "connect4"), "plays tictactoe, not connect4"), ((tmp_path,), "no training run"),
+                            (("no/such/run",), "unknown player"), (("random",), "which"), (("rollouts:5",), "say which"),
+                            (("random", "conect4"), "unknown game"), ((Moody(None),), "which game")):
+        with pytest.raises(ValueError, match=word) as told: play(*arguments)
+        assert str(told.value).endswith((".", "?")) and "\n" not in str(told.value)
+
+
+def test_a_run_folder_is_an_agent(tmp_path):
+    from alphazero_nb.train import Trainer
+    trainer = Trainer("tictactoe", "tiny", tmp_path / "run", "cpu", simulations=4, games=8, layout="threads", listeners=())
+    trainer.fit(iterations=1)
+    match = room.make_match(tmp_path / "run", device="cpu")
+    assert match.name == "run" and match.agent.settings.simulations == 200 and match.move(4) and match.reply()
+    with pytest.raises(ValueError, match="plays tictactoe, not connect4"): play(tmp_path / "run", "connect4")
+
+
+def test_a_saved_game_is_replayed_without_its_agent(tmp_path):
+    pytest.importorskip("ipywidgets")
+    game = get_game("connect4")
+    match = Match(game, searcher(game))
+    for action in (3, 3, 2): match.move(action), match.reply()
+    match.save(tmp_path / "game.json")
+    board = replay(tmp_path / "game.json", widgets=True)
+    assert board.match.ply == 0 and board.match.history == match.history and board.curve.value
+    shown = set()
+    for _ in match.history:
+        shown.add(board.board.picture.value)
+        board.controls.forth.click()
+    assert len(shown) == len(match.history) and board.match.shown is None
+    assert replay(tmp_path / "game.json", agent=searcher(game)).analyse()
+    with pytest.raises(ValueError, match="missing"): replay(tmp_path / "other.json")
