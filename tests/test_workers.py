@@ -1,0 +1,990 @@
+"""Self-play in spawned processes: whatever is killed, stopped, interrupted or wrong, every game arrives once, is the game that
+threads would have played, and nothing is left behind."""
+import ast
+import faulthandler
+import functools
+import gc
+import json
+import multiprocessing
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from multiprocessing import connection
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from alphazero_nb.events import GameFinished, Message, SelfPlayDone, WorkerLost, WorkerStarted
+from alphazero_nb.game import Game, get_game
+from alphazero_nb.python_game import PythonGame
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.slots import GameFailed, game_seed, retrace
+from alphazero_nb.workers import Outbox, WorkerTraceback, receive
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix")
+
+
+# Helpers. This module is imported by the workers that play its games, so PyTorch is imported only where a test needs it.
+
+
+class Heard(list):
+    "A listener that keeps what it hears."
+    def __call__(self, event): self.append(event)
+    def of(self, kind): return [event for event in self if type(event) is kind]
+    def text(self): return [event.text for event in self.of(Message)]
+
+
+def engine(game="tictactoe", network=None, **options):
+    usual = dict(device="cpu", workers=2, simulations=16, games=16, listeners=())
+    return SelfPlayEngine(get_game(game) if isinstance(game, str) else game, network, **dict(usual, **options))
+
+
+@functools.cache
+def undisturbed(n, game="tictactoe", simulations=16, seed=0):
+    "The first n games, played by a thread of this process."
+    with engine(game, workers=None, layout="threads", threads=1, simulations=simulations, seed=seed) as playing:
+        return playing.generate_games(n)
+
+
+def within(seconds, function, *args):
+    "What `function` returned or raised, from a thread; shows all stacks and fails if it takes longer."
+    result = []
+
+    def run():
+        try: result.append(function(*args))
+        except BaseException as error: result.append(error)
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not result: faulthandler.dump_traceback(sys.__stderr__)
+    assert result, f"nothing came back within {seconds} s"
+    return result[0]
+
+
+def wait_for(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "what was waited for did not happen"
+        time.sleep(.01)
+    return found
+
+
+def children(pid=None):
+    "Processes below this one that run; Python's own tracker of resources, which stays, is not counted."
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        try:
+            if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()): found.append(child)
+        except psutil.NoSuchProcess: pass
+    return found
+
+
+def gone(pid):
+    try: return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess: return True
+
+
+def threads(): return [t for t in threading.enumerate() if t.name.startswith("alphazero_nb") or t.name == "BatchedEvaluator"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    "No test leaves a process or a thread behind."
+    before = set(threads())
+    yield
+    wait_for(lambda: not children() and not set(threads()) - before)
+
+
+def pids(playing): return [worker.process.pid for worker in playing.player.workers]
+
+
+def at_game(count, action, source=""):
+    "A listener that calls `action` when that many games have ended, of one worker if it is named."
+    ended = []
+
+    def listen(event):
+        if type(event) is GameFinished and event.source.startswith(source):
+            ended.append(event)
+            if len(ended) == count: action()
+    return listen
+
+
+def in_worker(): return multiprocessing.parent_process() is not None
+
+
+# Games in Python
+
+
+class Steps:
+    "In turn two players go up one or two steps; whoever takes the last one wins."
+    def __init__(self, seed, height=9): self.seed, self.left, self.moves = seed, height, []
+    def mover(self): return len(self.moves) % 2 if self.left > 0 else -1
+    def legal(self): return [0, 1]
+
+    def play(self, action):
+        self.moves.append(action)
+        self.left -= 1 + action
+
+    def returns(self): return [1, -1] if len(self.moves) % 2 else [-1, 1]
+    def observe(self): return np.array([self.left, len(self.moves)], np.int8)
+
+    def copy(self):
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, moves=self.moves.copy())
+        return other
+
+
+def steps(make=Steps, length=9): return PythonGame("steps", make, players=2, actions=2, shape=(2,), max_length=length)
+
+
+# The same games
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "connect4", "dots(rows=2,cols=2)"])
+@pytest.mark.parametrize("options", [dict(workers=1), dict(devices=["cpu", "cpu"], workers=None, reproducible=True),
+                                     dict(workers=3, games=40, threads=2, max_batch=7)])
+def test_processes_play_the_games_of_threads(name, options):
+    want = undisturbed(60, name)
+    with engine(name, **options) as playing: parts = [within(60, playing.generate_games, n) for n in (1, 39, 20)]
+    assert sum(parts, []) == want
+    assert [record.number for part in parts for record in part] == list(range(60))
+
+
+def test_weights_reach_processes_as_they_reach_threads():
+    "Also a worker that comes later has the newest ones."
+    from alphazero_nb.network import PolicyValueNet
+    game = get_game("connect4")
+    nets = [PolicyValueNet(game, "tiny", seed) for seed in (1, 2)]
+    usual = dict(simulations=12, games=16, max_batch=8, reproducible=True, seed=3)
+    with engine(game, nets[0], devices=["cpu", "cpu"], workers=None, **usual) as playing:
+        assert playing.layout.kind == "processes" and playing.layout.devices == ("cpu", "cpu")
+        got = [within(100, playing.generate_games, 12)]
+        playing.set_network(nets[1])
+        got.append(within(60, playing.generate_games, 12))
+        for pid in pids(playing): os.kill(pid, signal.SIGKILL)
+        got.append(within(100, playing.generate_games, 12))
+    with engine(game, nets[0], layout="threads", workers=None, threads=2, shared=False, **usual) as playing:
+        want = [playing.generate_games(12)]
+        playing.set_network(nets[1])
+        want += [playing.generate_games(12), playing.generate_games(12)]
+        old = engine(game, nets[0], layout="threads", workers=None, first_game=12, **usual)
+        with old: assert old.generate_games(12) != want[1], "the weights make a difference"
+    assert got == want
+    assert [{record.version for record in part} for part in got] == [{0}, {1}, {1}]
+
+
+# Workers that are killed
+
+
+def test_a_killed_worker_is_replaced_and_its_games_are_played_again():
+    heard, killed = Heard(), []
+
+    def kill():
+        os.kill(pids(playing)[0], signal.SIGKILL)
+        killed.append(time.monotonic())
+    when = lambda event: killed.append(time.monotonic()) if type(event) is WorkerLost else None
+    with engine(simulations=100, listeners=[heard, at_game(20, kill, "worker 0"), when]) as playing:
+        playing.player.wait_ready()
+        records = within(60, playing.generate_games, 400)
+    assert records == undisturbed(400, simulations=100)
+    numbers = [event.number for event in heard.of(GameFinished)]
+    assert len(numbers) == len(set(numbers)) and set(range(400)) <= set(numbers), "every game is told once"
+    lost, = heard.of(WorkerLost)
+    before = heard[:heard.index(lost)]
+    assert lost.finished == sum(type(event) is GameFinished and event.source == "worker 0 cpu" for event in before)
+    assert lost.worker == 0 and 0 < lost.repeated <= 11
+    assert lost.cause.startswith("was killed by signal 9")
+    assert killed[1] - killed[0] < 1, "it is noticed within a second"
+    *_, done = heard.of(SelfPlayDone)
+    assert sum(done.sources.values()) == len(numbers) and set(done.sources) == {"worker 0 cpu", "worker 1 cpu"}
+
+
+def test_a_worker_that_is_killed_between_two_calls():
+    heard = Heard()
+    with engine(listeners=[heard], reproducible=True) as playing:
+        records = within(30, playing.generate_games, 20)
+        playing.player.wait_ready()
+        os.kill(pids(playing)[1], signal.SIGKILL)
+        wait_for(lambda: len(playing.player.workers) == 1)
+        assert not heard.of(WorkerLost), "listeners are called by the thread that plays"
+        records += within(30, playing.generate_games, 20)
+        playing.player.wait_ready()
+        assert len(pids(playing)) == 2
+    assert records == undisturbed(40)
+    lost, = heard.of(WorkerLost)
+    assert lost.repeated == 0
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_left_out():
+    heard = Heard()
+    with engine(listeners=[heard]) as playing:
+        os.kill(pids(playing)[0], signal.SIGKILL)
+        records = within(30, playing.generate_games, 30)
+    assert records == undisturbed(30)
+    assert not heard.of(WorkerLost) and [event.worker for event in heard.of(WorkerStarted)] == [1]
+    text, = heard.text()
+    assert text.startswith("worker 0 cpu could not start and is left out: its process was killed by signal 9")
+
+
+def test_without_any_worker_the_run_ends():
+    with engine() as playing:
+        for pid in pids(playing): os.kill(pid, signal.SIGKILL)
+        error = within(20, playing.generate_games, 30)
+    assert type(error) is RuntimeError and str(error).startswith("no worker could start: the process of worker ")
+    assert "was killed by signal 9" in str(error)
+
+
+def test_three_losses_in_a_row_end_the_run():
+    "Somebody kills every worker as soon as it is ready."
+    heard = Heard()
+
+    def kill(event):
+        if type(event) is WorkerStarted:
+            os.kill(next(w.process.pid for w in playing.player.workers if w.index == event.worker), signal.SIGTERM)
+    with engine("connect4", simulations=5000, listeners=[heard, kill]) as playing:
+        error = within(30, playing.generate_games, 500)
+        assert playing.leftover() == []
+        with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(1)
+    assert type(error) is RuntimeError
+    assert str(error) == "three workers in a row were lost without finishing a game; the first one was killed by signal 15."
+    assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
+
+
+REHEARSED = {game_seed(0, number) for number in range(100)}   # A worker plays some of these before it is ready
+
+
+class Deadly(Steps):
+    "Kills the worker that plays it."
+    def play(self, action):
+        if in_worker() and self.seed not in REHEARSED: os.kill(os.getpid(), signal.SIGKILL)
+        super().play(action)
+
+
+def test_rules_that_kill_their_process_end_the_run():
+    heard = Heard()
+    with engine(steps(Deadly), listeners=[heard], seed=1) as playing: error = within(30, playing.generate_games, 50)
+    assert str(error).startswith("three workers in a row were lost without finishing a game; the first one was killed by signal 9")
+    assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
+
+
+class DeadlyLate(Steps):
+    "Kills its worker near the end of a long game; the others are short."
+    def __init__(self, seed, deadly):
+        self.deadly = seed == deadly
+        super().__init__(seed, 60 if self.deadly else 4)
+
+    def play(self, action):
+        if self.deadly and in_worker():
+            time.sleep(.002)
+            if self.left < 5: os._exit(7)
+        super().play(action)
+
+
+def test_a_game_that_kills_five_workers_ends_the_run():
+    game, heard = steps(functools.partial(DeadlyLate, deadly=game_seed(1, 3)), 60), Heard()
+    with engine(game, listeners=[heard], simulations=4, seed=1) as playing:
+        error = within(60, playing.generate_games, 50)
+        kept = playing.leftover()
+    assert str(error) == "game 3 was running in five workers that were lost; the last one ended with exit code 7."
+    assert len(heard.of(WorkerLost)) == 5
+    with engine(game, workers=None, layout="threads", simulations=4, seed=1) as playing: want = playing.generate_games(50)
+    numbers = [record.number for record in kept]
+    assert len(numbers) == len(set(numbers)) > 9 and 3 not in numbers
+    assert [record for record in kept if record.number < 50] == [want[number] for number in numbers if number < 50]
+
+
+# Rules that raise
+
+
+def table(breaks: bool):
+    "A compiled game; after the moves 1, 0, 1, 1 and one more the table collapses."
+    def start(state, seed): state[0] = 1
+    def mover(state): return state[1] % 2 if state[1] < 7 else -1
+
+    def legal(state, actions):
+        for action in range(3): actions[action] = action
+        return 3
+
+    def play(state, action):
+        if breaks and state[0] == 112: raise ValueError("the table collapsed")
+        state[0], state[1] = state[0] * 3 + action, state[1] + 1
+
+    def returns(state, out): out[state[0] % 2] = 1
+    def observe(state, planes): planes[0], planes[1] = state[0] % 100, state[1]
+    return Game("table", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                state_size=2, players=2, actions=3, shape=(2,), max_length=7)
+
+
+class Fragile(Steps):
+    def play(self, action):
+        if self.moves == [1, 0, 0, 1, 0] and action: raise OverflowError("the stairs broke")
+        super().play(action)
+
+
+def stairs_that_break(): return steps(Fragile), steps(), OverflowError, "the stairs broke"
+def table_that_breaks(): return table(True), table(False), ValueError, "the table collapsed"
+
+
+@pytest.mark.parametrize("games", [stairs_that_break, table_that_breaks])
+def test_rules_that_raise_are_told_with_the_way_to_see_it_again(games):
+    game, whole, kind, what = games()
+    heard = Heard()
+    with engine(game, listeners=[heard], simulations=2) as playing:
+        error = within(60, playing.generate_games, 3000)
+        kept = playing.leftover()
+    assert type(error) is GameFailed and what in str(error) and str(error).count("To see it again: ") == 1
+    number, seed, line = re.search(r"^game (\d+) of .* To see it again: retrace\(game, (\d+), (\[.*?\])\)$", str(error)).groups()
+    assert int(seed) == game_seed(0, int(number)) and f"(seed {seed})" in str(error)
+    with pytest.raises(kind, match=what): retrace(game, int(seed), ast.literal_eval(line))
+    assert type(error.__cause__) is WorkerTraceback
+    told = "".join(traceback.format_exception(error))
+    assert told.count(f"{kind.__name__}: {what}\n") == told.count(f"raise {kind.__name__}") == 1, "its traceback is shown once"
+    assert not heard.text() and not heard.of(WorkerLost)
+    assert kept and kept == [record for record in undisturbed(max(r.number for r in kept) + 1, whole, 2)
+                             if record.number in {r.number for r in kept}]
+
+
+# Workers that cannot start
+
+
+class Tied:
+    "Rules that cannot be unpacked in a worker, or in the first one only."
+    def __init__(self, folder, first_only=False): self.folder, self.first_only = str(folder), first_only
+    def __call__(self, seed): return Steps(seed)
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        if not in_worker(): return
+        with open(Path(self.folder) / "starts", "a") as file: file.write("x")
+        if self.first_only:
+            try: os.close(os.open(Path(self.folder) / "first", os.O_CREAT | os.O_EXCL))
+            except FileExistsError: return
+        raise LookupError("there is no licence for this game")
+
+
+def test_a_game_that_no_worker_can_load(tmp_path):
+    heard = Heard()
+    with engine(steps(Tied(tmp_path)), listeners=[heard], workers=3) as playing: error = within(30, playing.generate_games, 10)
+    assert type(error) is RuntimeError
+    assert re.match(r"worker \d cpu failed: LookupError: there is no licence for this game$", str(error))
+    assert "__setstate__" in str(error.__cause__) and not heard.of(WorkerLost) + heard.of(WorkerStarted)
+    assert len(heard.text()) == 2 and all("could not start and is left out: " in text for text in heard.text())
+    assert (tmp_path / "starts").read_text() == "xxx", "each worker tries once"
+
+
+def test_one_of_two_workers_cannot_load_the_game(tmp_path):
+    heard, game = Heard(), steps(Tied(tmp_path, True))
+    with engine(game, listeners=[heard]) as playing:
+        records = within(30, playing.generate_games, 30)
+        playing.player.wait_ready()
+        assert len(playing.player.workers) == 1
+        records += within(30, playing.generate_games, 30)
+    assert records == undisturbed(60, steps())
+    text, = heard.text()
+    assert re.match(r"(worker [01] cpu) could not start and is left out: \1 failed: LookupError: there is no licence", text)
+    assert (tmp_path / "starts").read_text() == "xx" and not heard.of(WorkerLost)
+
+
+def test_a_network_that_no_worker_can_load():
+    import torch
+
+    class Locked(torch.nn.Module):
+        def forward(self, x): return torch.zeros(len(x), 9), torch.zeros(len(x), 2)
+
+        def __setstate__(self, state):
+            import multiprocessing
+            if multiprocessing.parent_process() is not None: raise PermissionError("these weights are locked")
+            super().__setstate__(state)
+    with engine(network=Locked(), workers=1) as playing: error = within(60, playing.generate_games, 10)
+    assert str(error) == "worker 0 cpu failed: PermissionError: these weights are locked"
+
+
+UNGUARDED = """
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+print("a start", flush=True)
+with SelfPlayEngine(get_game("tictactoe"), None, workers=2, device="cpu", listeners=()) as engine: engine.generate_games(10)
+"""
+
+
+def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path):
+    path = tmp_path / "unguarded.py"
+    path.write_text(UNGUARDED)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout.count("a start") == 3, "once by itself, once in each worker"
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("RuntimeError: no worker could start: ") and "`if __name__ == '__main__':`" in last
+
+
+# Networks that fail
+
+
+def opinion(calls=None, then=None, room=None):
+    "A network with opinions that fails after some calls, or has room for some rows only."
+    import torch
+
+    class Opinion(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.weight = 0, torch.nn.Parameter(torch.tensor([[.125, -.125]]))
+
+        def forward(self, x):
+            import torch
+            self.calls += 1
+            if room is not None and len(x) > room and not self.training: raise torch.OutOfMemoryError("CUDA out of memory.")
+            logits, values = (x[:, 0] - x[:, 1] / 2).flatten(1), self.weight.expand(len(x), 2)
+            if calls is None or self.calls < calls: return logits, values
+            if then == "raise": raise ZeroDivisionError("the card fell out")
+            return (logits * torch.nan, values) if then == "nan" else (logits[:, :5], values)
+    return Opinion()
+
+
+@pytest.mark.parametrize("then, sentence", [
+    ("raise", "evaluation failed: the card fell out"), ("nan", "NaN or infinity"),
+    ("shape", r"logits of shape \(16, 5\); tictactoe needs \(16, 9\)"),
+])
+def test_a_network_that_fails_in_a_worker(then, sentence):
+    from alphazero_nb.evaluator import EvaluatorError
+    usual = dict(workers=1, max_batch=16, simulations=8)
+    with engine(network=opinion(150, then), **usual) as playing:
+        error = within(60, playing.generate_games, 3000)
+        kept = playing.leftover()
+    assert type(error) is EvaluatorError and re.search(sentence, str(error))
+    assert then != "raise" or "the card fell out" in str(error.__cause__) and "in forward" in str(error.__cause__)
+    inside = dict(usual, workers=None, layout="threads", shared=False)
+    with engine(network=opinion(), **inside) as playing: want = playing.generate_games(60)
+    assert kept and [record for record in kept if record.number < 60] == [want[r.number] for r in kept if r.number < 60]
+    assert kept[0].number == 0
+
+
+def test_a_device_without_room_for_a_batch():
+    heard = Heard()
+    with engine(network=opinion(room=5), listeners=[heard], workers=1, max_batch=16, simulations=8) as playing:
+        records = within(60, playing.generate_games, 40)
+        assert playing.layout.rows == 4 and playing.plan["rows"] == 4
+        records += within(60, playing.generate_games, 10)
+    assert [record.number for record in records] == list(range(50))
+    told = [text for text in heard.text() if "no room" in text]
+    assert told == ["The device has no room for 16 positions at once; it gets 4 at a time from now on."]
+    with engine(network=opinion(), workers=None, layout="threads", shared=False, max_batch=16, simulations=8) as playing:
+        assert playing.generate_games(50) == records, "these rows do not depend on the batch"
+
+
+# Parents that are killed, stopped and interrupted
+
+
+HEAD = """
+import faulthandler, os, signal, sys, threading, time
+faulthandler.dump_traceback_later(SECONDS, exit=True)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
+import psutil
+from alphazero_nb.events import GameFinished, Message, WorkerLost, WorkerStarted
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+
+GAME = get_game("tictactoe")  # Made once: an interrupt while LLVM loads it can be fatal, whoever asked for it
+
+def build(**options):
+    usual = dict(network=None, device="cpu", workers=2, simulations=100, games=16, listeners=[tell])
+    return SelfPlayEngine(GAME, **dict(usual, **options))
+
+def tell(event):
+    if type(event) is GameFinished and event.finished == 30: say("playing")
+    if type(event) is WorkerLost: say("lost", event.cause)
+
+def say(*words): print(*words, flush=True)
+def pids(engine): return [worker.process.pid for worker in engine.player.workers]
+def left():
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        alive = [process.cmdline() for process in psutil.Process().children() if process.status() != psutil.STATUS_ZOMBIE]
+        there = [line for line in alive if "resource_tracker" not in " ".join(line)]
+        if not there: break
+        time.sleep(.05)
+    return there
+
+def same(records, **options):
+    with build(workers=None, layout="threads", threads=1, listeners=(), **options) as one:
+        return one.generate_games(len(records)) == records
+"""
+
+
+class Script(subprocess.Popen):
+    "A Python process in a group of its own, whose lines are read one by one."
+    def __init__(self, source, seconds=60):
+        self.complaints = tempfile.TemporaryFile("w+")
+        super().__init__([sys.executable, "-c", HEAD.replace("SECONDS", str(seconds)) + source], text=True, cwd=Path(__file__).parent,
+                         stdout=subprocess.PIPE, stderr=self.complaints, start_new_session=True)
+
+    def __exit__(self, *error):
+        if error[0]: self.kill()
+        super().__exit__(*error)
+        self.complaints.close()
+
+    def line(self, word):
+        "The rest of the next line, which must begin with this word."
+        line = self.stdout.readline()
+        assert line.startswith(word), (line, self.said())
+        return line.removeprefix(word).strip()
+
+    def said(self):
+        "What it says until it ends, on both ways."
+        out = self.stdout.read()
+        self.wait(60)
+        self.complaints.seek(0)
+        return out, self.complaints.read()
+
+    def end(self, code=0):
+        "What it still says; its errors are empty."
+        out, err = self.said()
+        assert self.returncode == code and not err, (self.returncode, err)
+        return out
+
+    def interrupt(self): os.killpg(self.pid, signal.SIGINT)
+
+
+ORPHANS = """
+engine = build()
+if READY: engine.player.wait_ready()
+say("workers", *pids(engine))
+engine.generate_games(1_000_000)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["at once", "in play"])
+def test_workers_end_with_their_parent(how, when):
+    with Script(ORPHANS.replace("READY", str(when == "in play"))) as script:
+        workers = [int(pid) for pid in script.line("workers").split()]
+        if when == "in play": script.line("playing")
+        assert len(workers) == 2 and not any(map(gone, workers))
+        script.send_signal(how)
+        script.wait(10)
+        wait_for(lambda: all(map(gone, workers)), 5)
+        assert when == "at once" or script.said()[1] == ""
+
+
+def test_an_engine_that_nobody_shuts_down_ends_with_its_program():
+    source = """
+engine = build()
+say(len(engine.generate_games(40)), "games", *pids(engine))
+"""
+    with Script(source) as script:
+        script.line("playing")
+        workers = [int(pid) for pid in script.line("40 games").split()]
+        script.end()
+        assert len(workers) == 2 and all(map(gone, workers))
+
+
+INTERRUPTED = """
+with build() as engine:
+    engine.player.wait_ready()
+    try: engine.generate_games(1500)
+    except KeyboardInterrupt: say("back")
+    kept = engine.leftover()
+    say("kept", len(kept), len({record.number for record in kept}), engine.numbers.games)
+    records = engine.generate_games(1500)
+    assert [record.number for record in records] == list(range(1500))
+    assert same(records) and all(records[record.number] == record for record in kept if record.number < 1500)
+    assert engine.numbers.games == 1500 + len(engine.leftover()), "no game is played twice"
+say("left", left())
+"""
+
+
+def test_an_interrupt_comes_back_at_once_and_loses_nothing():
+    with Script(INTERRUPTED) as script:
+        script.line("playing")
+        start = time.monotonic()
+        script.interrupt()
+        script.line("back")
+        assert time.monotonic() - start < 2
+        kept, different, finished = map(int, script.line("kept").split())
+        assert 30 <= kept == different == finished < 1500
+        assert script.end() == "playing\nleft []\n", "the second call plays as well; no worker says a word"
+
+
+TWICE = """
+with build() as engine:
+    engine.player.wait_ready()
+    stopped = engine.player.workers[0]
+    def stop(event):
+        if type(event) is GameFinished and event.finished == 10: os.kill(stopped.process.pid, signal.SIGSTOP)
+    engine.events.listeners.append(stop)
+    try: engine.generate_games(1000)
+    except KeyboardInterrupt: say("back")
+    engine.events.listeners.remove(stop)
+    if not GOES_ON: raise SystemExit
+    try: os.kill(stopped.process.pid, signal.SIGCONT)
+    except (OSError, ValueError): pass
+    records = engine.generate_games(1000)
+    assert [record.number for record in records] == list(range(1000)) and same(records)
+    say("goes on")
+say("left", left())
+"""
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_second_interrupt_does_not_wait_for_a_worker_that_is_stuck(goes_on):
+    with Script(TWICE.replace("GOES_ON", str(goes_on))) as script:
+        script.line("playing")
+        script.interrupt()
+        time.sleep(.2)
+        start = time.monotonic()
+        script.interrupt()
+        script.line("back")
+        assert time.monotonic() - start < .7, "one interrupt alone waits a second for it"
+        out = script.end()
+        assert not goes_on or out.endswith("goes on\nleft []\n")
+
+
+STARTING = """
+from alphazero_nb.network import PolicyValueNet
+engine = build(network=PolicyValueNet(get_game("tictactoe"), "tiny"))
+try:
+    say("starting")
+    engine.generate_games(10)
+except KeyboardInterrupt: say("back")
+finally: engine.shutdown()
+say("left", left())
+"""
+
+
+def test_an_interrupt_while_workers_load_pytorch():
+    with Script(STARTING) as script:
+        script.line("starting")
+        time.sleep(.4)
+        start = time.monotonic()
+        script.interrupt()
+        script.line("back")
+        script.line("left []")
+        assert time.monotonic() - start < 2.5
+        script.end()
+
+
+BUILDING = """
+import random
+rng, interrupted = random.Random(1), 0
+with build(listeners=()): pass
+for turn in range(12):
+    timer, engine = threading.Timer(rng.uniform(.001, .06), os.kill, (os.getpid(), signal.SIGINT)), None
+    try:
+        timer.start()
+        engine = build(listeners=())
+        engine.generate_games(2000)
+    except KeyboardInterrupt: interrupted += 1
+    timer.join()
+    if engine: engine.shutdown()
+    assert not left(), left()
+    end = time.monotonic() + 5
+    while time.monotonic() < end and [t for t in threading.enumerate() if t.name.startswith("alphazero_nb")]: time.sleep(.01)
+    assert time.monotonic() < end, threading.enumerate()
+say("interrupted", interrupted)
+"""
+
+
+def test_an_interrupt_while_an_engine_is_built_leaves_nothing():
+    with Script(BUILDING) as script:
+        assert int(script.line("interrupted")) >= 9, "one that falls into a callback of the compiler is lost there"
+        out, err = script.said()
+        assert script.returncode == 0 and not out and "spawn" not in err, err
+
+
+# Workers that are silent, listeners that are slow, hands that are even
+
+
+def test_a_worker_that_says_nothing_is_replaced():
+    heard, stopped = Heard(), []
+
+    def stop():
+        stopped.append(pids(playing)[0])
+        os.kill(stopped[0], signal.SIGSTOP)
+    with engine(simulations=100, listeners=[heard, at_game(20, stop, "worker 0")]) as playing:
+        playing.player.wait_ready()
+        playing.player.silence_s = 2.5
+        records = within(60, playing.generate_games, 300)
+    assert records == undisturbed(300, simulations=100)
+    lost, = heard.of(WorkerLost)
+    assert lost.worker == 0 and lost.repeated > 0 and lost.cause == "said nothing for 2.5 s and was ended"
+    assert gone(stopped[0])
+
+
+@pytest.mark.parametrize("when", ["playing", "idle", "starting"])
+def test_an_engine_with_a_stopped_worker_closes_at_once(when):
+    with engine(simulations=100) as playing:
+        if when != "starting": playing.player.wait_ready()
+        if when == "playing": playing.play_for(.3)
+        for pid in pids(playing)[:1]: os.kill(pid, signal.SIGSTOP)
+        start = time.monotonic()
+    assert time.monotonic() - start < 2
+
+
+def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
+    heard = Heard()
+    with engine(simulations=100, listeners=[heard]) as playing:
+        playing.player.wait_ready()
+        timer = threading.Timer(.5, lambda: os.kill(pids(playing)[0], signal.SIGSTOP))
+        timer.start()
+        playing.player.silence_s = 2
+        assert within(20, playing.play_for, 1) < 6
+        records = within(60, playing.generate_games, 200)
+    assert records == undisturbed(200, simulations=100)
+    lost, = heard.of(WorkerLost)
+    assert lost.cause == "said nothing for 2 s and was ended" and lost.repeated > 0
+
+
+def test_a_laptop_that_was_asleep_loses_no_worker():
+    "Parent and workers are stopped together for longer than a worker may be silent."
+    source = """
+with build(simulations=400) as engine:
+    engine.player.silence_s = 2
+    engine.player.wait_ready()
+    records = engine.generate_games(1200)
+    assert same(records, simulations=400)
+say("left", left())
+"""
+    with Script(source) as script:
+        script.line("playing")
+        os.killpg(script.pid, signal.SIGSTOP)
+        time.sleep(3)
+        os.killpg(script.pid, signal.SIGCONT)
+        assert script.end() == "left []\n", "no worker is lost"
+
+
+@pytest.mark.parametrize("layout", ["threads", "processes"])
+def test_shutting_down_while_another_thread_waits_for_games(layout):
+    where = dict(layout="processes") if layout == "processes" else dict(layout="threads", workers=None)
+    shut = at_game(50, lambda: threading.Thread(target=playing.shutdown).start())
+    with engine(simulations=100, listeners=[shut], **where) as playing:
+        error = within(30, playing.generate_games, 1_000_000)
+        kept = [record.number for record in playing.leftover()]
+    assert type(error) is RuntimeError
+    assert str(error) == "this engine was shut down while it played; finished games are in leftover()."
+    assert len(kept) >= 50 and len(kept) == len(set(kept))
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_a_slow_worker_gets_fewer_games(reproducible):
+    "One worker is stopped for three quarters of the time."
+    heard, over = Heard(), threading.Event()
+
+    def slow(pid):
+        while not over.is_set():
+            for what, seconds in (signal.SIGSTOP, .15), (signal.SIGCONT, .05):
+                os.kill(pid, what)
+                over.wait(seconds)
+    with engine(simulations=800, listeners=[heard], reproducible=reproducible) as playing:
+        playing.player.wait_ready()
+        thread = threading.Thread(target=slow, args=(pids(playing)[0],))
+        thread.start()
+        try: records = within(60, playing.generate_games, 300)
+        finally:
+            over.set()
+            thread.join()
+    assert records == undisturbed(300, simulations=800) and not heard.of(WorkerLost)
+    done, = heard.of(SelfPlayDone)
+    assert 0 < done.sources["worker 0 cpu"] < .7 * done.sources["worker 1 cpu"]
+
+
+def test_listeners_that_raise_or_are_slow_lose_no_game():
+    heard = Heard()
+
+    def raises(event):
+        if type(event) is GameFinished and event.finished == 7: raise KeyError("the listener fell asleep")
+
+    def slow(event):
+        if type(event) is GameFinished: time.sleep(.005)
+    with engine(listeners=[raises, slow, heard], reproducible=True) as playing: records = within(60, playing.generate_games, 200)
+    assert records == undisturbed(200)
+    assert sorted(event.number for event in heard.of(GameFinished)) == list(range(200))
+    text, = heard.text()
+    assert text.startswith("A listener failed and is no longer called") and "the listener fell asleep" in text
+
+
+# What is sent
+
+
+def send_and_exit(pipe, records):
+    "The body of a process that sends games and is gone."
+    outbox = Outbox(pipe)
+    for record in records: outbox.put("game", record)
+    outbox.close(10)
+    os._exit(0)
+
+
+def test_a_worker_that_exits_at_once_has_sent_everything():
+    """The games lie in the pipe as bytes. Tensors would not: what a queue of PyTorch carries is a handle into the memory of the
+    sender, which the receiver opens later; once the sender is gone, that fails (ConnectionResetError or FileNotFoundError)."""
+    records, context = undisturbed(20), multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=send_and_exit, args=(theirs, records))
+    process.start()
+    theirs.close()
+    process.join(30)
+    assert process.exitcode == 0
+    got = []
+    while True:
+        try: got += receive(mine)
+        except EOFError: break
+    mine.close()
+    assert [what for what, record in got] == ["game"] * 20 and [record for what, record in got] == records
+    assert all(type(value) in (np.ndarray, int) for what, record in got for value in vars(record).values())
+
+
+# Leaks and endurance
+
+
+def open_things():
+    gc.collect()
+    me, shm = psutil.Process(), Path("/dev/shm")
+    return dict(descriptors=me.num_fds(), threads=threading.active_count(), children=len(children()),
+                shared=sorted(os.listdir(shm)) if shm.exists() else [])
+
+
+def cycles(count):
+    "Builds, plays and shuts down; returns what is open and the memory in use, before and after."
+    def cycle():
+        with engine() as playing: assert len(within(60, playing.generate_games, 5)) == 5
+    cycle()
+    before, memory = open_things(), []
+    for _ in range(count):
+        cycle()
+        memory.append(psutil.Process().memory_info().rss / 2**20)
+    wait_for(lambda: threading.active_count() <= before["threads"])
+    assert open_things() == before
+    return np.polyfit(range(count), memory, 1)[0]
+
+
+def test_nothing_is_left_of_twelve_engines(): assert cycles(12) < 1, "MB per engine"
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_fifty_engines(): assert cycles(50) < .2, "MB per engine"
+
+
+def soak(games, simulations, workers, most_kills):
+    "Plays while one worker is killed every two seconds; prints how long replacements took."
+    heard, over = Heard(), threading.Event()
+
+    def kill():
+        for turn in range(most_kills):
+            if over.wait(2): return
+            there = [worker for worker in list(playing.player.workers) if worker.state == "playing"]
+            if there: os.kill(there[turn % len(there)].process.pid, signal.SIGKILL)
+    with engine(simulations=simulations, workers=workers, games=8 * workers, listeners=[heard]) as playing:
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try: records = within(600, playing.generate_games, games)
+        finally:
+            over.set()
+            thread.join()
+        assert not isinstance(records, BaseException), records
+    lost, started = heard.of(WorkerLost), heard.of(WorkerStarted)
+    print(f"{games} games in {heard.of(SelfPlayDone)[0].seconds:.1f} s; {len(lost)} workers lost, {sum(e.repeated for e in lost)} "
+          f"games played again; replacements took {', '.join(f'{event.seconds:.2f}' for event in started[workers:])} s")
+    assert [record.number for record in records] == list(range(games))
+    assert len({record.seed for record in records}) == games and not heard.text()
+    numbers = [event.number for event in heard.of(GameFinished)]
+    assert len(numbers) == len(set(numbers)) and set(range(games)) <= set(numbers)
+    assert records[:100] == undisturbed(100, simulations=simulations)
+    return len(lost)
+
+
+def test_two_thousand_games_while_workers_are_killed(): assert soak(2000, 3000, 2, 4) >= 2
+
+
+@pytest.mark.slow
+def test_ten_thousand_games_while_workers_are_killed(): assert soak(10_000, 3000, 4, 1000) >= 4
+
+
+# Training runs
+
+
+def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
+    from alphazero_nb.train import Trainer, TrainSettings
+    quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
+    build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
+                                     settings=quick, listeners=[listener])
+    told = "The device has no room for 128 positions at once; it gets 4 at a time from now on."
+    build(heard[0]).fit(iterations=2)
+    saved = json.loads((tmp_path / "run/layout.json").read_text())["layout"]
+    assert saved["rows"] == 4 and saved["max_batch"] == 128
+    run = build(heard[1]).fit(iterations=1)
+    assert run.iteration == 3 and run.games == 60
+    assert [told in listener.text() for listener in heard[:2]] == [True, False], "it is told once"
+
+
+TRAINING = """
+from alphazero_nb.train import Trainer, TrainSettings
+def tell(event):
+    if type(event) is GameFinished and event.number >= 160 and event.finished == 30: say("playing")
+    if type(event) is Message: say(event.text.split(";")[0].split(":")[0], event.text.partition(", and ")[2].split(" ")[0])
+say("start")
+run = Trainer("tictactoe", "tiny", FOLDER, listeners=[tell], **USUAL).fit(iterations=2)
+say("iterations", run.iteration)
+"""
+
+
+def trained(folder, listeners=(), **options):
+    from alphazero_nb.train import Trainer, TrainSettings
+    usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True, seed=4)
+    settings = TrainSettings(games_per_iteration=160, batch_size=64, uses_per_position=2, evaluate_every=0)
+    run = Trainer("tictactoe", "tiny", folder, settings=settings, listeners=list(listeners), **usual, **options)
+    return run.fit(iterations=2 - run.iteration), dict(usual, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def undisturbed_run(tmp_path_factory): return trained(tmp_path_factory.mktemp("undisturbed") / "run")
+
+
+@pytest.mark.parametrize("options", [dict(threads=2), dict(workers=2)])
+def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_path, options):
+    import torch
+    from alphazero_nb.train import Trainer
+    want, usual = undisturbed_run
+    source = TRAINING.replace("FOLDER", repr(str(tmp_path / "run"))).replace("USUAL", repr(dict(usual, **options)))
+    with Script(source, 100) as script:
+        script.line("start")
+        while not (line := script.line("")).startswith("playing"): assert line.split(" ")[0] in ("tictactoe,", "2"), line
+        start = time.monotonic()
+        script.interrupt()
+        told = int(script.line("Stopped "))
+        assert time.monotonic() - start < 4
+        assert script.end() == "iterations 1\n"
+        heard = Heard()
+        kept = Trainer("tictactoe", "tiny", tmp_path / "run", **usual, listeners=()).folder.kept()
+        assert len(kept) == told and 30 <= told < 160 and {record.number for record in kept} <= set(range(160, 320))
+        got, _ = trained(tmp_path / "run", [heard])
+        played = [event.number for event in heard.of(GameFinished)]
+        assert sorted(played) == sorted(set(range(160, 320)) - {record.number for record in kept}), "the others, and each once"
+        assert got.iteration == want.iteration == 2 and got.games == 320 and not got.folder.kept()
+        ours, theirs = got.learner.average.module.state_dict(), want.learner.average.module.state_dict()
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+# Bad arguments
+
+
+@pytest.mark.parametrize("options, sentence", [
+    (dict(workers=0), "workers is 0; it must be at least 1."),
+    (dict(workers=-2), "workers is -2; it must be at least 1."),
+    (dict(workers=None, devices=[]), "the number of devices is 0; it must be at least 1."),
+    (dict(workers=None, devices=["cuda:99"]), r"device 'cuda:99' is not on this machine; it has: .*cpu\."),
+    (dict(workers=None, devices="cpuu"), r"device 'cpuu' is not on this machine; .* Did you mean 'cpu'\?"),
+    (dict(workers=3, devices=["cpu", "cpu"]), "workers is 3 and there are 2 devices; give one of the two."),
+    (dict(layout="procesess"), r"unknown layout 'procesess'; known: auto, threads, processes\. Did you mean 'processes'\?"),
+    (dict(layout="threads"), "in this process on one device; leave out devices and workers, or take 'processes'."),
+    (dict(layout="threads", workers=None, devices=["cpu"]), "layout='threads' plays in this process on one device"),
+])
+def test_bad_arguments_are_named(options, sentence):
+    import torch
+    network = torch.nn.Identity()
+    with pytest.raises(ValueError, match=sentence): engine(network=network, **options)
