@@ -5,6 +5,8 @@ from alphazero_nb.device import check_device, device_report, get_device, list_de
 from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
 from alphazero_nb.game import ContractError, Game, board_symmetries, get_game, list_games, register
 from alphazero_nb.network import PRESETS, PolicyValueNet
+from alphazero_nb.play import Match, play, replay
+from alphazero_nb.plots import plot_calibration, plot_games, plot_losses, plot_policy, plot_strength, prior_and_visits, report
 from alphazero_nb.python_game import PythonGame
 from alphazero_nb.records import GameRecord
 from alphazero_nb.search import Agent, SearchSettings
@@ -13,9 +15,10 @@ from alphazero_nb.slots import GameFailed, SelfPlaySettings, retrace
 from alphazero_nb.train import Trainer, TrainSettings, plot_history
 
 __all__ = [
-    "Agent", "BatchedEvaluator", "ContractError", "EvaluatorError", "Game", "GameFailed", "GameRecord", "Layout",
+    "Agent", "BatchedEvaluator", "ContractError", "EvaluatorError", "Game", "GameFailed", "GameRecord", "Layout", "Match",
     "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame", "RandomPlayer", "RolloutPlayer", "SearchSettings",
     "SelfPlayEngine", "SelfPlaySettings", "TrainSettings", "Trainer", "UniformEvaluator", "bench_kernels", "bench_layouts",
     "bench_selfplay", "board_symmetries", "check_device", "climb_ladder", "device_report", "get_device", "get_game",
-    "get_player", "list_devices", "list_games", "play_match", "plot_history", "plot_layouts", "register", "retrace",
+    "get_player", "list_devices", "list_games", "play", "play_match", "plot_calibration", "plot_games", "plot_history",
+    "plot_layouts", "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "register", "replay", "report", "retrace",
 ]

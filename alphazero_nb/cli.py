@@ -80,45 +80,19 @@ def _match_line(row: dict) -> str:
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
             f"({row['low']:.1%} to {row['high']:.1%}{elo}; {row['wins']} won, {row['draws']} drawn, {row['losses']} lost)")
 
-# %% ../nbs/25_cli.ipynb #c56e6b1a
+# %% ../nbs/25_cli.ipynb #049d1e99
 def _play(args):
+    from alphazero_nb.play import Match, play_text
     from alphazero_nb.search import Agent
     agent = Agent.load(args.folder, args.simulations or 200, args.device)
-    game, state, history = agent.game, agent.game.new(args.seed), []
-    if not 0 <= args.seat < game.players: raise ValueError(f"--seat is {args.seat}; {game.name} has seats 0 to {game.players - 1}.")
-    print(f"{game.name} against {agent.name}. Type a move, 'undo' or 'quit'.")
-    while not game.over(state):
-        if game.mover(state) == args.seat:
-            print(game.text(state))
-            move = _ask_move(game, state)
-            if move == "quit": return
-            if move == "undo": history = _undo(game, history, args)
-            else: history.append(move)
-        else:
-            history.append(agent.act(state))
-            print(f"{agent.name} plays {game.action_name(history[-1])}.")
-        state = game.replay(history, args.seed)
-    print(game.text(state))
-    result = float(game.returns(state)[args.seat])
-    print("You win." if result > 0 else "You lose." if result < 0 else "A draw.")
-
-# %% ../nbs/25_cli.ipynb #269879f8
-def _undo(game, history: list[int], args) -> list[int]:
-    "The moves before the person's last one."
-    for cut in range(len(history) - 1, -1, -1):
-        if game.mover(game.replay(history[:cut], args.seed)) == args.seat: return history[:cut]
-    return history
+    if not 0 <= args.seat < agent.game.players:
+        raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
+    play_text(Match(agent.game, agent, args.seat, seed=args.seed))
 
 
-def _ask_move(game, state):
-    "A legal action, 'undo' or 'quit', asked for until it is one."
-    names = {game.action_name(action): action for action in game.legal_actions(state)}
-    while True:
-        try: word = input("Your move: ").strip()
-        except EOFError: return "quit"
-        if word in ("quit", "undo"): return word
-        if word in names: return names[word]
-        print(f"{word!r} is not a legal move; legal: {', '.join(names)}.")
+def _report(args):
+    from alphazero_nb.plots import report
+    print(f"Open {report(args.folder)} in a browser.")
 
 # %% ../nbs/25_cli.ipynb #ec5b5273
 def _arena(args):
@@ -199,7 +173,7 @@ _OPTIONS = {
     "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
 }
 
-# %% ../nbs/25_cli.ipynb #595af923
+# %% ../nbs/25_cli.ipynb #02f0f0c5
 _COMMANDS = {  # name: function, help, positional arguments, options
     "check-device": (_check_device, "what this machine has, and whether it computes", {}, ["--json"]),
     "games": (_games, "the games of the package", {}, ["--json"]),
@@ -213,6 +187,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
               dict(player="random, rollouts:N or the folder of a run", opponent="likewise"),
               ["--games", "--game", "--simulations", "--device", "--seed", "--json"]),
     "replay": (_replay, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
+    "report": (_report, "one page about a run, as a file that a browser opens", dict(folder="the folder of a run"), []),
     "bench": (_bench, "how fast self-play is beside the bare network, or in which layout",
               dict(what="selfplay; layouts for threads against processes; kernels for the search without a network", game="a game"),
               ["--preset", "--simulations", "--device", "--windows", "--seconds", "--whole-games", "--games", "--threads",
