@@ -154,7 +154,7 @@ def bench_layouts(
                 evals_per_game=evals_per_game, machine=machine_facts(), table=layout_table(rows),
                 rows=[dict(row, layout=str(row["layout"])) for row in rows])
 
-# %% ../nbs/24_benchmark.ipynb #c161ac03
+# %% ../nbs/24_benchmark.ipynb #83072d4f
 def plot_layouts(benches: list[dict]):
     "Evaluations per second by layout, one panel per result of `bench_layouts`, as a Matplotlib figure."
     import matplotlib.pyplot as plt
@@ -163,11 +163,12 @@ def plot_layouts(benches: list[dict]):
     for axis, bench in zip(axes[0], benches):
         rows = sorted(bench["rows"], key=lambda row: row["evals_per_s"])
         rate, names = np.array([row["evals_per_s"] for row in rows]), [row["name"] for row in rows]
-        spread = [rate - [row["evals_per_s_low"] for row in rows], np.array([row["evals_per_s_high"] for row in rows]) - rate]
+        ends = [np.array([row.get(f"evals_per_s_{end}", row["evals_per_s"]) for row in rows]) for end in ("low", "high")]
         colors = ["#D55E00" if "process" in name else "#0072B2" for name in names]
-        axis.barh(names, rate / 1000, xerr=np.array(spread) / 1000, color=colors, ecolor="#444444", capsize=2)
-        axis.set(xlabel="1,000 evaluations/s", title=bench["game"])
-        axis.title.set_fontsize(9)
+        spread = np.abs(np.array(ends) - rate) / 1000
+        axis.barh(names, rate / 1000, xerr=spread if spread.any() else None, color=colors, ecolor="#444444", capsize=2)
+        axis.set(xlabel="1,000 evaluations/s", title=bench["game"].replace("(", "\n("))
+        axis.title.set_fontsize(8)
         axis.tick_params(labelsize=7)
     return figure
 
