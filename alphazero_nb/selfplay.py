@@ -164,7 +164,7 @@ class Player:
             evals_per_s=totals["evaluations"] / seconds, avg_batch_size=totals["evaluations"] / max(1, report["batches"]),
             busy_share=report["busy_s"] / (seconds * max(1, report.get("evaluators", 0))))
 
-# %% ../nbs/20_selfplay.ipynb #519e09bc
+# %% ../nbs/20_selfplay.ipynb #cc460ef5
 class Teller(Player):
     "Tells what is happening to the listeners."
     def _run(self, n: int, seconds: float | None = None) -> float:
@@ -188,7 +188,8 @@ class Teller(Player):
     def _tell_old_news(self) -> None:
         "Tells what happened to workers since the last call; of an interrupted call the games are kept and not told again."
         if self.network is not None and self.player.starting:
-            self.events.emit(Message(f"Worker processes that are starting: {self.player.starting}. They load PyTorch first, which takes some seconds."))
+            self.events.emit(Message(f"{self.player.starting} of {len(self.layout.devices)} worker processes are starting; "
+                                     f"they load PyTorch first, which takes some seconds."))
         while not self.numbers.news.empty():
             news = self.numbers.news.get()
             if not isinstance(news, (tuple, Ended)): self.events.emit(news)
