@@ -19,7 +19,7 @@ from .selfplay import SelfPlayEngine, candidate_layouts, layout_table, measure_l
 from .slots import Block, SelfPlaySettings, game_seed
 
 # %% auto #0
-__all__ = ['bare_rate', 'best_bare', 'bench_selfplay', 'machine_facts', 'bench_layouts', 'plot_layouts', 'bench_kernels']
+__all__ = ['bare_rate', 'best_bare', 'bench_selfplay', 'machine_facts', 'bench_layouts', 'bench_kernels']
 
 # %% ../nbs/29_benchmark.ipynb #5f488166
 def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int, seconds: float) -> float:
@@ -153,24 +153,6 @@ def bench_layouts(
     return dict(game=game.name, preset=preset, simulations=simulations, windows=windows, seconds=seconds, mean_length=length,
                 evals_per_game=evals_per_game, machine=machine_facts(), table=layout_table(rows),
                 rows=[dict(row, layout=str(row["layout"])) for row in rows])
-
-# %% ../nbs/29_benchmark.ipynb #83072d4f
-def plot_layouts(benches: list[dict]):
-    "Evaluations per second by layout, one panel per result of `bench_layouts`, as a Matplotlib figure."
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(1, len(benches), figsize=(6, 2.6), layout="constrained", squeeze=False)
-    plt.close(figure)
-    for axis, bench in zip(axes[0], benches):
-        rows = sorted(bench["rows"], key=lambda row: row["evals_per_s"])
-        rate, names = np.array([row["evals_per_s"] for row in rows]), [row["name"] for row in rows]
-        ends = [np.array([row.get(f"evals_per_s_{end}", row["evals_per_s"]) for row in rows]) for end in ("low", "high")]
-        colors = ["#D55E00" if "process" in name else "#0072B2" for name in names]
-        spread = np.abs(np.array(ends) - rate) / 1000
-        axis.barh(names, rate / 1000, xerr=spread if spread.any() else None, color=colors, ecolor="#444444", capsize=2)
-        axis.set(xlabel="1,000 evaluations/s", title=bench["game"].replace("(", "\n("))
-        axis.title.set_fontsize(8)
-        axis.tick_params(labelsize=7)
-    return figure
 
 # %% ../nbs/29_benchmark.ipynb #e900ee8d
 def bench_kernels(game: Game | str, simulations: int = 64, slots: int = 256, seconds: float = 1.0) -> dict:

@@ -80,7 +80,7 @@ def _match_line(row: dict) -> str:
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
             f"({row['low']:.1%} to {row['high']:.1%}{elo}; {row['wins']} won, {row['draws']} drawn, {row['losses']} lost)")
 
-# %% ../nbs/30_cli.ipynb #049d1e99
+# %% ../nbs/30_cli.ipynb #a253b142
 def _play(args):
     from alphazero_nb.play import Match, play_text
     from alphazero_nb.search import Agent
@@ -91,7 +91,7 @@ def _play(args):
 
 
 def _report(args):
-    from alphazero_nb.plots import report
+    from alphazero_nb.report import report
     print(f"Open {report(args.folder)} in a browser.")
 
 # %% ../nbs/30_cli.ipynb #ec5b5273

@@ -1,0 +1,304 @@
+"The page of a run is whole, alone in its file, and believes nobody."
+import ast
+import base64
+import hashlib
+import json
+import math
+import re
+import shlex
+import shutil
+import xml.etree.ElementTree as xml
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from torch import nn
+
+from alphazero_nb.checkpoint import read_arrays, write_arrays, write_json
+from alphazero_nb.game import get_game
+from alphazero_nb.play import play
+from alphazero_nb.records import join_records, split_records
+from alphazero_nb.report import html_text, read_run, report
+from alphazero_nb.slots import SelfPlaySettings
+from alphazero_nb.train import Trainer, TrainSettings
+
+GAME = get_game("tictactoe")
+
+
+def match(score, low, high, opponent):
+    return dict(player="me", opponent=opponent, score=score, low=low, high=high, games=40, wins=20, draws=10, losses=10)
+
+
+SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, layout="threads", listeners=())
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=1, evaluate_games=4,
+                      yardstick="random")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report") / "my run"
+    Trainer("tictactoe", folder=folder, settings=QUICK, **SMALL).fit(iterations=2)
+    return folder
+
+
+@pytest.fixture
+def folder(trained, tmp_path): return shutil.copytree(trained, tmp_path / "it's a run")
+
+
+def look(path):
+    "The parsed page; fails if it is not well-formed, not small, or not alone in its file."
+    text = path.read_text(encoding="utf-8")
+    assert len(text) < 1_000_000 and text.startswith("<!DOCTYPE html>")
+    page = xml.fromstring(text.partition("\n")[2])
+    for element in page.iter():
+        assert element.tag in {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "img", "pre", "div",
+                               "table", "tr", "th", "td"}, element.tag
+        assert not [name for name in element.attrib if name.startswith("on")], element.attrib
+        assert element.get("href") is None and element.get("src", "data:image/png;base64,").startswith("data:image/png;base64,")
+    rules = next(meta for meta in page.iter("meta") if meta.get("http-equiv") == "Content-Security-Policy").get("content")
+    assert rules.split("; ")[0] == "default-src 'none'" and "script" not in rules
+    assert not re.search(r"url\(|@import|https?:", text)
+    return page
+
+
+def change(path, **values): write_json(path, dict(json.loads(path.read_text()), **values))
+def said(page): return "".join(page.itertext())
+
+
+def images(page):
+    found = {}
+    for image in page.iter("img"):
+        content = base64.b64decode(image.get("src").partition(",")[2])
+        assert content[:4] == b"\x89PNG" and len(content) < 40_000
+        found[image.get("alt")] = content
+    return found
+
+
+def test_the_page_of_a_run(folder):
+    path = report(folder)
+    page = look(path)
+    assert path == folder / "report.html" and not plt.get_fignums()
+    alts = " | ".join(images(page))
+    for part in ("policy loss went", "Elo against random", "The search plays", "games of", "The search is off by"):
+        assert part in alts, part
+    run = read_run(folder)
+    last = run.records[-1]
+    assert GAME.text(GAME.replay(last.actions.tolist(), last.seed)) in said(page)
+    for part in ("2 iterations, 32 games", "settings.uses_per_position", "search.simulations"): assert part in said(page), part
+    assert sum(cell.text == "random" for cell in page.iter("td")) == 2 + 1, "two matches and the yardstick among the settings"
+
+
+def test_a_page_takes_part_in_no_training(folder):
+    files = lambda: {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = files()
+    report(folder)
+    assert {name: content for name, content in files().items() if name.name != "report.html"} == before
+    assert Trainer("tictactoe", folder=folder, settings=QUICK, **SMALL).fit(iterations=1).iteration == 3
+
+
+def test_the_ladder_is_shown_where_it_is_given(folder):
+    page = look(report(folder, [match(.9, .8, .95, "rollouts:400"), match(1, .9, 1, "random")]))
+    assert "me: stronger than 2 of 2 opponents" in images(page) and "rollouts:400" in said(page)
+
+
+def test_the_commands_on_the_page_say_what_they_should(folder):
+    lines = [line for block in look(report(folder)).iter("pre") for line in (block.text or "").split("\n")]
+    shell = [shlex.split(line) for line in lines if line.startswith("alphazero-nb")]
+    assert shell == [["alphazero-nb", "play", str(folder)], ["alphazero-nb", "arena", str(folder), "rollouts:400"]]
+    board = ast.parse(next(line for line in lines if line.startswith("play("))).body[0].value
+    assert ast.literal_eval(board.args[0]) == str(folder) and callable(play)
+    call = ast.parse(next(line for line in lines if line.startswith("run = Trainer("))).body[0].value
+    assert [ast.literal_eval(argument) for argument in call.args] == ["tictactoe", "tiny", str(folder)]
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    assert ast.literal_eval(given["seed"]) == 0 and ast.literal_eval(given["simulations"]) == 8
+    settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in given["settings"].keywords}
+    assert TrainSettings(**settings) == QUICK
+
+
+def test_a_run_that_has_just_started(tmp_path):
+    write_json(tmp_path / "config.json", dict(game="connect4", preset="small", seed=0))
+    page = look(report(tmp_path))
+    assert "No iteration has ended yet" in said(page) and not images(page) and "run.fit" in said(page)
+
+
+def test_a_run_that_has_nothing_to_learn_from(tmp_path):
+    Trainer("tictactoe", folder=tmp_path / "r", settings=TrainSettings(games_per_iteration=4, evaluate_every=0),
+            selfplay=SelfPlaySettings(full_share=0), **SMALL).fit(iterations=1)
+    alts = images(look(report(tmp_path / "r")))
+    assert "No losses yet" in alts and "No matches yet" in alts
+
+
+def test_a_network_of_ones_own(tmp_path):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.policy, self.value = nn.Linear(GAME.observation_size, 9), nn.Linear(GAME.observation_size, 2)
+
+        def forward(self, x): return self.policy(x.flatten(1)), self.value(x.flatten(1)).tanh()
+    Trainer("tictactoe", folder=tmp_path / "r", network=Own(), settings=QUICK, **dict(SMALL, preset="custom")).fit(iterations=1)
+    page = look(report(tmp_path / "r"))
+    assert "network=your_network" in said(page) and "alphazero-nb play" not in said(page) and len(images(page)) == 4
+
+
+def test_a_game_that_is_not_known_here(folder):
+    change(folder / "config.json", game="halma<b>(size=9)")
+    page = look(report(folder))
+    last = read_run(folder).records[-1]
+    assert "The rules of halma<b>(size=9) are not known here" in said(page) and str(last.actions.tolist()) in said(page)
+    assert "Trainer(" not in said(page)
+
+
+def test_measured_layouts_are_shown(folder):
+    rows = [dict(name=name, evals_per_s=rate, evals_per_s_low=rate / 2, evals_per_s_high=2 * rate)
+            for name, rate in (("single thread", 2000.0), ("$processes<i>", 3000.0))]
+    write_json(folder / "layout.json", dict(machine={}, layout={}, measured=rows))
+    page = look(report(folder))
+    assert "The fastest layout judges 1.5 times as many positions as the slowest" in images(page)
+    cells = [cell.text for cell in page.iter("td")]
+    first = cells.index("$processes<i>")
+    assert cells[first:first + 4] == ["$processes<i>", "3,000", "1,500 to 6,000", "single thread"]
+    write_json(folder / "layout.json", dict(machine={}, layout={}, measured=[]))
+    assert "Who plays fastest" not in said(look(report(folder)))
+
+
+HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "&lt;b&gt; ' \" `", "$\\frac{",
+           "a\u202eb\x00\x1b[31m\ud800", "]]><!--", "{0} {config} %s", "; rm -rf ~ #", "x" * 5000]
+
+
+def test_names_from_a_stranger_are_only_names(folder):
+    config, manifest = json.loads((folder / "config.json").read_text()), json.loads((folder / "manifest.json").read_text())
+    settings = dict(config["settings"], yardstick=HOSTILE[0], **{word: word for word in HOSTILE})
+    write_json(folder / "config.json", dict(config, settings=settings))
+    matches = [dict(manifest["matches"][0], opponent=word, player=word) for word in HOSTILE]
+    plan = {word: {word: [word]} for word in HOSTILE}
+    write_json(folder / "manifest.json", dict(manifest, matches=matches, plan=dict(plan, search=HOSTILE[0])))
+    page = look(report(folder, matches))
+    for word in HOSTILE:
+        shown = "".join(letter if letter.isprintable() else "�" for letter in word)[:200]
+        assert sum(shown in (cell.text or "") for cell in page.iter("td")) >= 5, word
+
+
+def test_a_stranger_s_game_name_is_no_command(folder):
+    change(folder / "config.json", game="connect4; rm -rf ~")
+    page = look(report(folder))
+    assert not [block for block in page.iter("pre") if "rm -rf" in (block.text or "")]
+
+
+def test_a_deep_nest_is_cut(folder):
+    text = (folder / "manifest.json").read_text().strip()
+    (folder / "manifest.json").write_text(text[:-1] + ',"plan":' + '{"a":' * 470 + "1" + "}" * 471)
+    assert "a.a.a.a" in [cell.text for cell in look(report(folder)).iter("td")]
+
+
+def test_escaped_and_visible():
+    assert html_text("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#x27;" and html_text("a\u202eb\x07") == "a�b�"
+    assert len(html_text("x" * 1000)) == 301
+
+
+# Damage
+
+
+def rewrite_games(folder, edit):
+    "Changes the newest games and their hash, as a stranger could."
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entry = manifest["games"][-1]
+    arrays = read_arrays(folder / entry["file"])
+    edit(arrays)
+    entry["sha256"] = write_arrays(folder / entry["file"], arrays)
+    write_json(folder / "manifest.json", manifest)
+
+
+def rewrite_rows(folder, which, **values):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest[which][-1].update(values)
+    write_json(folder / "manifest.json", manifest)
+
+
+def pickled(folder):
+    class Bad:
+        def __reduce__(self): return (print, ("code ran",))
+    rewrite_games(folder, lambda arrays: None)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entry = manifest["games"][-1]
+    np.savez(folder / entry["file"], length=np.array([Bad()], object))
+    entry["sha256"] = hashlib.sha256((folder / entry["file"]).read_bytes()).hexdigest()
+    write_json(folder / "manifest.json", manifest)
+
+
+def elsewhere(folder):
+    "A whole file of games with its right hash, beside the run and not in it."
+    shutil.copy(folder / "games/000002.npz", folder.parent / "secret.npz")
+    rewrite_rows(folder, "games", file="games/../../secret.npz")
+
+
+def cut(arrays):
+    "Takes the last move of the last game away."
+    games = split_records(arrays)
+    last = games[-1]
+    parts = {name: getattr(last, name)[:-1] for name in ("states", "actions", "movers", "values", "policy_offsets")}
+    end = parts["policy_offsets"][-1]
+    parts |= dict(policy_actions=last.policy_actions[:end], policy_visits=last.policy_visits[:end])
+    arrays.update(join_records([*games[:-1], replace(last, **parts)]))
+
+
+def half(path): path.write_bytes(path.read_bytes()[:len(path.read_bytes()) // 2])
+def newest(folder, key): return folder / json.loads((folder / "manifest.json").read_text())[key]["file"]
+
+
+def no_archive(folder):
+    (folder / "games/000002.npz").write_bytes(b"PK\x03\x04 nothing")
+    rewrite_rows(folder, "games", sha256=hashlib.sha256(b"PK\x03\x04 nothing").hexdigest())
+
+
+def negative(arrays): arrays["length"][:2] = -1, arrays["length"][:2].sum() + 1
+
+
+BACKWARDS = dict(name="a", evals_per_s=1, evals_per_s_low=2, evals_per_s_high=3)
+DAMAGE = dict(
+    no_folder=lambda f: shutil.rmtree(f),
+    no_run=lambda f: (f / "config.json").unlink(),
+    half_config=lambda f: half(f / "config.json"),
+    config_list=lambda f: (f / "config.json").write_text("[1, 2]"),
+    config_folder=lambda f: ((f / "config.json").unlink(), (f / "config.json").mkdir()),
+    config_deep=lambda f: (f / "config.json").write_text('{"a":' * 100_000),
+    game_number=lambda f: change(f / "config.json", game=4),
+    seed_text=lambda f: change(f / "config.json", seed="0); import os"),
+    strange_preset=lambda f: change(f / "config.json", preset="enormous"),
+    half_manifest=lambda f: half(f / "manifest.json"),
+    manifest_without_matches=lambda f: (f / "manifest.json").write_text(json.dumps({"iteration": 1})),
+    seconds_text=lambda f: change(f / "manifest.json", seconds="<b>"),
+    iteration_nan=lambda f: change(f / "manifest.json", iteration=math.nan),
+    history_text=lambda f: rewrite_rows(f, "history", policy_loss="1"),
+    history_infinite=lambda f: rewrite_rows(f, "history", value_loss=math.inf),
+    history_of_numbers=lambda f: change(f / "manifest.json", history=[1]),
+    score_seven=lambda f: rewrite_rows(f, "matches", score=7),
+    interval_backwards=lambda f: rewrite_rows(f, "matches", low=.9, high=.1),
+    opponent_number=lambda f: rewrite_rows(f, "matches", opponent=3),
+    games_elsewhere=elsewhere,
+    games_absolute=lambda f: rewrite_rows(f, "games", file="/etc/passwd"),
+    games_missing=lambda f: (f / "games/000002.npz").unlink(),
+    games_half=lambda f: half(f / "games/000002.npz"),
+    games_pickled=pickled,
+    games_no_archive=no_archive,
+    games_without_outcome=lambda f: rewrite_games(f, lambda a: a.pop("outcome")),
+    games_too_short=lambda f: rewrite_games(f, lambda a: a.update(actions=a["actions"][:-1])),
+    games_negative_length=lambda f: rewrite_games(f, negative),
+    games_strange_seat=lambda f: rewrite_games(f, lambda a: a["movers"].__setitem__(0, 9)),
+    games_strange_result=lambda f: rewrite_games(f, lambda a: a["outcome"].__setitem__(0, 50)),
+    games_illegal=lambda f: rewrite_games(f, lambda a: a["actions"].__setitem__(slice(None), 4)),
+    games_cut=lambda f: rewrite_games(f, cut),
+    games_of_words=lambda f: rewrite_games(f, lambda a: a.update(movers=a["movers"].astype("U1"))),
+    network_missing=lambda f: newest(f, "network").unlink(),
+    network_half=lambda f: half(newest(f, "network")),
+    layout_text=lambda f: write_json(f / "layout.json", dict(measured=[dict(name="a", evals_per_s="fast")])),
+    layout_backwards=lambda f: write_json(f / "layout.json", dict(measured=[BACKWARDS])))
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_one_sentence(folder, kind, capfd):
+    DAMAGE[kind](folder)
+    with pytest.raises(ValueError) as raised: report(folder)
+    sentence = str(raised.value)
+    assert "\n" not in sentence and 10 < len(sentence) < 400 and sentence.endswith(".")
+    assert not (folder / "report.html").exists() and "code ran" not in capfd.readouterr().out
