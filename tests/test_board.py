@@ -1,0 +1,189 @@
+"""Positions as pictures: every game's board against its rules, games of one's own, marks, and what a picture says."""
+import importlib.util
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from alphazero_nb.board import (Board, Marks, Square, board_svg, find_drawing, has_piece_planes, last_places, letters_svg,
+                                plane_board, register_drawing, stone_board)
+from alphazero_nb.game import Game, get_game
+from alphazero_nb.python_game import PythonGame
+
+GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
+if importlib.util.find_spec("pyspiel"): GAMES += [f"openspiel(game={word})" for word in ("tic_tac_toe", "connect_four", "othello")]
+
+
+def random_states(game, seed=0):
+    "The states and actions of a random game."
+    rng, states, actions = np.random.default_rng(seed), [game.new(seed)], []
+    while not game.over(states[-1]):
+        actions.append(int(rng.choice(game.legal_actions(states[-1]))))
+        states.append(game.play(states[-1], actions[-1]))
+    return states, actions
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_board_can_be_clicked_wherever_a_move_is_legal(name):
+    game = get_game(name)
+    draw = find_drawing(game)
+    for seed in range(3):
+        states, actions = random_states(game, seed)
+        for ply, state in enumerate(states):
+            board = draw(states[:ply + 1], actions[:ply])
+            ElementTree.fromstring(board_svg(board))
+            assert len(board.squares) == len(board.heights) * len(board.widths)
+            aims = board.aims()
+            for action in game.legal_actions(state):
+                if action not in aims: assert "othello" in name and game.action_name(action) == "pass"
+                else: assert board.squares[aims[action]].seat < 0 and not board.squares[aims[action]].sign
+            if ply:
+                before = draw(states[:ply], actions[:ply - 1])
+                where = before.aims().get(actions[ply - 1])
+                if where is not None: assert last_places(before, board, actions[ply - 1]) == {where}
+
+
+def test_columns_take_clicks_from_top_to_bottom():
+    board = find_drawing(get_game("connect4"))([get_game("connect4").replay([3, 3])], [3, 3])
+    assert {place % 7 for place, square in enumerate(board.squares) if square.action == 3} == {3}
+    assert board.aims()[3] == 3 * 7 + 3 and board.aims()[0] == 5 * 7
+
+
+# Games of one's own ----------------------------------------------------------------------------
+
+class Placed:
+    "Two players put stones on four places; `flip` shows the planes the wrong way round."
+    flip = False
+    def __init__(self, seed): self.cells, self.seat = [-1] * 4, 0
+    def mover(self): return self.seat if -1 in self.cells else -1
+    def legal(self): return [cell for cell, owner in enumerate(self.cells) if owner < 0]
+    def returns(self): return [0.0, 0.0]
+    def play(self, action): self.cells[action], self.seat = self.seat, 1 - self.seat
+
+    def observe(self):
+        planes = np.array([[owner == seat for owner in self.cells] for seat in (self.seat, 1 - self.seat)])
+        return (planes[::-1] if self.flip else planes).reshape(2, 2, 2).astype(np.int8)
+
+
+class Flipped(Placed): flip = True
+
+
+class Dropped(Placed):
+    "Two columns of two; a stone falls to the bottom of its column, which is the second row."
+    def legal(self): return [column for column in (0, 1) if self.cells[column] < 0]
+    def play(self, action): super().play(action + 2 if self.cells[action + 2] < 0 else action)
+
+
+class Crowded(Placed):
+    "Both planes hold every stone."
+    def observe(self): return np.array([[owner >= 0 for owner in self.cells]] * 2).reshape(2, 2, 2).astype(np.int8)
+
+
+class Passing(Placed):
+    "Action 4 passes, which puts nothing anywhere."
+    def legal(self): return [*super().legal(), 4]
+    def play(self, action): super().play(action) if action < 4 else setattr(self, "seat", 1 - self.seat)
+
+
+def own(make, actions=4, **options):
+    return PythonGame("own", make, players=2, actions=actions, shape=(2, 2, 2), max_length=4, **options)
+
+
+@pytest.mark.parametrize("make, actions", [(Placed, 4), (Dropped, 2)])
+@pytest.mark.parametrize("cells", [True, False])
+def test_planes_of_pieces_are_a_board(make, actions, cells):
+    game = own(make, actions, **(dict(cells=np.arange(4)) if cells and actions == 4 else {}))
+    assert has_piece_planes(game)
+    for seed in range(4):
+        states, moves = random_states(game, seed)
+        for ply in range(len(states)):
+            board = find_drawing(game)(states[:ply + 1], moves[:ply])
+            assert [square.seat for square in board.squares] == game.position(states[ply]).cells   # also at the end
+            for action in game.legal_actions(states[ply]):
+                after = game.position(game.play(states[ply], action)).cells
+                place, = (place for place in range(4) if after[place] != board.squares[place].seat)
+                assert board.aims()[action] == place
+            assert set(board.aims()) == set(game.legal_actions(states[ply]))
+
+
+@pytest.mark.parametrize("make, actions", [(Flipped, 4), (Crowded, 4), (Passing, 5)])
+def test_other_planes_are_no_board(make, actions):
+    game = own(make, actions)
+    assert not has_piece_planes(game) and find_drawing(game)([game.new()], []) is None
+
+
+def test_numbers_that_are_no_planes_are_no_board():
+    numbers = type("Numbers", (Placed,), dict(observe=lambda self: [self.seat]))
+    assert not has_piece_planes(PythonGame("own", numbers, players=2, actions=4, shape=(1,), max_length=4))
+
+
+def test_rules_that_fail_are_no_board():
+    class Broken(Placed):
+        def observe(self): return 1 / 0
+    assert not has_piece_planes(own(Broken))
+
+
+def test_compiled_rules_under_another_name_are_drawn_alike():
+    rules = get_game("tictactoe")
+    functions = {key: rules.functions[key] for key in ("start", "mover", "legal", "play", "returns", "observe")}
+    mine = Game("noughts", **functions, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9)
+    states, moves = random_states(mine, 3)
+    for ply in range(len(states)):
+        known, guessed = (find_drawing(game)(states[:ply + 1], moves[:ply]) for game in (rules, mine))
+        assert [square.seat for square in known.squares] == [square.seat for square in guessed.squares]
+        assert guessed.aims() == {action: action for action in mine.legal_actions(states[ply])}
+
+
+def test_captured_stones_do_not_hide_the_move():
+    pytest.importorskip("pyspiel")
+    game, moves = get_game("openspiel(game=othello)"), []
+    for _ in range(10): moves.append(game.legal_actions(game.replay(moves))[0])
+    before, after = (find_drawing(game)([game.replay(moves[:k])], moves[:k]) for k in (9, 10))
+    changed = [place for place, (a, b) in enumerate(zip(before.squares, after.squares)) if a.seat != b.seat]
+    assert len(changed) > 1 and last_places(before, after, moves[-1]) == {moves[-1]}
+
+
+def test_a_drawing_is_found_by_the_full_name_first(monkeypatch):
+    from alphazero_nb import board as room
+    monkeypatch.setattr(room, "_drawings", dict(room._drawings))
+    register_drawing("gomoku(size=5)", lambda game, state: stone_board(np.zeros((1, 2))))
+    register_drawing("gomoku", lambda game, state: stone_board(np.zeros((1, 3))))
+    sizes = [len(find_drawing(game)([game.new()], []).squares) for game in map(get_game, ("gomoku(size=5)", "gomoku(size=6)"))]
+    assert sizes == [2, 3]
+
+
+# What a picture says ---------------------------------------------------------------------------
+
+def shapes(svg, tag): return [element for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}" + tag)]
+
+
+@pytest.mark.parametrize("look", ["cells", "holes", "lines"])
+def test_a_picture_has_a_disc_for_every_piece_and_a_mark_for_every_mark(look):
+    owners = [[0, 1, -1], [-1, 0, 1]]
+    bare = len(shapes(board_svg(stone_board(np.full((2, 3), -1), look=look)), "circle"))
+    svg = board_svg(stone_board(owners, look=look))
+    pieces = [circle for circle in shapes(svg, "circle")[bare:] if circle.get("fill") != "none"]
+    assert len(pieces) == 4 and len({piece.get("fill") for piece in pieces}) == 2
+    middle = {(piece.get("cx"), piece.get("cy")) for piece in pieces}
+    assert len(middle) == 4
+    marked = board_svg(stone_board(owners, look=look), Marks(frozenset({2, 3}), frozenset({0}), {}, best=3))
+    assert len(shapes(marked, "circle")) == len(shapes(svg, "circle")) + 4   # two legal, the last, the best
+
+
+def test_the_area_of_a_disc_is_the_share():
+    board, r = stone_board(np.full((1, 2), -1)), {}
+    for share in (0.16, 0.64):
+        disc, = (c for c in shapes(board_svg(board, Marks(shares={0: share})), "circle") if c.get("fill-opacity") == "0.3")
+        r[share] = float(disc.get("r"))
+    assert r[0.64] == pytest.approx(2 * r[0.16], rel=0.01)
+    words = [text.text for text in shapes(board_svg(board, Marks(shares={0: 0.64, 1: 0.04})), "text")]
+    assert words == ["64"]   # below five in a hundred there is a disc and no number
+
+
+def test_letters_can_be_anything():
+    svg = letters_svg("a < b & c\x00\x1b[0m\n\n")
+    assert "a < b & c" in "".join(ElementTree.fromstring(svg).itertext())
+    board = stone_board([[0, 1]], look="cells", rows=["<"], columns=["&", ">"])
+    assert "".join(ElementTree.fromstring(board_svg(board)).itertext()) == "<&>"
+    signs = Board("cells", (50,), (50,) * 2, tuple(Square(k, seat=k, sign="<K"[k]) for k in range(2)))
+    assert "".join(ElementTree.fromstring(board_svg(signs)).itertext()) == "<K"
