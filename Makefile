@@ -1,4 +1,5 @@
-# `make train` and `make test` need nothing but make and Python 3.10 or newer; what else they need goes into .venv.
+# `make train` and `make test` need nothing but make and Python 3.10 or newer; what else they need goes into .venv;
+# `make test-colab` makes a second environment, .venv-colab, with the versions that Colab has.
 # Written for GNU make 3.81 (macOS) and later.
 
 PYTHON     ?= python3
@@ -6,18 +7,21 @@ TRAIN_ARGS ?= train connect4 --minutes 11 --folder runs/connect4 --ladder
 FLAGS      ?= slow
 WORKERS    ?= 2
 
-VENV := .venv
-BIN  := $(VENV)/bin
-PIP  := $(BIN)/python -m pip install --disable-pip-version-check -q
+VENV    := .venv
+BIN     := $(VENV)/bin
+COLAB   := .venv-colab
+PIP     := bin/python -m pip install --disable-pip-version-check -q
+MODULES := $(wildcard alphazero_nb/*.py alphazero_nb/*/*.py)
 
-.PHONY: help train test soak sync clean
+.PHONY: help train test test-colab soak sync clean
 
 help:
-	@echo "make train   train a Connect Four agent here, in about a quarter of an hour, and measure it"
-	@echo "make test    check and test everything"
-	@echo "make soak    the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
-	@echo "make sync    bring modules, clean notebooks, addresses and README.md up to date"
-	@echo "make clean   remove caches and build leftovers; .venv and runs stay"
+	@echo "make train        train a Connect Four agent here, in about a quarter of an hour, and measure it"
+	@echo "make test         check and test everything"
+	@echo "make test-colab   run every notebook with the versions that Colab has; PAGES=\"nbs/09_events.ipynb\" runs some"
+	@echo "make soak         the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
+	@echo "make sync         bring modules, clean notebooks, addresses and README.md up to date"
+	@echo "make clean        remove caches and build leftovers; the environments and runs stay"
 	@echo "PYTHON=python3.12 chooses the Python for .venv, TRAIN_ARGS=\"...\" what make train runs."
 
 train: $(VENV)/installed
@@ -31,6 +35,9 @@ test: $(VENV)/installed-dev
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
 	$(BIN)/python -m pytest -q -rs
 
+test-colab: $(COLAB)/package
+	$(COLAB)/bin/python tests/colab.py $(PAGES) --workers $(WORKERS)
+
 soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
 	$(BIN)/nbdev-test colab --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
@@ -40,23 +47,34 @@ sync: $(VENV)/installed-dev
 	$(BIN)/python tests/sync.py
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache _docs _proc
+	rm -rf build dist *.egg-info .pytest_cache _docs _proc tests/artefacts
 	find alphazero_nb tests nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 	find nbs colab -name .ipynb_checkpoints -prune -exec rm -rf {} + 2>/dev/null || true
 
 # PyTorch first and alone, at the version of constraints.txt, so that nothing else chooses a build of it.
-$(VENV)/torch: constraints.txt
+$(VENV)/torch $(COLAB)/torch: constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here: install Python 3.10 or newer, or name one with 'make PYTHON=...'."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than Python 3.10: name a newer one with 'make PYTHON=...'."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make environments: install its venv package (Debian, Ubuntu: 'sudo apt install python3-venv')."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints.txt torch
+	$(PYTHON) -m venv $(@D)
+	$(@D)/$(PIP) -c constraints.txt torch
 	@touch $@
 
 $(VENV)/installed: $(VENV)/torch pyproject.toml
-	$(PIP) -c constraints.txt -e .
+	$(VENV)/$(PIP) -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed pyproject.toml
-	$(PIP) -c constraints.txt -e '.[dev]'
+	$(VENV)/$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Colab installs the package and not the source, and so does this: again when a module changed, without the old compiled functions.
+$(COLAB)/installed: $(COLAB)/torch constraints-colab.txt pyproject.toml
+	$(COLAB)/$(PIP) -c constraints.txt -c constraints-colab.txt . ipykernel ipython nbclient
+	@touch $@
+
+$(COLAB)/package: $(COLAB)/installed $(MODULES)
+	rm -rf build $(COLAB)/lib/python*/site-packages/alphazero_nb
+	$(COLAB)/$(PIP) --force-reinstall --no-deps .
+	@rm -rf build
 	@touch $@

@@ -1,0 +1,96 @@
+"""Run the notebooks as Colab's "Run all" does, with the Python and the packages that run this file.
+
+    make test-colab                                             all pages, with the versions of constraints-colab.txt
+    .venv-colab/bin/python tests/colab.py nbs/09_events.ipynb   these pages only
+    .venv-colab/bin/python tests/colab.py --slow                also the cells marked `#| slow`
+
+Every code cell runs, in order and in a real kernel. Colab knows no directives, so cells marked
+`#| eval: false` or `#| cuda` run too; those marked `#| slow` are safe but long, and are left out.
+The kernel starts in an empty folder, as in Colab, and IN_TEST is set, so that the pages of colab/
+choose their small settings. The package is the installed one. Nothing is written to the notebooks.
+"""
+import argparse, json, os, re, sys, tempfile, time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.metadata import version
+from pathlib import Path
+
+import nbformat
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+import sync
+
+SHOWN = ("ipykernel", "ipython", "ipywidgets", "numba", "numpy", "torch")
+ENVIRONMENT = dict(IN_TEST="1", PYDEVD_DISABLE_FILE_VALIDATION="1")   # The second silences a warning of the old kernel
+
+
+def is_slow(cell):
+    "Does the cell open with the directive `#| slow`?"
+    lines = cell.source.split("\n")
+    head = [line for line in lines if line.strip()]
+    top = next((i for i, line in enumerate(head) if not line.startswith("#|")), len(head))
+    return any(line[2:].strip() == "slow" for line in head[:top])
+
+
+def this_kernel(folder):
+    "A manager of kernels of this very Python, whatever kernels the machine has installed."
+    spec = Path(folder)/"kernels"/"here"/"kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec.write_text(json.dumps(dict(argv=argv, display_name="here", language="python")), encoding="utf-8")
+    specs = KernelSpecManager(kernel_dirs=[str(spec.parents[1])], ensure_native_kernel=False)
+    return AsyncKernelManager(kernel_name="here", kernel_spec_manager=specs)
+
+
+def told(name, cells, at, error):
+    "What failed, with the cell and what the kernel said."
+    cell = cells[at]
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(getattr(error, "traceback", "") or error)).rstrip()
+    return f"FAILED {name}, cell {at + 1} ({cell.get('id', 'without an id')}):\n{text}\n"
+
+
+def run_notebook(name, slow=False, cell_timeout=300):
+    "Runs a page; returns how many cells ran, the seconds, and what failed or an empty text."
+    book = nbformat.read(sync.ROOT/name, as_version=4)
+    skipped = 0
+    for cell in book.cells:
+        if cell.cell_type != "code": continue
+        cell.outputs, cell.execution_count = [], None
+        if is_slow(cell) and not slow: cell.source, skipped = "", skipped + 1
+    begun, failure, at = time.monotonic(), "", [0]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty:
+        client = NotebookClient(book, km=this_kernel(folder), timeout=cell_timeout, resources=dict(metadata=dict(path=empty)),
+                                on_cell_start=lambda cell, cell_index: at.__setitem__(0, cell_index))
+        try: client.execute(env=dict(os.environ, **ENVIRONMENT), cleanup_kc=True)
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error: failure = told(name, book.cells, at[0], error)
+    ran = sum(cell.cell_type == "code" for cell in book.cells) - skipped
+    return ran, skipped, time.monotonic() - begun, failure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=sync.notebooks(), metavar="NOTEBOOK", help="these pages; without a name, all")
+    parser.add_argument("--slow", action="store_true", help="run the cells marked `#| slow` too")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="pages at a time (default 1)")
+    options = parser.parse_args()
+    print(f"Python {sys.version.split()[0]}, " + ", ".join(f"{package} {version(package)}" for package in SHOWN), flush=True)
+    absent = [name for name in options.names if not (sync.ROOT/name).is_file()]
+    if absent: parser.error(f"there is no {', no '.join(absent)}; a page is named as seen from the repository.")
+    jobs, failures, pool = {}, [], ThreadPoolExecutor(options.workers)
+    try:
+        for name in options.names: jobs[pool.submit(run_notebook, name, options.slow)] = name
+        for job in as_completed(jobs):
+            ran, skipped, seconds, failure = job.result()
+            left = f", {skipped} slow left out" if skipped else ""
+            print(failure or f"ok {jobs[job]}: {ran} cells in {seconds:.1f} s{left}", flush=True)
+            if failure: failures.append(jobs[job])
+    except KeyboardInterrupt:
+        print("Stopped.", flush=True)
+        os._exit(130)   # A kernel ends when nobody is left who started it.
+    print(f"{len(jobs) - len(failures)} of {len(jobs)} pages run" + (f"; these fail: {', '.join(failures)}" if failures else "."))
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__": main()
