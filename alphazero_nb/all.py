@@ -1,6 +1,7 @@
 """Everything a notebook needs: `from alphazero_nb.all import *`."""
 from alphazero_nb.arena import RandomPlayer, RolloutPlayer, climb_ladder, get_player, play_match
 from alphazero_nb.benchmark import bench_kernels, bench_layouts, bench_selfplay
+from alphazero_nb.checkpoint import run_folder
 from alphazero_nb.device import check_device, device_report, get_device, list_devices
 from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
 from alphazero_nb.game import ContractError, Game, board_symmetries, get_game, list_games, register
@@ -23,4 +24,5 @@ __all__ = [
     "bench_selfplay", "board_symmetries", "check_device", "climb_ladder", "device_report", "get_device", "get_game",
     "get_player", "list_devices", "list_games", "play", "play_match", "plot_calibration", "plot_games", "plot_history", "plot_ladder",
     "plot_layouts", "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "register", "replay", "report", "retrace",
+    "run_folder",
 ]
