@@ -1,0 +1,297 @@
+"A person's first quarter of an hour in a real JupyterLab: the dashboard moves, stop stops, run again goes on, the board answers."
+import base64
+import importlib.util
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MISSING = [name for name in ("jupyterlab", "playwright", "psutil", "ipywidgets") if importlib.util.find_spec(name) is None]
+MISSING += [] if CHROMIUM else ["Chromium"]
+if MISSING: pytest.skip(f"{' and '.join(MISSING)} is not installed, so there is no page to look at.", allow_module_level=True)
+
+import psutil
+from playwright.sync_api import Error, TimeoutError, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+SOON = 4.   # Seconds from a press of stop until the page says so; the run itself takes less than two
+
+
+# The page ---------------------------------------------------------------------------------------
+
+SMALL = """preset, simulations, minutes = "tiny", 16, 30   # A run that lasts until it is stopped, in iterations of a second
+few = TrainSettings(uses_per_position=1, evaluate_every=3, evaluate_games=4, yardstick="random")"""
+
+
+def small(source):
+    "The quickstart's settings cell, with these settings behind those for a test."
+    lines = source.split("\n")
+    test = next(i for i, line in enumerate(lines) if line.startswith('if "IN_TEST" in os.environ'))
+    after = next((i for i in range(test + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    return "\n".join(lines[:after] + [SMALL] + lines[after:])
+
+
+def quick(source):
+    "The quickstart's training cell, without the half minute in which it tries who plays fastest."
+    return re.sub(r"(?m)^(run = Trainer\(.+)\)$", r'\1, settings=few, layout="threads")', source)
+
+
+def quickstart(folder):
+    "Writes the quickstart, small and empty, to this folder."
+    book = json.loads((ROOT/"colab"/"quickstart.ipynb").read_text(encoding="utf-8"))
+    for cell in book["cells"]:
+        if cell["cell_type"] != "code": continue
+        source = "".join(cell["source"])
+        cell.update(source=quick(small(source) if "IN_TEST" in source else source), outputs=[], execution_count=None)
+    text = "\n".join("".join(cell["source"]) for cell in book["cells"])
+    assert SMALL in text and "settings=few" in text, "the quickstart has its settings or its Trainer where this test does not look"
+    (folder/"quickstart.ipynb").write_text(json.dumps(book), encoding="utf-8")
+
+
+class Page:
+    "A notebook that is open in JupyterLab."
+    def __init__(self, page, shots):
+        self.page, self.shots = page, shots
+
+    def open(self, url):
+        self.page.goto(url)
+        self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+        self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for(timeout=60_000)
+
+    def shot(self, name, whole=None):
+        (whole or self.page).screenshot(path=str(self.shots/f"{name}.png"))
+
+    def cell(self, text):
+        "The code cell in which this stands."
+        return self.page.locator(".jp-Notebook .jp-CodeCell").filter(has=self.page.locator(".jp-InputArea", has_text=text)).first
+
+    def prompt(self, cell): return cell.locator(".jp-InputPrompt").inner_text()
+
+    def run(self, cell):
+        "Presses Control and Enter, and again if JupyterLab did not heed it, as while a kernel is being connected."
+        before, pressed = self.prompt(cell), 0.
+
+        def heeded():
+            nonlocal pressed
+            if self.prompt(cell) != before: return True
+            if time.monotonic() - pressed > 3:
+                cell.locator(".cm-content").press("Control+Enter")
+                pressed = time.monotonic()
+        self.until(heeded, 20, "sign that the cell runs")
+
+    def run_to(self, last, first=0):
+        "Runs the code cells one after the other, up to the one in which `last` stands; returns that cell."
+        for number in range(first, 100):
+            cell = self.page.locator(".jp-Notebook .jp-CodeCell").nth(number)
+            self.run(cell)
+            if last in cell.locator(".jp-InputArea").inner_text(): return cell
+
+    def until(self, look, seconds, what):
+        "Looks until there is something to see, and returns it."
+        end = time.monotonic() + seconds
+        while not (seen := look()):
+            errors = self.page.locator(".jp-OutputArea-output[data-mime-type*=stderr]").all_inner_texts()
+            if time.monotonic() > end or errors:
+                self.shot("failed")
+                raise AssertionError("\n".join([f"no {what} after {seconds} s; the page says:", *errors, *self.outputs()]))
+            self.page.wait_for_timeout(50)
+        return seen
+
+    def ended(self, cell, seconds):
+        "Waits until the cell is over; how long that took."
+        begun = time.monotonic()
+        self.until(lambda: re.search(r"\[\d+\]", self.prompt(cell)), seconds, "end of the cell")
+        return time.monotonic() - begun
+
+    def outputs(self): return self.page.locator(".jp-Cell-outputArea").all_inner_texts()
+
+    def said(self, cell):
+        "The text below the cell."
+        return cell.locator(".jp-Cell-outputArea").inner_text()
+
+    def pictures(self, cell):
+        "The SVG pictures below the cell."
+        urls = cell.locator(".jp-Cell-outputArea img").evaluate_all("images => images.map(image => image.src)")
+        return [base64.b64decode(url.partition("base64,")[2]).decode() for url in urls if url.startswith("data:image/svg")]
+
+    def wait(self, cell, what, seconds):
+        "Waits until this pattern is below the cell; the match."
+        return self.until(lambda: re.search(what, self.said(cell)), seconds, repr(what))
+
+    def stop(self):
+        self.page.locator(".jp-NotebookPanel-toolbar [data-jp-item-name=interrupt]").locator("jp-button, button").first.click()
+
+
+# JupyterLab and Chromium ------------------------------------------------------------------------
+
+def wait_for_port(port, process, log, seconds=60):
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        with socket.socket() as knock:
+            if knock.connect_ex(("127.0.0.1", port)) == 0: return
+        time.sleep(.1)
+    raise AssertionError(f"JupyterLab does not answer:\n{log.read_text()[-4000:]}")
+
+
+def gone(processes, seconds):
+    "Which of these processes are still there after so many seconds."
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    for process in alive: process.kill()
+    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    "A JupyterLab with its own settings, kernels and files: the address of the page, and the folder of its files."
+    root, token = tmp_path_factory.mktemp("lab"), "browser-test"
+    folder, log = root/"files", root/"log.txt"
+    for name in ("files", "config", "data", "runtime"): (root/name).mkdir()
+    quickstart(folder)
+    settings = root/"config/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps(dict(fetchNews="false", checkForUpdates=False)))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {key: value for key, value in os.environ.items() if key not in ("IN_TEST", "PYTEST_CURRENT_TEST", "JUPYTER_PATH")}
+    env.update({f"JUPYTER_{name.upper()}_DIR": str(root/name) for name in ("config", "data", "runtime")})
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
+               "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
+               "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    with open(log, "w") as out:
+        process = psutil.Popen(command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for_port(port, process, log)
+        yield f"http://127.0.0.1:{port}/lab/tree/quickstart.ipynb?token={token}&reset", folder
+    finally:
+        children = process.children(recursive=True)
+        process.terminate()
+        left = gone([process, *children], 15)
+    assert not left, f"these were still there 15 seconds after JupyterLab was told to end: {left}\n{log.read_text()[-4000:]}"
+
+
+@pytest.fixture(scope="module")
+def shots():
+    "The folder of screenshots, new."
+    folder = Path(os.environ.get("ARTEFACTS", ROOT/"tests"/"artefacts"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.png"): old.unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(lab, shots):
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=30_000)
+        try:
+            tab = chromium.new_page(viewport=dict(width=1250, height=1300))
+            tab.set_default_timeout(15_000)
+            page = Page(tab, shots)
+            page.open(lab[0])
+            yield page
+        finally: chromium.close()
+
+
+# What a person sees -----------------------------------------------------------------------------
+
+def saved(folder):
+    "The run's folder, and how many iterations and games it tells of."
+    manifest, = folder.glob("runs/*/manifest.json")
+    told = json.loads(manifest.read_text(encoding="utf-8"))
+    return manifest.parent, told["iteration"], told["games_played"]
+
+
+def test_the_dashboard_moves(page, lab):
+    cell, seen = page.run_to(".fit("), []
+    page.wait(cell, r"games", 120)
+    page.shot("1-first-sight")
+    page.wait(cell, r"\d+ iterations?,", 90)
+    end = time.monotonic() + 20
+    while len(seen) < 4 and time.monotonic() < end:
+        now = (page.said(cell), page.pictures(cell))
+        if now not in seen: seen.append(now)
+        page.page.wait_for_timeout(200)
+    page.shot("2-training")
+    assert len(seen) >= 4, f"the dashboard shows only this for 20 seconds: {seen}"
+    assert len({text for text, _ in seen}) >= 3 and seen[-1][1], "numbers move, and there are curves"
+
+
+def stop(page, cell):
+    "Presses JupyterLab's own stop; how many iterations are said to be saved."
+    page.stop()
+    took = page.ended(cell, 15)
+    found = page.wait(cell, r"Stopped; (\d+) iterations? (?:is|are) saved in runs/", 5)
+    assert took < SOON, f"it took {took:.1f} s"
+    assert "Traceback" not in page.said(cell) and "KeyboardInterrupt" not in page.said(cell)
+    return int(found[1])
+
+
+def test_stop_keeps_the_games(page, lab):
+    kept = stop(page, page.cell(".fit("))
+    page.shot("3-stopped")
+    run, iteration, games = saved(lab[1])
+    assert kept == iteration >= 1 and games > 0
+    assert sum(path.stat().st_size for path in run.rglob("*.npz")) > 0, "the games lie in the run's folder"
+
+
+def test_running_the_cell_again_goes_on(page, lab):
+    cell, (run, before, games) = page.cell(".fit("), saved(lab[1])
+    page.run(cell)
+    page.wait(cell, rf"\b{before + 1} iterations,", 60)
+    page.shot("4-going-on")
+    kept = stop(page, cell)
+    page.shot("5-stopped-again")
+    assert saved(lab[1])[0] == run and kept == saved(lab[1])[1] > before and saved(lab[1])[2] > games
+
+
+def test_the_board_answers(page):
+    texts = page.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea").all_inner_texts()
+    trained = next(number for number, text in enumerate(texts) if ".fit(" in text)
+    cell = page.run_to("play(agent", trained + 1)
+    squares = cell.locator(".widget-gridbox .widget-gridbox button")
+    squares.first.wait_for(timeout=60_000)
+    board = cell.locator(".widget-gridbox img").first
+
+    def stones(): return re.sub(r"[^xo]", "", board.get_attribute("alt"))
+    assert stones() == ""
+    page.shot("6-board")
+    squares.nth(38).click()   # The lowest square of the middle column
+    page.until(lambda: len(stones()) > 1, 20, "answer of the agent")
+    page.page.wait_for_timeout(300)
+    page.shot("7-answered")
+    assert sorted(stones()) == ["o", "x"], f"after one click the board says:\n{board.get_attribute('alt')}"
+
+
+def html_of(cell):
+    return ["".join(output["data"]["text/html"]) for output in cell["outputs"] if "text/html" in output.get("data", {})]
+
+
+def test_the_page_keeps_what_was_seen(page, lab):
+    cell = page.cell(".fit(")
+    seen = page.said(cell)
+    cell.locator(".cm-content").press("Control+s")
+    path, iteration = lab[1]/"quickstart.ipynb", saved(lab[1])[1]
+    page.until(lambda: "Stopped; " in path.read_text(encoding="utf-8"), 15, "saved file with the end of the run")
+    book = json.loads(path.read_text(encoding="utf-8"))
+    kept = next(cell for cell in book["cells"] if ".fit(" in "".join(cell["source"]))
+    assert not [output for output in kept["outputs"] if any("widget" in kind for kind in output.get("data", {}))]
+    assert len(html_of(kept)) == 1 and f"Stopped; {iteration} iteration" in html_of(kept)[0]
+
+    (lab[1]/"copy.ipynb").write_text(json.dumps(book), encoding="utf-8")   # JupyterLab does not trust what it did not write
+    page.open(lab[0].replace("quickstart.ipynb", "copy.ipynb"))
+    cell = page.cell(".fit(")
+    cell.scroll_into_view_if_needed()
+    page.wait(cell, "Stopped; ", 15)
+    page.shot("8-opened-again")
+    assert page.said(cell).split() == seen.split() and page.pictures(cell)
+    sizes = cell.locator(".jp-Cell-outputArea img").evaluate_all("images => images.map(image => image.naturalWidth)")
+    assert sizes and min(sizes) > 50, "pictures are drawn in a copy that is not trusted, too"
