@@ -91,10 +91,11 @@ def _read_thought(game: Game, told) -> Thought | None:
     if not fits or not all(0 <= action < game.actions and _is_count(n) for action, n in visits.items()): raise ValueError
     return Thought(visits, values)
 
-# %% ../nbs/26_play.ipynb #aecdd1a1
+# %% ../nbs/26_play.ipynb #951c4bed
 def read_line(path, game: Game | None = None) -> Line:
     "The game of a file; a ValueError says what is wrong with it."
     from alphazero_nb.checkpoint import read_json
+    if not Path(path).exists(): raise ValueError(f"There is no file {str(path)!r}.")
     try: told = read_json(Path(path), "saved game", ("game", "seed", "seats", "actions", "thoughts"))
     except (OSError, RecursionError): raise ValueError(f"{path} cannot be read as a saved game.") from None
     if game is None: game = get_game(str(told["game"]))

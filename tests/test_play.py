@@ -148,6 +148,37 @@ def test_the_error_of_rules_in_python_is_told_and_the_game_stays():
     assert "the bag has a hole" in match.said and match.history == []
 
 
+class Restless(Moody):
+    "Tries to move, to begin anew and to load while it is asked for its move."
+    match = None
+
+    def act(self, state):
+        match = self.match
+        self.told = [(deed(*arguments), match.said) for deed, arguments in ((match.move, (0,)), (match.new, ()), (match.undo, ()))]
+        return super().act(state)
+
+
+def test_nothing_is_done_while_the_agent_thinks():
+    game = get_game("tictactoe")
+    agent = Restless(game)
+    match = agent.match = Match(game, agent)
+    assert match.move(4) and match.reply() and match.history == [4, 0] and not match.thinking
+    assert all(not done and "moody is thinking" in said for done, said in agent.told) and len(agent.told) == 3
+
+
+def test_a_deed_is_done_whole_or_not_at_all(tmp_path):
+    class Dying(Race):
+        def returns(self): return 1 / 0   # Nobody can say who has won
+
+    game = PythonGame("dying", Dying, players=3, actions=2, shape=(2,), max_length=9)
+    match = Match(game)
+    for action in (1, 1, 1, 1): assert match.move(action)
+    before = vars(match).copy()
+    assert not match.move(0) and "division by zero" in match.said and match.said.endswith("The game is as it was.")
+    assert {**vars(match), "said": ""} == {**before, "said": ""}
+    assert match.save(tmp_path / "game.json") and Match(game).load(tmp_path / "game.json")
+
+
 # Undo, seats, looking back ----------------------------------------------------------------------
 
 def test_undo_and_redo_are_opposites():
@@ -394,7 +425,7 @@ def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
     c.save.click(), c.new.click()
     assert match.history == [] and c.file.value == "tictactoe-2.json"
     c.load.click()
-    assert "missing" in match.said and match.history == []
+    assert match.said == "There is no file 'tictactoe-2.json'." and match.history == []
     c.file.value = "tictactoe-1.json"
     c.load.click()
     assert match.history == list(first.actions)
@@ -503,6 +534,20 @@ def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
     assert "'nonsense' is not a legal move; legal:" in printed and printed.strip().splitlines()[-1] == result_words(match.line, match.name)
 
 
+def test_where_nobody_can_type_the_game_waits():
+    from IPython.core.error import StdinNotImplementedError   # What a notebook run by a program raises
+    match, said = Match(get_game("tictactoe"), seat=0), []
+
+    def ask(prompt): raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
+
+    assert play_text(match, ask, said.append) is match and "Nobody can type" in said[-1]
+
+    def stopped(prompt): raise KeyboardInterrupt
+
+    match.move(4)
+    assert play_text(match, stopped, said.append) is match and match.history == [4]
+
+
 def test_leaving_a_typed_game_keeps_it():
     game = get_game("tictactoe")
     match = Match(game, searcher(game))
@@ -521,6 +566,18 @@ def test_what_does_not_fit_is_a_sentence(tmp_path):
                             (("random", "conect4"), "unknown game"), ((Moody(None),), "which game")):
         with pytest.raises(ValueError, match=word) as told: play(*arguments)
         assert str(told.value).endswith((".", "?")) and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("call, words", [("play('random', 'connect4', seat=7)", "seat is 7; connect4 has seats 0 to 1."),
+                                         ("replay('nowhere.json')", "There is no file 'nowhere.json'."),
+                                         ("play('nowhere')", "unknown player 'nowhere'")])
+def test_a_notebook_shows_a_mistake_as_one_sentence(call, words, capsys):
+    from IPython.core.interactiveshell import InteractiveShell
+    shell = InteractiveShell()   # What a kernel runs cells with
+    result = shell.run_cell(f"from alphazero_nb.play import play, replay\n{call}")
+    shown = capsys.readouterr().out.strip()
+    assert isinstance(result.error_in_exec, Refused) and shown.startswith(words)
+    assert "Traceback" not in shown and "\n" not in shown
 
 
 def test_a_run_folder_is_an_agent(tmp_path):
@@ -546,4 +603,4 @@ def test_a_saved_game_is_replayed_without_its_agent(tmp_path):
         board.controls.forth.click()
     assert len(shown) == len(match.history) and board.match.shown is None
     assert replay(tmp_path / "game.json", agent=searcher(game)).analyse()
-    with pytest.raises(ValueError, match="missing"): replay(tmp_path / "other.json")
+    with pytest.raises(ValueError, match="no file"): replay(tmp_path / "other.json")
