@@ -2,6 +2,7 @@
 from alphazero_nb.arena import RandomPlayer, RolloutPlayer, climb_ladder, get_player, play_match
 from alphazero_nb.benchmark import bench_kernels, bench_layouts, bench_selfplay
 from alphazero_nb.checkpoint import run_folder
+from alphazero_nb.dashboard import Dashboard
 from alphazero_nb.device import check_device, device_report, get_device, list_devices
 from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
 from alphazero_nb.game import ContractError, Game, board_symmetries, get_game, list_games, register
@@ -9,6 +10,7 @@ from alphazero_nb.network import PRESETS, PolicyValueNet
 from alphazero_nb.play import Match, play, replay
 from alphazero_nb.plots import (plot_calibration, plot_games, plot_history, plot_ladder, plot_layouts, plot_losses, plot_policy,
                                 plot_strength, prior_and_visits)
+from alphazero_nb.progress import JsonLines, TensorBoard, TextProgress
 from alphazero_nb.python_game import PythonGame
 from alphazero_nb.records import GameRecord
 from alphazero_nb.report import report
@@ -18,11 +20,11 @@ from alphazero_nb.slots import GameFailed, SelfPlaySettings, retrace
 from alphazero_nb.train import Trainer, TrainSettings
 
 __all__ = [
-    "Agent", "BatchedEvaluator", "ContractError", "EvaluatorError", "Game", "GameFailed", "GameRecord", "Layout", "Match",
-    "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame", "RandomPlayer", "RolloutPlayer", "SearchSettings",
-    "SelfPlayEngine", "SelfPlaySettings", "TrainSettings", "Trainer", "UniformEvaluator", "bench_kernels", "bench_layouts",
-    "bench_selfplay", "board_symmetries", "check_device", "climb_ladder", "device_report", "get_device", "get_game",
-    "get_player", "list_devices", "list_games", "play", "play_match", "plot_calibration", "plot_games", "plot_history", "plot_ladder",
-    "plot_layouts", "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "register", "replay", "report", "retrace",
-    "run_folder",
+    "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EvaluatorError", "Game", "GameFailed", "GameRecord",
+    "JsonLines", "Layout", "Match", "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame", "RandomPlayer",
+    "RolloutPlayer", "SearchSettings", "SelfPlayEngine", "SelfPlaySettings", "TensorBoard", "TextProgress", "TrainSettings",
+    "Trainer", "UniformEvaluator", "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries", "check_device",
+    "climb_ladder", "device_report", "get_device", "get_game", "get_player", "list_devices", "list_games", "play",
+    "play_match", "plot_calibration", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses",
+    "plot_policy", "plot_strength", "prior_and_visits", "register", "replay", "report", "retrace", "run_folder",
 ]

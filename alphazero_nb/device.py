@@ -9,7 +9,7 @@ import difflib, os, shutil, sys, time
 from dataclasses import asdict, dataclass
 
 # %% auto #0
-__all__ = ['Device', 'usable_cores', 'device_names', 'list_devices', 'get_device', 'probe_device', 'device_report',
+__all__ = ['Device', 'usable_cores', 'device_names', 'list_devices', 'card_facts', 'get_device', 'probe_device', 'device_report',
            'check_device']
 
 # %% ../nbs/00_device.ipynb #f921e1d6
@@ -75,6 +75,20 @@ def list_devices() -> list[Device]:
     mps = Device("mps", "Apple GPU", "float32", "float32", False, False)
     make = lambda name: _cpu() if name == "cpu" else mps if name == "mps" else _cuda(int(name.split(":")[1]))
     return [make(name) for name in device_names()]
+
+# %% ../nbs/00_device.ipynb #acd59122
+def card_facts(name: str) -> dict:
+    "memory_gb, memory_total_gb and, where it is known, utilisation (percent) of a GPU; nothing of a CPU."
+    kind = name.partition(":")[0]
+    if kind not in ("cuda", "mps"): return {}
+    import torch
+    if kind == "mps":
+        total = getattr(torch.mps, "recommended_max_memory", lambda: 0)()  # PyTorch 2.5
+        return dict(memory_gb=torch.mps.driver_allocated_memory() / 2**30, memory_total_gb=total / 2**30)
+    free, total = torch.cuda.mem_get_info(name)
+    facts = dict(memory_gb=(total - free) / 2**30, memory_total_gb=total / 2**30)
+    try: return dict(facts, utilisation=torch.cuda.utilization(name))
+    except Exception: return facts   # NVIDIA's library is missing, or does not tell here: each has its own error
 
 # %% ../nbs/00_device.ipynb #132b85c0
 def get_device(

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Callable
 
 # %% auto #0
-__all__ = ['GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchPlayed', 'Message', 'WorkerStarted', 'WorkerLost',
-           'Events', 'event_to_dict']
+__all__ = ['GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'Message', 'WorkerStarted',
+           'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict']
 
-# %% ../nbs/09_events.ipynb #ac2a492d
+# %% ../nbs/09_events.ipynb #1746dc8f
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
@@ -50,6 +50,8 @@ class StepsTaken:
     steps: int               # Optimiser steps so far in this run
     policy_loss: float       # Cross-entropy against the search, nats
     value_loss: float        # Mean squared error of the result
+    done: int = 0            # Steps of this iteration so far
+    total: int = 0           # Steps of this iteration
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,16 @@ class IterationDone:
     policy_loss: float | None  # None while no game had a position to learn from
     value_loss: float | None
     games_per_s: float       # In self-play, on average since this start
+
+
+@dataclass(frozen=True)
+class MatchMoved:
+    "A match in the arena goes on; its games are played side by side."
+    player: str
+    opponent: str
+    over: int                # Games that have ended
+    games: int
+    moves: int               # Of all games so far
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,49 @@ class WorkerLost:
     cause: str               # What happened to it: "was killed by signal 9"
     finished: int            # Games it had finished, which are kept
     repeated: int            # Games it had not, which are played again elsewhere
+
+# %% ../nbs/09_events.ipynb #10ad526e
+@dataclass(frozen=True)
+class EngineStatus:
+    "How fast self-play is right now, over the last two seconds."
+    seconds: float           # Since this call began
+    evals_per_s: float       # Positions the network judges
+    moves_per_s: float       # Moves played
+    average_batch: float     # Positions per forward pass
+    busy_share: float        # Share of the time in which the evaluators compute, 0 to 1
+    waiting: int             # Requests that wait for an evaluator
+    devices: dict            # By who plays: evals_per_s; on a card memory_gb, memory_total_gb and, where known, utilisation in percent
+    last_game: str = ""      # The last position of the game that ended last, as text
+
+
+@dataclass(frozen=True)
+class SelfPlayStopped:
+    "A call for games was interrupted, or failed."
+    games: int               # Finished games that are kept for the next call
+    error: str = ""          # What it failed of; nothing when somebody stopped it
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    "Training begins or goes on."
+    game: str
+    network: str             # Preset
+    device: str
+    folder: str
+    iteration: int = 0       # Iterations before this start
+    games: int = 0           # Games before this start
+    iterations: int | None = None  # To come; or
+    minutes: float | None = None   # how long it goes on
+
+
+@dataclass(frozen=True)
+class RunDone:
+    "Training has ended, by itself or by somebody."
+    iteration: int           # Iterations that are saved
+    folder: str
+    stopped: bool = False    # Whether somebody stopped it
+    games: int = 0           # Finished games of the next iteration that are kept
+    error: str = ""          # What it failed of, if it did
 
 # %% ../nbs/09_events.ipynb #6672381d
 @dataclass

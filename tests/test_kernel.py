@@ -36,9 +36,13 @@ class Cell:
     def __init__(self, code):
         self.code, self.out, self.err, self.error, self.trace = code, "", "", "", ""
         self.status, self.begun, self.seconds = "running", time.monotonic(), None
+        self.shown, self.carried = [], []   # (kind, place, what) of outputs that are no text; states of widgets
 
     def hear(self, kind, content):
-        if kind == "stream" and content["name"] == "stdout": self.out += content["text"]
+        if kind in ("display_data", "update_display_data"):
+            self.shown.append((kind, content["transient"].get("display_id"), content["data"]))
+        elif kind in ("comm_open", "comm_msg"): self.carried.append(content["data"].get("state", {}))
+        elif kind == "stream" and content["name"] == "stdout": self.out += content["text"]
         elif kind == "stream": self.err += content["text"]
         elif kind == "error":
             self.error = f"{content['ename']}: {content['evalue']}"
@@ -182,9 +186,11 @@ def kernel(one_kernel):
 
 ENGINE = """
 from alphazero_nb.game import get_game
+from alphazero_nb.progress import TextProgress
 from alphazero_nb.selfplay import SelfPlayEngine
 def build(game="connect4", workers=2, **options):
-    return SelfPlayEngine(get_game(game), None, **dict(dict(device="cpu", workers=workers, simulations=200, games=32), **options))
+    return SelfPlayEngine(get_game(game), None, **dict(
+        dict(device="cpu", workers=workers, simulations=200, games=32, listeners=(TextProgress(),)), **options))
 """
 
 
@@ -266,7 +272,10 @@ from torch import nn
 from alphazero_nb.selfplay import SelfPlayEngine
 from alphazero_nb.train import Trainer, TrainSettings
 from alphazero_nb.game import get_game
+from alphazero_nb.events import SelfPlayDone, SelfPlayStopped
+from alphazero_nb.progress import TextProgress
 game = get_game("tictactoe")
+lines = (TextProgress(skip=(SelfPlayDone, SelfPlayStopped)),)
 usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True)
 few = TrainSettings(games_per_iteration=32, batch_size=32, uses_per_position=2, evaluate_every=0)
 """
@@ -303,7 +312,7 @@ def stop_training_twice(kernel, fit, folder):
 
 def test_training_is_stopped_and_goes_on(kernel, tmp_path):
     kernel.run(TRAINER)
-    run = f"run = Trainer('tictactoe', 'tiny', {str(tmp_path / 'run')!r}, threads=2, settings=few, **usual)\n"
+    run = f"run = Trainer('tictactoe', 'tiny', {str(tmp_path / 'run')!r}, threads=2, settings=few, listeners=lines, **usual)\n"
     kept = stop_training_twice(kernel, run + "run.fit(iterations=10_000)", str(tmp_path / "run"))
     kernel.run(run + f"assert run.iteration == {kept}; run.fit(iterations=1); assert run.iteration == {kept + 1}")
 
@@ -311,7 +320,7 @@ def test_training_is_stopped_and_goes_on(kernel, tmp_path):
 def test_training_with_workers_and_a_network_of_a_cell_is_stopped_and_goes_on(kernel, tmp_path):
     "The first games of the run are those that the network of the cell plays in threads."
     kernel.run(TRAINER + NETWORK)
-    run = f"run = Trainer('tictactoe', network=network, folder={str(tmp_path / 'run')!r}, workers=2, settings=few, **usual)\n"
+    run = f"run = Trainer('tictactoe', network=network, folder={str(tmp_path / 'run')!r}, workers=2, settings=few, listeners=lines, **usual)\n"
     kept = stop_training_twice(kernel, run + "run.fit(iterations=10_000)", str(tmp_path / "run"))
     kernel.run(run + f"""
 assert run.iteration == {kept} and run.folder.kept() == []
@@ -425,7 +434,7 @@ def test_workers_end_with_their_kernel(kernel, how, when):
     forks = set(kernel.workers()) - set(workers)
     if how == "killed": os.kill(kernel.pid, signal.SIGKILL)
     else: kernel.manager.restart_kernel(now=how == "restarted")
-    assert gone(workers, SOON), [psutil.Process(pid) for pid in workers if alive(pid)]
+    assert gone(workers, 15 if when == "starting" else SOON), [psutil.Process(pid) for pid in workers if alive(pid)]
     for pid in forks: os.kill(pid, signal.SIGKILL)   # Which fails if it has not outlived them
     kernel.restart() if how == "killed" else kernel.connect()
 

@@ -13,9 +13,9 @@ import pytest
 
 from alphazero_nb import events as kinds
 from alphazero_nb import progress as page
-from alphazero_nb.events import (Events, GameFinished, IterationDone, MatchPlayed, Message, SelfPlayDone, StepsTaken, WorkerLost,
-                                 WorkerStarted, event_to_dict)
-from alphazero_nb.progress import JsonLines, Pace, Tally, TextProgress, describe, progress_line
+from alphazero_nb.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message, RunDone,
+                                 RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, event_to_dict)
+from alphazero_nb.progress import JsonLines, Pace, Tally, TensorBoard, TextProgress, describe, progress_line, read_events
 
 SAMPLES = [
     GameFinished(9, 50, 200, 55, 30, (1., -1.), 12.5, 90000, "cuda:0"),
@@ -26,6 +26,11 @@ SAMPLES = [
     WorkerStarted(2, "cuda:2", "Tesla T4, 15 GB", "float16", 5.1),
     WorkerLost(1, "was killed by signal 9", 3, 64),
     Message("A sentence."),
+    EngineStatus(10., 26_000., 580., 127.6, .93, 1, {"cuda:0": {"evals_per_s": 26_000., "memory_gb": 1.2}}, "x o"),
+    SelfPlayStopped(5, "GameFailed"),
+    MatchMoved("run", "random", 12, 40, 731),
+    RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
+    RunDone(7, "runs/connect4", True, 31),
 ]
 
 
@@ -223,7 +228,37 @@ def test_the_file_keeps_what_happens_rarely(tmp_path):
     listener = JsonLines(tmp_path / "events.jsonl")
     for event in SAMPLES: listener(event)
     lines = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert lines == ["IterationDone", "MatchPlayed", "WorkerStarted", "WorkerLost", "Message"]
+    assert lines == ["IterationDone", "MatchPlayed", "WorkerStarted", "WorkerLost", "Message", "RunStarted", "RunDone"]
+
+
+def test_the_file_is_read_back_as_events(tmp_path):
+    path = tmp_path / "events.jsonl"
+    for event in SAMPLES: JsonLines(path)(event)
+    with open(path, "ab") as file: file.write(b'[1, 2]\n{"event": "Unknown"}\n{"event": "Message", "words": 3}\n\xff\n{"event": "Mess')
+    assert list(read_events(path)) == [event for event in SAMPLES if type(event).__name__ in path.read_text(errors="replace")]
+
+
+def test_tensorboard_reads_what_its_listener_wrote(tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed")
+    board = TensorBoard(tmp_path / "tb")
+    for event in SAMPLES: board(event)
+    found = reader.EventAccumulator(str(tmp_path / "tb")).Reload()
+    scalars = {name: [(scalar.step, round(scalar.value, 3)) for scalar in found.Scalars(name)] for name in found.Tags()["scalars"]}
+    assert scalars["loss/policy"] == [(3, 1.9)] and scalars["points/random"] == [(5, .9)]
+    assert scalars["speed/evaluations_per_s"] == [(75, 26_000.)] and scalars["games/per_minute"] == [(3, 972.)]
+
+
+def test_without_tensorboard_the_listener_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match=r'pip install "alphazero_nb\[tb\]"'): TensorBoard(tmp_path)
+
+
+def test_the_words_of_ends():
+    assert describe(RunDone(1, "run")) == "Done; 1 iteration is saved in run."
+    assert describe(RunDone(0, "run", True, 1)) == ("Stopped; 0 iterations are saved in run, and 1 game of the next one. "
+                                                    "Run it again to go on from there.")
+    assert describe(RunDone(2, "run", error="ValueError")).startswith("Ended by an error (ValueError); 2 iterations are saved")
+    assert describe(SelfPlayStopped(1)) == "Stopped; 1 game that had finished is kept for the next call."
 
 
 def test_the_words_of_workers_and_summaries():

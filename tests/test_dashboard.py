@@ -1,0 +1,263 @@
+"The dashboard: plain state, one HTML, few redraws, and in a real kernel a picture that lives and then stays."
+import gc
+import html
+import re
+import time
+import tracemalloc
+import xml.etree.ElementTree as ElementTree
+from base64 import b64decode
+
+import pytest
+
+from alphazero_nb import dashboard as page
+from alphazero_nb.dashboard import Allowance, DashboardState, bar_chart, elo_of, line_chart, render
+from alphazero_nb.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message, RunDone, RunStarted,
+                                 SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted)
+from alphazero_nb.progress import JsonLines
+from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
+from test_progress import SAMPLES
+
+
+def words(page):
+    "What a person reads in some HTML."
+    return html.unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def pictures(page):
+    "The SVG pictures of some HTML, parsed, which fails if one is not well-formed."
+    return [ElementTree.fromstring(b64decode(data)) for data in re.findall(r'data:image/svg\+xml;base64,([^"]*)', page)]
+
+
+# The state and its picture ----------------------------------------------------------------------
+
+@pytest.mark.parametrize("first", [None, *SAMPLES], ids=lambda event: type(event).__name__)
+def test_events_come_in_any_order(first):
+    state = DashboardState()
+    for event in ([first] if first else []) + SAMPLES[::-1] + SAMPLES:
+        state(event)
+        assert words(render(state)).strip()
+        pictures(render(state))
+
+
+def test_an_empty_state_has_a_picture():
+    assert "self-play: 0 games" in words(render(DashboardState()))
+
+
+def test_what_comes_from_outside_is_only_text():
+    evil, state = '<script>alert("x")</script>', DashboardState()
+    for event in (RunStarted(evil, evil, evil, evil, minutes=1), Message(evil), WorkerStarted(0, evil, evil, evil, 1.), WorkerLost(1, evil, 0, 0),
+                  GameFinished(0, 1, 2, 1, 9, (1., -1.), 1., 9, evil), MatchPlayed(evil, evil, .5, .4, .6, 9, 1), MatchMoved(evil, evil, 1, 2, 3),
+                  EngineStatus(1., 2., 3., 4., .5, 6, {evil: dict(evals_per_s=1.)}, evil)): state(event)
+    page = render(state)
+    assert "<script" not in page and words(page).count(evil) >= 5
+    assert not any("script" in element.tag for picture in pictures(page) for element in picture.iter())
+
+
+def test_the_bars_tell_the_run_and_what_goes_on(tmp_path):
+    now = 100.
+    state = DashboardState(clock=lambda: now)
+    state(RunStarted("connect4", "small", "cpu", str(tmp_path), minutes=4))
+    now = 160.
+    state(GameFinished(0, 10, 40, 10, 9, (1., -1.), 5., 9, "cpu"))
+    assert "run: 1:00 of 4:00, 3:00 left" in words(render(state)) and "width:25.0%" in render(state)
+    state(StepsTaken(1, 90, 1., 1., done=30, total=60))
+    assert "learning: step 30 of 60" in words(render(state)) and "self-play: 10" not in words(render(state))
+    state(MatchMoved("run", "rollouts:100", 3, 40, 99))
+    assert "match with rollouts:100: 3 of 40 games over" in words(render(state))
+
+
+def test_every_worker_has_its_bar():
+    state = DashboardState()
+    for k in range(30): state(GameFinished(k, k, 99, k + 1, 9, (1., -1.), k / 9 + 1, 9 * k, f"worker {k % 3} cuda:{k % 3}"))
+    state(EngineStatus(4., 900., 9., 9., .5, 0, {f"worker {k} cuda:{k}": dict(evals_per_s=300. * k, memory_gb=3., memory_total_gb=16.,
+                                                                              utilisation=70) for k in range(4)}))
+    told = words(render(state))
+    assert "worker 2 cuda:2: 10 games, 600 evaluations/s, 3.0 of 16 GB, 70% busy" in told
+    assert "worker 3 cuda:3: 0 games, 900 evaluations/s" in told
+
+
+def test_a_resumed_run_has_its_earlier_curves(tmp_path):
+    file = JsonLines(tmp_path / "events.jsonl")
+    for k in range(1, 9): file(IterationDone(k, 60. * k, 9 * k, 9, 2 / k, 1 / k, 3.))
+    file(MatchPlayed("run", "rollouts:100", .7, .6, .8, 40, 5))
+    state = DashboardState()
+    state(RunStarted("connect4", "small", "cpu", str(tmp_path), iteration=6, games=54, iterations=3))
+    assert sorted(state.iterations) == [1, 2, 3, 4, 5, 6] and len(state.matches) == 1   # 7 and 8 were never saved
+    assert "6 iterations, 54 games, 6:00 of training" in words(render(state)) and "run: 0 of 3 iterations" in words(render(state))
+    assert len(pictures(render(state))) == 2
+
+
+def test_strength_has_a_line_for_each_opponent():
+    state = DashboardState()
+    for k in (1, 2):
+        for opponent in ("rollouts:100", "rollouts:400"): state(MatchPlayed("run", opponent, .5, .4, .6, 40, k))
+    told = [element.text for element in pictures(render(state))[0].iter() if element.tag.endswith("text")]
+    assert "against rollouts:100" in told and "against rollouts:400" in told
+    assert elo_of(.5) == 0 and round(elo_of(10 / 11)) == 400 and elo_of(0) == -800 and elo_of(1) == 800
+
+
+@pytest.mark.parametrize("ys", [[], [1.], [0., 0.], [1e-9, 1e9], [None, 2.], [float("nan"), 1.], [float("inf"), 1.], [-5., 5.]])
+def test_odd_numbers_are_drawn_all_the_same(ys):
+    chart, = pictures(line_chart([("a", "red", list(range(len(ys))), ys)], "Title"))
+    ends = [float(number) for element in chart.iter() if element.tag.endswith("path")
+            for number in re.findall(r"-?\d+\.?\d*", element.get("d"))]
+    assert all(0 <= number <= page.WIDTH for number in ends)
+    pictures(bar_chart({int(y): k for k, y in enumerate(ys, 1) if y is not None and abs(y) < 1e6}, "Title", "moves"))
+
+
+# How often --------------------------------------------------------------------------------------
+
+def test_ten_thousand_events_in_a_second_cost_few_redraws():
+    now = 0.
+    allowance = Allowance(clock=lambda: now)
+    taken = 0
+    for now in (k / 10_000 for k in range(10_000)): taken += allowance.take(passing=int(now * 10_000) % 100 > 0)
+    assert taken <= 6
+
+
+def test_over_a_minute_there_are_two_redraws_a_second_whatever_comes():
+    for passing in (True, False):
+        now = 0.
+        allowance = Allowance(clock=lambda: now)
+        taken = 0
+        for now in (k / 100 for k in range(6000)): taken += allowance.take(passing)
+        assert 115 <= taken <= 125
+
+
+def test_news_before_a_silence_is_shown():
+    now = 0.
+    allowance = Allowance(clock=lambda: now)
+    for now in (k / 100 for k in range(1000)): allowance.take(passing=True)
+    assert allowance.take(passing=False)
+
+
+def test_a_thousand_redraws_leave_no_memory():
+    state = DashboardState()
+    for k in range(2000): state(GameFinished(k, k, 9999, k + 1, 9 + k % 30, (1., -1.), k / 30 + .1, 90 * k, "cpu"))
+    for k in range(1, 100): state(IterationDone(k, 30. * k, 256 * k, 900 * k, 1.9 * .95 ** k, .8 * .96 ** k, 30.))
+    for _ in range(10): render(state)
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for k in range(1000):
+            state(EngineStatus(k / 2, 26_000., 580., 127.6, .93, 1, {"cpu": dict(evals_per_s=2e4)}, "x" * 100))
+            render(state)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 50_000   # One page is some 20 kB, a thousand would be 20 MB
+    finally: tracemalloc.stop()
+
+
+# In a kernel ------------------------------------------------------------------------------------
+
+CELL = """
+from alphazero_nb.game import get_game
+from alphazero_nb.selfplay import SelfPlayEngine
+engine = SelfPlayEngine(get_game("connect4"), None, device="cpu", layout="threads", simulations=200, games=32)
+"""
+HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
+
+
+def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(CELL)
+    cell = kernel.run("engine.generate_games(1500);")
+    assert cell.out == "" and cell.err == "", "a dashboard prints nothing"
+    (first, place, begun), *later = cell.shown
+    assert first == "display_data" and VIEW in begun
+    assert [kind for kind, where, _ in later] == ["update_display_data"] and later[0][1] == place
+    last = later[0][2][HTML]
+    assert "1,500 games in" in words(last) and len(pictures(last)) == 1
+    states = [state["value"] for state in cell.carried if "value" in state]
+    seconds = cell.seconds
+    assert 1 <= len(states) <= 2 * seconds + 5 and len(set(states)) == len(states)
+    again = kernel.run("engine.generate_games(1500);")          # The next cell has a place of its own
+    assert again.shown[0][0] == "display_data" and again.shown[0][1] != place
+    loop = kernel.run("for _ in range(3): engine.generate_games(20)")   # Calls of one cell share theirs
+    assert [kind for kind, *_ in loop.shown].count("display_data") == 1 and "20 games in" in words(loop.shown[-1][2][HTML])
+
+
+def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(CELL)
+    kernel.send("engine.generate_games(10**6)")
+    while len([state for state in kernel.cell.carried if "value" in state]) < 3:
+        message = kernel.client.get_iopub_msg(timeout=60)
+        kernel.cell.hear(message["msg_type"], message["content"])
+    kernel.interrupt()
+    assert kernel.cell.error.startswith("KeyboardInterrupt")
+    kind, _, data = kernel.cell.shown[-1]
+    kept = int(re.search(r"Stopped; ([\d,]+) games that had finished are kept", words(data[HTML]))[1].replace(",", ""))
+    assert kind == "update_display_data" and kept == int(kernel.run("print(len(engine.leftover()))").out)
+    assert not any("stop button" in words(data.get(HTML, "")) for _, _, data in kernel.cell.shown)
+
+
+TRAINING = """
+from alphazero_nb.train import Trainer, TrainSettings
+few = TrainSettings(games_per_iteration=32, batch_size=32, uses_per_position=2, evaluate_every=2, evaluate_games=4, yardstick="random")
+run = Trainer("tictactoe", "tiny", {folder!r}, device="cpu", simulations=16, games=32, max_batch=16, settings=few)
+"""
+
+
+def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
+    pytest.importorskip("ipywidgets")
+    cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=3);")
+    assert cell.err == "" and cell.out == ""
+    last = cell.shown[-1][2][HTML]
+    assert f"Done; 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) == 3
+    assert [kind for kind, *_ in cell.shown].count("display_data") == 1, "a run has one place, whatever its calls"
+    cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=1);")
+    last = cell.shown[-1][2][HTML]
+    losses, strength, _ = pictures(last)
+    assert "4 iterations, 128 games" in words(last) and sum(element.tag.endswith("circle") for element in losses.iter()) == 8
+
+
+def test_an_error_ends_the_picture_too(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run("""
+from alphazero_nb.python_game import PythonGame
+from alphazero_nb.selfplay import SelfPlayEngine
+class Count:
+    def __init__(self, seed): self.moves = 0
+    def mover(self): return -1 if self.moves > 5 else self.moves % 2
+    def legal(self): return [0, 1]
+    def play(self, action):
+        self.moves += 1
+        if self.moves == 4: raise ZeroDivisionError("a mistake in the rules")
+    def returns(self): return [0, 0]
+    def observe(self): return [self.moves]
+game = PythonGame("count", Count, players=2, actions=2, shape=(1,), max_length=9)
+engine = SelfPlayEngine(game, None, device="cpu", layout="threads", simulations=4, games=4)
+""")
+    cell = kernel.send("engine.generate_games(10)")
+    kernel.read()
+    assert "a mistake in the rules" in cell.error
+    assert "Ended by an error (GameFailed)" in words(cell.shown[-1][2][HTML])
+
+
+def test_without_widgets_the_same_call_prints(kernel):
+    hidden = "import sys, ipywidgets\nsys.modules['ipywidgets'] = None\n" + CELL + "sys.modules['ipywidgets'] = ipywidgets\n"
+    cell = kernel.run(hidden + "engine.generate_games(50);")
+    assert "50 games in" in cell.out and cell.shown == []
+
+
+def test_a_dashboard_that_fails_is_told_once_and_the_games_go_on(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(CELL + """
+from alphazero_nb import dashboard
+from alphazero_nb.progress import TextProgress
+from alphazero_nb.dashboard import Dashboard
+broken = Dashboard()
+broken.draw = lambda: 1 / 0
+engine.events.listeners[:] = [broken, TextProgress()]
+""")
+    cell = kernel.run("records = engine.generate_games(100); print(len(records))")
+    assert cell.out.count("ZeroDivisionError") == 1 and cell.out.rstrip().endswith("100")
+
+
+def test_shown_by_its_name_it_is_there_again(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(CELL + "from alphazero_nb.dashboard import Dashboard\nboard = Dashboard()\nengine.events.listeners[:] = [board]")
+    kernel.run("engine.generate_games(50);")
+    cell = kernel.run("board")
+    assert len(cell.shown) == 1 and "50 games in" in words(cell.shown[0][2][HTML])
