@@ -149,7 +149,7 @@ def plot_ladder(matches: list[dict]):  # MatchResult.to_dict() of some matches: 
     axis.set(xlabel="Elo above the opponent (percent: share of the points)")
     return figure
 
-# %% ../nbs/27_plots.ipynb #b16c7d87
+# %% ../nbs/27_plots.ipynb #5d3e3896
 def plot_layouts(benches: list[dict]):  # As from bench_layouts: game, and rows with name, evals_per_s, and its _low and _high
     "Evaluations per second by layout, one panel for each game, as a Matplotlib figure."
     benches = [bench for bench in benches if bench["rows"]]
@@ -163,7 +163,8 @@ def plot_layouts(benches: list[dict]):  # As from bench_layouts: game, and rows 
             ends = [[abs(row.get(f"evals_per_s_{end}", rate) - rate) / 1000] for end in ("low", "high")]
             axis.barh(names.index(row["name"]), rate / 1000, xerr=ends if any(map(any, ends)) else None, ecolor="#444444",
                       color=ORANGE if "process" in row["name"] else BLUE, capsize=2)
-        axis.set(yticks=range(len(names)), yticklabels=[label(name, 32) for name in names] if axis is axes[0] else [], ylim=(len(names) - .5, -.5))
+        axis.set_yticks(range(len(names)), [label(name, 32) for name in names] if axis is axes[0] else [])
+        axis.set_ylim(len(names) - .5, -.5)
         if len(benches) > 1: axis.set_title(label(bench["game"], 32), fontsize=8)
     return figure
 

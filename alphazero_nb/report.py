@@ -174,13 +174,15 @@ def _games_part(run: Run) -> str:
     return (f"<h2>The newest games</h2>{html_image(plot_games(run.records))}<p>{told}</p>"
             f"{html_image(plot_calibration(pairs, 'search'))}{samples}")
 
-# %% ../nbs/28_report.ipynb #7b5be47d
+# %% ../nbs/28_report.ipynb #aa875187
 def _learning_part(run: Run, ladder: list[dict]) -> str:
     history, matches = run.manifest.get("history", []), run.manifest.get("matches", [])
     if not history: return "<p>No iteration has ended yet.</p>"
-    parts = ["<h2>Learning</h2>", html_image(plot_losses(history)), "<h2>Strength</h2>", html_image(plot_strength(matches))]
+    told = "Elo against opponents that do not change, with 95 % intervals. A triangle is a bound: every game was won, or lost."
+    parts = ["<h2>Learning</h2>", html_image(plot_losses(history)),
+             f"<h2>Strength</h2><p>{told}</p>", html_image(plot_strength(matches))]
     if ladder: parts.append(html_image(plot_ladder(ladder)))
-    rows = [(row.get("iteration", ""), row["opponent"], f"{row['score']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}",
+    rows = [(row.get("iteration", "–"), row["opponent"], f"{row['score']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}",
              f"{row['wins']} – {row['draws']} – {row['losses']}") for row in [*matches[-10:], *ladder]]
     head = ("iteration", "opponent", "points", "95 %", "won – drawn – lost")
     return "".join(parts) + (html_table(head, rows[::-1]) if rows else "")
@@ -195,11 +197,13 @@ def _policy_part(run: Run, simulations: int = 64) -> str:
     with _reading(run.folder, "a network that plays"):
         game, network, name = load_network(run.folder)
         agent = Agent(game, NetworkEvaluator(game, network, "cpu"), simulations, name)
-        looks = [(f"<pre>{html_text(game.text(state), 3000)}</pre>", prior_and_visits(agent, state)) for state in states]
-        return f"<h2>What it thinks</h2><p>{simulations} simulations.</p>" + "".join(
-            text + html_image(plot_policy(look)) for text, look in looks)
+        looks = [(f'<div class="boards"><pre>{html_text(game.text(state), 3000)}</pre></div>', prior_and_visits(agent, state))
+                 for state in states]
+    told = (f"What the network would play at first sight, and where {simulations} simulations of the search went: in the "
+            f"first position, and in the middle of the newest game.")
+    return f"<h2>What it thinks</h2><p>{told}</p>" + "".join(board + html_image(plot_policy(look)) for board, look in looks)
 
-# %% ../nbs/28_report.ipynb #6e13534f
+# %% ../nbs/28_report.ipynb #c06b30a5
 _STRANGE = ("<h2>To go on</h2><p>The rules of {} are not known here. Whoever has them calls register(name, function) "
             "and gives the folder to a Trainer.</p>")
 
@@ -225,9 +229,9 @@ def _how_part(run: Run, folder: str) -> str:
     python = ["from alphazero_nb.all import *", f"run = {train}", "run.fit(minutes=10)", "agent = run.agent()"]
     shell = [f"alphazero-nb play {shlex.quote(folder)}", f"alphazero-nb arena {shlex.quote(folder)} rollouts:400"]
     board = ["from alphazero_nb.play import play", f"play({folder!r})"]
-    play = "" if custom else (f"<h2>To play against it</h2><p>In a terminal:</p><pre>{html_text(chr(10).join(shell), 2000)}</pre>"
-                              f"<p>In a notebook:</p><pre>{html_text(chr(10).join(board), 2000)}</pre>")
-    return f"{play}<h2>To go on</h2><pre>{html_text(chr(10).join(python), 2000)}</pre>"
+    code = lambda lines: f'<pre class="code">{html_text(chr(10).join(lines), 2000)}</pre>'
+    play = f"<h2>To play against it</h2><p>In a terminal:</p>{code(shell)}<p>In a notebook:</p>{code(board)}" * (not custom)
+    return f"{play}<h2>To go on</h2>{code(python)}"
 
 # %% ../nbs/28_report.ipynb #1d4bbaf6
 def _flat(value, name: str = "", deep: int = 4) -> list[tuple]:
@@ -247,10 +251,11 @@ def _settings_part(run: Run) -> str:
     picture = html_image(plot_layouts([dict(game=run.config["game"], rows=run.layouts)]))
     return f"<h2>Who plays fastest</h2>{picture}{table}{tables}"
 
-# %% ../nbs/28_report.ipynb #807ba37f
+# %% ../nbs/28_report.ipynb #707bbe8a
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:auto;padding:1rem;color:#222;background:#fff}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem}img{max-width:100%;height:auto}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem}img{max-width:100%;height:auto;margin:.4rem 0}
 pre{background:#f4f4f4;padding:.6rem;overflow-x:auto;font-size:.8rem;line-height:1.25}.wide{overflow-x:auto}
+.wide td:not(:last-child),th{white-space:nowrap}.code{white-space:pre-wrap;overflow-wrap:anywhere}
 .boards{display:flex;flex-wrap:wrap;gap:.5rem}.boards pre{margin:0}
 table{border-collapse:collapse;font-size:.85rem}td,th{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #ddd}"""
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -262,7 +267,7 @@ def _page(title: str, body: str) -> str:
             f'<meta name="viewport" content="width=device-width, initial-scale=1"/>'
             f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>\n{body}</body></html>\n")
 
-# %% ../nbs/28_report.ipynb #09e084e7
+# %% ../nbs/28_report.ipynb #2e157987
 def report(
     folder: str | Path,    # A run folder
     ladder: list = (),     # Further matches to show: [m.to_dict() for m in climb_ladder(...)]
@@ -272,7 +277,7 @@ def report(
     _check_matches(Path("ladder"), ladder)
     inside = run.folder.resolve().is_relative_to(Path.cwd())
     name = Path(os.path.relpath(run.folder)).as_posix() if inside else str(run.folder)
-    title = f"{html_text(run.folder.resolve().name, 60)}: {html_text(run.config['game'], 60)}"
+    title = ": ".join(dict.fromkeys(html_text(part, 60) for part in (run.folder.resolve().name, run.config["game"])))
     told = f"A {html_text(run.config['preset'], 60)} network"
     if run.manifest:
         told += (f" after {run.manifest['iteration']:,} iterations, {run.manifest['games_played']:,} games and "
