@@ -1,0 +1,61 @@
+"A dashboard's price is measured: the processor time of the listener alone, and memory that would betray a page that is kept."
+import time
+
+import numpy as np
+import pytest
+
+from alphazero_nb.benchmark import HiddenDashboard, Stopwatch, bench_dashboard, bench_kernels, past_run, redraw_growth
+from alphazero_nb.dashboard import DashboardState, render
+from alphazero_nb.events import Events
+
+
+def spin(event):
+    "Computes for 50 ms of this thread's processor time."
+    end = time.thread_time() + .05
+    while time.thread_time() < end: pass
+
+
+def test_a_stopwatch_counts_what_is_computed_and_not_what_is_waited_for():
+    busy, idle = Stopwatch(spin), Stopwatch(lambda event: time.sleep(.2))
+    for _ in range(2): busy(None), idle(None)
+    assert busy.cpu_s >= .1 and idle.cpu_s < .05 and busy.events == idle.events == 2
+
+
+def test_a_stopwatch_hides_no_failure():
+    told = []
+    events = Events([Stopwatch(lambda event: 1 / 0), told.append])
+    events.emit("an event")
+    assert len(events.listeners) == 1 and "ZeroDivisionError" in told[0].text
+
+
+def test_a_page_that_is_kept_is_found(tmp_path):
+    class Hoarder(HiddenDashboard):
+        kept = []
+
+        def draw(self):
+            super().draw()
+            self.kept.append(self.page)
+    tidy, hoarder, start = HiddenDashboard(), Hoarder(), past_run(tmp_path, 200)
+    for dashboard in (tidy, hoarder): dashboard(start)
+    assert redraw_growth(tidy, 1000) < 50_000
+    assert redraw_growth(hoarder, 100) > 90 * len(hoarder.page) and len(hoarder.page) > 5000
+
+
+def test_the_curves_are_as_long_as_the_run_was(tmp_path):
+    state = DashboardState()
+    state(past_run(tmp_path, 50))
+    assert len(state.iterations) == 50 and len(state.matches) == 10 and "50 iterations" in render(state)
+
+
+def test_the_price_of_a_dashboard():
+    bench = bench_dashboard("tictactoe", "tiny", simulations=8, device="cpu", seconds=.6, iterations=20, redraws=20, games=32)
+    assert not bench["shown"] and bench["seconds"] >= .6 and bench["events"] >= 32
+    assert 0 < bench["listener_cpu_s"] < bench["process_cpu_s"] and bench["memory_growth_bytes"] < 20 * bench["page_bytes"]
+    assert np.isclose(bench["share"], bench["listener_cpu_s"] / bench["process_cpu_s"])
+    assert bench["redraws"] <= 2 * bench["seconds"] + 5, "two a second, and four in reserve"
+
+
+@pytest.mark.parametrize("game", ["tictactoe", "dots(rows=2,cols=2)"])
+def test_kernels_are_measured_on_games_that_end_and_begin(game):
+    bench = bench_kernels(game, simulations=8, slots=4, seconds=.2)
+    assert bench["kernel_call_us"] > 0 and bench["simulation_us"] > 0
