@@ -19,7 +19,7 @@ from .progress import has_kernel
 
 # %% auto #0
 __all__ = ['Thought', 'Line', 'line_to_dict', 'read_line', 'think', 'choose', 'with_simulations', 'player_name', 'result_words',
-           'next_words', 'sentence', 'Refused', 'deed', 'Match', 'refusal', 'shown_thought', 'View', 'expected_points',
+           'next_words', 'refusal', 'sentence', 'Refused', 'deed', 'Match', 'shown_thought', 'View', 'expected_points',
            'known_values', 'value_bar', 'value_curve', 'panel_html', 'match_html', 'named_action', 'obey', 'play_text',
            'ClickGrid', 'Choices', 'Controls', 'free_name', 'PlayBoard', 'make_match', 'play', 'replay']
 
@@ -140,7 +140,7 @@ def with_simulations(agent, simulations: int):
     agent.settings = replace(settings, simulations=simulations)
     return agent
 
-# %% ../nbs/26_play.ipynb #8294314c
+# %% ../nbs/26_play.ipynb #12c5b7bb
 def player_name(line: Line, seat: int, agent: str) -> str:
     "What a seat is called."
     if seat in line.seats: return "You" if len(line.seats) == 1 else f"Player {seat + 1}"
@@ -163,6 +163,18 @@ def next_words(line: Line, agent: str) -> str:
     if mover < 0: return " " + result_words(line, agent)
     if mover not in line.seats: return ""
     return " Your move." if len(line.seats) == 1 else f" {player_name(line, mover, agent)} is to move."
+
+
+def refusal(match, action) -> str:
+    "Why this action cannot be played now; empty where it can."
+    try: action = operator.index(action)
+    except TypeError: return f"{action!r} is not a move."
+    line, game = match.line, match.game
+    if match.shown is not None: return f"You are looking at move {match.shown} of {len(line.actions)}; go to the end to play on."
+    if match.over: return f"The game is over. {result_words(line, match.name)}"
+    if not match.turn: return f"It is the turn of {match.name}."
+    if not 0 <= action < game.actions: return f"{action} is no move of {game.name}."
+    return "" if action in game.legal_actions(match.state) else f"{game.action_name(action)} is not possible here."
 
 
 def sentence(error: BaseException) -> str:
@@ -357,19 +369,7 @@ class Match:
         self.past += tuple(line.until(ply) for ply, mover in enumerate(movers) if mover in line.seats)
         return words
 
-# %% ../nbs/26_play.ipynb #02293fb8
-def refusal(match: Match, action) -> str:
-    "Why this action cannot be played now; empty where it can."
-    try: action = operator.index(action)
-    except TypeError: return f"{action!r} is not a move."
-    line, game = match.line, match.game
-    if match.shown is not None: return f"You are looking at move {match.shown} of {len(line.actions)}; go to the end to play on."
-    if match.over: return f"The game is over. {result_words(line, match.name)}"
-    if not match.turn: return f"It is the turn of {match.name}."
-    if not 0 <= action < game.actions: return f"{action} is no move of {game.name}."
-    return "" if action in game.legal_actions(match.state) else f"{game.action_name(action)} is not possible here."
-
-# %% ../nbs/26_play.ipynb #3bc9b8aa
+# %% ../nbs/26_play.ipynb #3514921c
 def shown_thought(match: Match) -> tuple:
     "The thought that is shown, and the position it is about."
     thoughts, ply = match.line.thoughts, match.ply
@@ -378,15 +378,21 @@ def shown_thought(match: Match) -> tuple:
 
 class View:
     "What a match looks like."
-    def __init__(self, match: Match): self.match, self.draw, self.failed = match, find_drawing(match.game), ""
+    def __init__(self, match: Match):
+        self.match, self.draw, self.failed = match, find_drawing(match.game), ""
+        self.known = {}   # Ply: the state that was drawn, and its board
 
     def board(self, ply: int) -> Board | None:
         "The board after `ply` moves; None for a game in letters, also when its drawing fails."
         line = self.match.line
-        try: return self.draw(line.states[:ply + 1], line.actions[:ply])
+        state, board = self.known.get(ply, (None, None))
+        if state is line.states[ply]: return board
+        try: board = self.draw(line.states[:ply + 1], line.actions[:ply])
         except Exception as error:
             self.failed = f"The drawing of {self.match.game.name} failed: {sentence(error)}."
-            self.draw = lambda states, actions: None
+            self.draw, board = (lambda states, actions: None), None
+        self.known[ply] = line.states[ply], board
+        return board
 
     def text(self) -> str:
         "The position that is looked at, in letters."
