@@ -32,7 +32,7 @@ from .selfplay import Layout, SelfPlayEngine
 from .slots import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['TrainSettings', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder', 'Trainer', 'plot_history']
+__all__ = ['TrainSettings', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder', 'Trainer']
 
 # %% ../nbs/24_train.ipynb #5452a371
 @dataclass(frozen=True)
@@ -369,21 +369,3 @@ class Trainer:
                            listener=self._run.emit)
         self.matches.append(dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds))
         self._run.emit(match.event(self.iteration))
-
-# %% ../nbs/24_train.ipynb #b407606f
-def plot_history(history: list[dict], matches: list[dict]):
-    "Losses and strength over the minutes of a run, as a Matplotlib figure."
-    import matplotlib.pyplot as plt
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6, 2.6), layout="constrained")
-    plt.close(figure)
-    minutes = [row["seconds"] / 60 for row in history]
-    left.plot(minutes, [row["policy_loss"] for row in history], color="#0072B2", label="policy (nats)")
-    left.plot(minutes, [row["value_loss"] for row in history], color="#D55E00", label="value (squared error)")
-    left.set(xlabel="minutes", title="Losses", ylim=(0, None))
-    left.legend(frameon=False, fontsize=8)
-    when, score = [row["seconds"] / 60 for row in matches], [100 * row["score"] for row in matches]
-    spread = [[100 * abs(row["score"] - row[end]) for row in matches] for end in ("low", "high")]
-    right.errorbar(when, score, yerr=spread if matches else None, color="#0072B2", marker="o", markersize=3, capsize=2)
-    opponent = matches[0]["opponent"] if matches else "the yardstick"
-    right.set(xlabel="minutes", ylabel="% of the points", ylim=(0, 103), title=f"Against {opponent}")
-    return figure
