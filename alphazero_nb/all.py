@@ -1,6 +1,7 @@
 """Everything a notebook needs: `from alphazero_nb.all import *`."""
 from alphazero_nb.arena import RandomPlayer, RolloutPlayer, climb_ladder, get_player, play_match
 from alphazero_nb.benchmark import bench_kernels, bench_layouts, bench_selfplay
+from alphazero_nb.board import register_drawing, stone_board
 from alphazero_nb.checkpoint import run_folder
 from alphazero_nb.dashboard import Dashboard
 from alphazero_nb.device import check_device, device_report, get_device, list_devices
@@ -26,5 +27,5 @@ __all__ = [
     "Trainer", "UniformEvaluator", "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries", "check_device",
     "climb_ladder", "device_report", "get_device", "get_game", "get_player", "list_devices", "list_games", "play",
     "play_match", "plot_calibration", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses",
-    "plot_policy", "plot_strength", "prior_and_visits", "register", "replay", "report", "retrace", "run_folder",
+    "plot_policy", "plot_strength", "prior_and_visits", "register", "register_drawing", "replay", "report", "retrace", "run_folder", "stone_board",
 ]

@@ -235,7 +235,7 @@ def _charts(state: DashboardState) -> str:
     if state.recent: charts += bar_chart(Counter(length for length, _ in state.recent), "Length of the last games", "moves")
     return charts
 
-# %% ../nbs/11_dashboard.ipynb #aaee7aff
+# %% ../nbs/11_dashboard.ipynb #eacca08a
 STOP = "The stop button of the notebook ends this cleanly at once: finished games are kept, and running the cell again goes on."
 
 
@@ -260,7 +260,7 @@ def render(state: DashboardState) -> str:
         + block(_charts(state) + board, "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px")
         + block(messages, f"color:{GREY};font-size:.85em;white-space:pre-wrap;margin-top:4px")
         + block(html.escape(state.ended or STOP), "margin-top:4px"),
-        "font-family:sans-serif;font-size:13px;max-width:980px")
+        "font-family:sans-serif;font-size:13px;line-height:1.35;max-width:980px")
 
 # %% ../nbs/11_dashboard.ipynb #70460812
 def _widgets():

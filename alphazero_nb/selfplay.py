@@ -164,7 +164,7 @@ class Player:
             evals_per_s=totals["evaluations"] / seconds, avg_batch_size=totals["evaluations"] / max(1, report["batches"]),
             busy_share=report["busy_s"] / (seconds * max(1, report.get("evaluators", 0))))
 
-# %% ../nbs/21_selfplay.ipynb #ccff3703
+# %% ../nbs/21_selfplay.ipynb #78b909ec
 class Meter:
     "Reads the totals of an engine now and then, and says what changed."
     def __init__(self, engine: "Player", start: float):
@@ -185,7 +185,7 @@ class Meter:
         rate = lambda key: max(0.0, (now[key] - before[key]) / seconds)
         return EngineStatus(
             now["at"] - self.start, rate("evaluations"), rate("moves"),
-            (now["evaluations"] - before["evaluations"]) / max(1, now["batches"] - before["batches"]),
+            min(now["largest_batch"], (now["evaluations"] - before["evaluations"]) / max(1, now["batches"] - before["batches"])),
             min(1.0, rate("busy_s") / max(1, now.get("evaluators", 0))), int(now.get("waiting", 0)),
             self._devices(now["devices"], before["devices"], seconds), self._last_game())
 
