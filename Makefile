@@ -24,6 +24,10 @@ help:
 	@echo "make clean        remove caches and build leftovers; the environments and runs stay"
 	@echo "PYTHON=python3.12 chooses the Python for .venv, TRAIN_ARGS=\"...\" what make train runs."
 
+# Pages run side by side: threads of PyTorch that wait for each other should sleep and not spin, or two pages on two cores
+# take twenty times as long as one.
+test test-colab soak: export OMP_WAIT_POLICY = PASSIVE
+
 train: $(VENV)/installed
 	@$(BIN)/python tests/sync.py --caches
 	$(BIN)/alphazero-nb $(TRAIN_ARGS)
