@@ -24,18 +24,20 @@ def _games(args):
         return dict(games=[dict(name=g.name, players=g.players, actions=g.actions, shape=list(g.shape)) for g in games])
     for g in games: print(f"{g.name:24} {g.players} players, {g.actions:4} actions, observation {g.shape}")
 
-# %% ../nbs/30_cli.ipynb #242d10aa
+# %% ../nbs/30_cli.ipynb #e6af8ab1
 def _train(args):
-    from alphazero_nb.events import SelfPlayDone
-    from alphazero_nb.progress import TextProgress
+    from alphazero_nb.events import SelfPlayDone, SelfPlayStopped
+    from alphazero_nb.progress import TensorBoard, TextProgress
     from alphazero_nb.train import Trainer, TrainSettings
     from alphazero_nb.slots import SelfPlaySettings
     settings = TrainSettings(**_given(games_per_iteration=args.games_per_iter, batch_size=args.batch_size,
                                       evaluate_every=args.evaluate_every))
-    listeners = (TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,)),)
-    trainer = Trainer(args.game, args.preset, args.folder or f"runs/{args.game.partition('(')[0]}", args.device,
-                      args.simulations, args.seed, settings, SelfPlaySettings(), listeners=listeners, layout=args.layout,
-                      **_given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers))
+    folder = args.folder or f"runs/{args.game.partition('(')[0]}"
+    listeners = [TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone, SelfPlayStopped))]
+    if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
+    trainer = Trainer(args.game, args.preset, folder, args.device, args.simulations, args.seed, settings, SelfPlaySettings(),
+                      listeners=listeners, layout=args.layout, **_given(
+                          games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers))
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     ladder = _ladder(trainer, args) if args.ladder else []
@@ -64,14 +66,17 @@ def _replay(args):
     over = game.over(state)
     print(f"The game is over: {game.returns(state).tolist()}." if over else f"Player {game.mover(state)} is to move.")
 
-# %% ../nbs/30_cli.ipynb #db823003
+# %% ../nbs/30_cli.ipynb #11786f09
 def _ladder(trainer, args) -> list[dict]:
     from alphazero_nb.arena import climb_ladder
+    from alphazero_nb.events import Message
+    from alphazero_nb.progress import TextProgress
     simulations, rows = args.simulations or 64, []
     if not args.json: print(f"The ladder: {args.ladder_games} games each at {simulations} simulations, both seats, varied openings.")
-    for match in climb_ladder(trainer.game, trainer.agent(simulations), args.ladder_games):
+    progress = None if args.json else TextProgress()
+    for match in climb_ladder(trainer.game, trainer.agent(simulations), args.ladder_games, listener=progress):
         rows.append(match.to_dict())
-        if not args.json: print(_match_line(rows[-1]), flush=True)
+        if not args.json: progress(Message(_match_line(rows[-1])))
     return rows
 
 
@@ -94,20 +99,23 @@ def _report(args):
     from alphazero_nb.report import report
     print(f"Open {report(args.folder)} in a browser.")
 
-# %% ../nbs/30_cli.ipynb #ec5b5273
+# %% ../nbs/30_cli.ipynb #3cf16513
 def _arena(args):
     from pathlib import Path
     from alphazero_nb.arena import get_player, play_match
+    from alphazero_nb.events import Message
     from alphazero_nb.game import get_game
+    from alphazero_nb.progress import TextProgress
     game = get_game(args.game) if args.game else None
     folders = [name for name in (args.player, args.opponent) if Path(name).exists()]
     if game is None and not folders: raise ValueError("two players without a training run need --game, for example --game connect4.")
     if game is None: game = get_player(folders[0], None, 1, args.device).game
     players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i)
                for i, name in enumerate((args.player, args.opponent))]
-    row = play_match(game, *players, args.games, seed=args.seed).to_dict()
+    progress = None if args.json else TextProgress()
+    row = play_match(game, *players, args.games, seed=args.seed, listener=progress).to_dict()
     if args.json: return row
-    print(_match_line(row))
+    progress(Message(_match_line(row)))
 
 # %% ../nbs/30_cli.ipynb #a6d9818c
 def _bench(args):
@@ -143,7 +151,7 @@ def _at_least(kind, least, above=False):
 
 _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 
-# %% ../nbs/30_cli.ipynb #0ef51d75
+# %% ../nbs/30_cli.ipynb #d6c5d726
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
@@ -162,6 +170,7 @@ _OPTIONS = {
     "--games-per-iter": dict(type=_count, help="games between two updates of the weights (as many as run at a time)"),
     "--batch-size": dict(type=_count, help="positions of an optimiser step (256)"),
     "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (5)"),
+    "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
     "--ladder": dict(action="store_true", help="at the end, play random, rollouts:100 and rollouts:400"),
     "--ladder-games": dict(type=_count, default=200, help="games against each of them (200)"),
     "--seat": dict(type=_at_least(int, 0), default=0, help="where you sit; 0 moves first (0)"),
@@ -173,14 +182,15 @@ _OPTIONS = {
     "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
 }
 
-# %% ../nbs/30_cli.ipynb #02f0f0c5
+# %% ../nbs/30_cli.ipynb #8fcde22e
 _COMMANDS = {  # name: function, help, positional arguments, options
     "check-device": (_check_device, "what this machine has, and whether it computes", {}, ["--json"]),
     "games": (_games, "the games of the package", {}, ["--json"]),
     "train": (_train, "train an agent, or go on with a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)'"),
               ["--minutes", "--iterations", "--folder", "--preset", "--simulations", "--games-per-iter", "--batch-size",
-               "--games", "--threads", "--layout", "--gpus", "--workers", "--evaluate-every", "--device", "--seed", "--ladder", "--ladder-games", "--json"]),
+               "--games", "--threads", "--layout", "--gpus", "--workers", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
+               "--ladder-games", "--json"]),
     "play": (_play, "play against a trained agent in the terminal", dict(folder="the folder of a run"),
              ["--simulations", "--seat", "--device", "--seed"]),
     "arena": (_arena, "a match between two players, with its 95 %% interval and Elo",
@@ -219,12 +229,12 @@ def make_parser() -> argparse.ArgumentParser:
         if name == "arena": command.set_defaults(games=100)
     return parser
 
-# %% ../nbs/30_cli.ipynb #9d6dc49f
+# %% ../nbs/30_cli.ipynb #3d623b40
 def main(argv: list[str] | None = None) -> int:
     "Runs a command; 0 when it worked, 2 for bad input."
     args = make_parser().parse_args(argv)
     try: report = args.function(args)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         print(f"alphazero-nb: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt: return 130
