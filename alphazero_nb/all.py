@@ -8,10 +8,10 @@ from alphazero_nb.device import check_device, device_report, get_device, list_de
 from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
 from alphazero_nb.game import ContractError, Game, board_symmetries, get_game, list_games, register
 from alphazero_nb.network import PRESETS, PolicyValueNet
-from alphazero_nb.play import Match, play, replay
-from alphazero_nb.plots import (plot_calibration, plot_games, plot_history, plot_ladder, plot_layouts, plot_losses, plot_policy,
-                                plot_strength, prior_and_visits)
-from alphazero_nb.progress import JsonLines, TensorBoard, TextProgress
+from alphazero_nb.play import Match, match_html, play, replay
+from alphazero_nb.plots import (plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history, plot_ladder, plot_layouts,
+                                plot_losses, plot_policy, plot_strength, prior_and_visits)
+from alphazero_nb.progress import JsonLines, TensorBoard, TextProgress, describe, read_events
 from alphazero_nb.python_game import PythonGame
 from alphazero_nb.records import GameRecord
 from alphazero_nb.report import report
@@ -25,7 +25,8 @@ __all__ = [
     "JsonLines", "Layout", "Match", "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame", "RandomPlayer",
     "RolloutPlayer", "SearchSettings", "SelfPlayEngine", "SelfPlaySettings", "TensorBoard", "TextProgress", "TrainSettings",
     "Trainer", "UniformEvaluator", "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries", "check_device",
-    "climb_ladder", "device_report", "get_device", "get_game", "get_player", "list_devices", "list_games", "play",
-    "play_match", "plot_calibration", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses",
-    "plot_policy", "plot_strength", "prior_and_visits", "register", "register_drawing", "replay", "report", "retrace", "run_folder", "stone_board",
+    "climb_ladder", "describe", "device_report", "get_device", "get_game", "get_player", "list_devices", "list_games",
+    "match_html", "play", "play_match", "plot_batch_sizes", "plot_calibration", "plot_evaluator", "plot_games",
+    "plot_history", "plot_ladder", "plot_layouts", "plot_losses", "plot_policy", "plot_strength", "prior_and_visits",
+    "read_events", "register", "register_drawing", "replay", "report", "retrace", "run_folder", "stone_board",
 ]

@@ -24,16 +24,16 @@ def _games(args):
         return dict(games=[dict(name=g.name, players=g.players, actions=g.actions, shape=list(g.shape)) for g in games])
     for g in games: print(f"{g.name:24} {g.players} players, {g.actions:4} actions, observation {g.shape}")
 
-# %% ../nbs/30_cli.ipynb #e6af8ab1
+# %% ../nbs/30_cli.ipynb #31fae4d5
 def _train(args):
-    from alphazero_nb.events import SelfPlayDone, SelfPlayStopped
+    from alphazero_nb.events import SelfPlayDone
     from alphazero_nb.progress import TensorBoard, TextProgress
     from alphazero_nb.train import Trainer, TrainSettings
     from alphazero_nb.slots import SelfPlaySettings
     settings = TrainSettings(**_given(games_per_iteration=args.games_per_iter, batch_size=args.batch_size,
                                       evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
-    listeners = [TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone, SelfPlayStopped))]
+    listeners = [TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))]
     if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
     trainer = Trainer(args.game, args.preset, folder, args.device, args.simulations, args.seed, settings, SelfPlaySettings(),
                       listeners=listeners, layout=args.layout, **_given(

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Callable
 
 # %% auto #0
-__all__ = ['GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'Message', 'WorkerStarted',
-           'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict']
+__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'Message',
+           'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events',
+           'event_to_dict']
 
 # %% ../nbs/09_events.ipynb #1746dc8f
 @dataclass(frozen=True)
@@ -154,6 +155,9 @@ class RunDone:
     stopped: bool = False    # Whether somebody stopped it
     games: int = 0           # Finished games of the next iteration that are kept
     error: str = ""          # What it failed of, if it did
+
+# %% ../nbs/09_events.ipynb #dbfc4473
+PASSING = (GameFinished, EngineStatus, StepsTaken, MatchMoved)  # Events that come many times a second, or twice
 
 # %% ../nbs/09_events.ipynb #6672381d
 @dataclass

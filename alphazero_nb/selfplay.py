@@ -64,7 +64,7 @@ def choose_devices(device: str, devices, workers: int | None) -> list[str]:
     if workers and workers != len(devices): raise ValueError(f"workers is {workers} and there are {len(devices)} devices; give one of the two.")
     return list(devices)
 
-# %% ../nbs/21_selfplay.ipynb #0e13ba47
+# %% ../nbs/21_selfplay.ipynb #eedfae54
 LAYOUTS = ("threads", "processes")
 
 
@@ -86,7 +86,7 @@ def plan_layout(game: Game, network, device="auto", layout=None, devices=None, w
     device, cores = str(device), usable_cores()
     kind = choose_kind(game, layout, device, devices, workers)
     if kind == "processes" and (network is None or game.in_python) and devices is None and workers is None: workers = cores
-    if network is None: names = ["cpu"] * (workers or 1)
+    if network is None: names = ["cpu"] * (workers or (len(devices) if isinstance(devices, (list, tuple)) else 1))
     else: names = choose_devices(device, devices, workers)
     if kind == "threads": names = names[:1]
     elif devices is None and workers is None and names == ["cpu"]: names = ["cpu"] * cores
@@ -201,7 +201,7 @@ class Meter:
         try: return game.text(game.play(record.states[-1], int(record.actions[-1])))
         except Exception as error: return f"the last position cannot be shown: {error}"
 
-# %% ../nbs/21_selfplay.ipynb #fd59fa6e
+# %% ../nbs/21_selfplay.ipynb #efb77b61
 class Teller(Player):
     "Tells what is happening to the listeners."
     def _run(self, n: int, seconds: float | None = None) -> float:
@@ -278,7 +278,7 @@ class Teller(Player):
         return SelfPlayDone(
             len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
             tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), spent["evaluations"],
-            spent["evaluations"] / max(1, spent["batches"]),
+            min(now["largest_batch"], spent["evaluations"] / max(1, spent["batches"])),
             min(1.0, spent["busy_s"] / (seconds * max(1, now.get("evaluators", 0)))), seconds, dict(sorted(self._sources.items())))
 
 # %% ../nbs/21_selfplay.ipynb #0bbaefae

@@ -52,7 +52,8 @@ def quickstart(folder):
         source = "".join(cell["source"])
         cell.update(source=quick(small(source) if "IN_TEST" in source else source), outputs=[], execution_count=None)
     text = "\n".join("".join(cell["source"]) for cell in book["cells"])
-    assert SMALL in text and "settings=few" in text, "the quickstart has its settings or its Trainer where this test does not look"
+    assert SMALL in text, "the quickstart's settings do not ask for IN_TEST where this test looks"
+    assert "settings=few" in text, "the quickstart's Trainer is not made where this test looks"
     (folder/"quickstart.ipynb").write_text(json.dumps(book), encoding="utf-8")
 
 
@@ -168,7 +169,8 @@ def lab(tmp_path_factory):
                "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     with open(log, "w") as out:
-        process = psutil.Popen(command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = psutil.Popen(command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                               start_new_session=True)
     try:
         wait_for_port(port, process, log)
         yield f"http://127.0.0.1:{port}/lab/tree/quickstart.ipynb?token={token}&reset", folder

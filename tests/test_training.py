@@ -443,16 +443,17 @@ def test_loading_says_what_is_missing(tmp_path):
 
 
 def test_the_folder_holds_data_only(tmp_path):
-    "Arrays without pickles and JSON; one checkpoint, every game, hashes that hold."
+    "Arrays without pickles and JSON; two checkpoints, every game, hashes that hold."
     folder = tmp_path / "run"
     trainer(folder).fit(iterations=3)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    entries = [manifest["network"], manifest["learner"], *manifest["games"]]
+    manifest, before = (json.loads((folder / name).read_text()) for name in ("manifest.json", "previous.json"))
+    entries = [manifest["network"], manifest["learner"], before["network"], before["learner"], *manifest["games"]]
     for entry in entries:
         assert hashlib.sha256((folder / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
         with np.load(folder / entry["file"], allow_pickle=False) as arrays: assert all(a.dtype != object for a in arrays.values())
     files = {path.name for path in folder.rglob("*") if path.is_file()}
-    assert files <= {Path(entry["file"]).name for entry in entries} | {"manifest.json", "config.json", "events.jsonl"}
+    assert files <= {Path(entry["file"]).name for entry in entries} | {
+        "manifest.json", "previous.json", "config.json", "events.jsonl", ".lock"}
     lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
 
@@ -494,3 +495,53 @@ def test_a_configuration_of_something_else_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"a": 1}')
     with pytest.raises(ValueError, match="config.json.*'game'"): trainer(tmp_path)
     with pytest.raises(ValueError, match="config.json.*'game'"): Agent.load(tmp_path, device="cpu")
+
+
+# The folder is shared, damaged, or not there -----------------------------------------------------
+
+def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_told(tmp_path):
+    told = []
+    tell = lambda event: told.append(event.text) if type(event).__name__ == "Message" else None
+    usual = dict(reproducible=True, settings=TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0))
+    whole = trainer(tmp_path / "whole", **usual).fit(iterations=4)
+    trainer(tmp_path / "run", **usual).fit(iterations=3)
+    newest = tmp_path / "run" / "learner-000003.npz"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    run = trainer(tmp_path / "run", listeners=[tell], **usual)
+    assert run.iteration == 2
+    run.fit(iterations=2)
+    assert any("learner-000003.npz" in text and "goes on from the checkpoint before" in text for text in told)
+    assert run.iteration == 4 and not differ(weights(tmp_path / "run"), weights(tmp_path / "whole")), "as if nothing had happened"
+    assert trainer(tmp_path / "run", **usual).iteration == 4
+
+
+def test_the_checkpoint_before_is_kept_and_no_older_one(tmp_path):
+    trainer(tmp_path / "run").fit(iterations=4)
+    assert sorted(path.name for path in (tmp_path / "run").glob("learner-*.npz")) == ["learner-000003.npz", "learner-000004.npz"]
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    child = start(FIT, tmp_path / "run")
+    try:
+        assert child.stdout.readline() == "fit\n", child.stderr.read()
+        wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
+        other = trainer(tmp_path / "run", seed=3)
+        with pytest.raises(ValueError, match="is being trained in elsewhere"): other.fit(iterations=1)
+    finally:
+        child.kill()
+        child.communicate()
+    other.fit(iterations=1)   # A lock ends with its process
+    assert trainer(tmp_path / "run", seed=3).iteration == other.iteration
+
+
+def test_trainers_that_take_turns_lose_nothing(tmp_path):
+    first, second = trainer(tmp_path / "run"), trainer(tmp_path / "run")
+    first.fit(iterations=2)
+    second.fit(iterations=1)
+    assert second.iteration == trainer(tmp_path / "run").iteration == 3
+
+
+def test_a_drive_that_is_not_mounted_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    with pytest.raises(ValueError, match="Google Drive is not mounted"): trainer("/content/drive/MyDrive/run")
+    assert not Path("/content/drive/MyDrive/run").exists()
