@@ -72,7 +72,7 @@ $(VENV)/installed-dev: $(VENV)/installed pyproject.toml
 	$(VENV)/$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# Colab installs the package and not the source, and so does this: again when a module changed, without the old compiled functions.
+# Colab installs the package and not the source, and so does this: again when a module changed, without old compiled functions.
 $(COLAB)/installed: $(COLAB)/torch constraints-colab.txt pyproject.toml
 	$(COLAB)/$(PIP) -c constraints.txt -c constraints-colab.txt . ipykernel ipython nbclient
 	@touch $@
