@@ -15,7 +15,7 @@ from .progress import Tally, TextProgress, describe, has_kernel, read_events
 
 # %% auto #0
 __all__ = ['BLUE', 'ORANGE', 'GREEN', 'GREY', 'WIDTH', 'HEIGHT', 'LEFT', 'TOP', 'RIGHT', 'BOTTOM', 'STOP', 'line_chart',
-           'bar_chart', 'DashboardState', 'elo_of', 'render', 'Allowance', 'Dashboard']
+           'bar_chart', 'DashboardState', 'elo_of', 'elo_point', 'render', 'Allowance', 'Dashboard']
 
 # %% ../nbs/11_dashboard.ipynb #e9ee0641
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#808080"  # Okabe and Ito 2008
@@ -157,13 +157,14 @@ def _run_bar(state: DashboardState) -> str:
     left = f", about {_clock(passed / done * (run.iterations - done))} left" if done > 0 else ""
     return _bar(done / run.iterations, f"run: {max(0, done)} of {run.iterations} iterations{left}")
 
-# %% ../nbs/11_dashboard.ipynb #1c01d0ff
+# %% ../nbs/11_dashboard.ipynb #9806b40e
 def _phase_bar(state: DashboardState) -> str:
     "What goes on now."
     match state.phase:
         case StepsTaken(done=done, total=total): return _bar(done / max(1, total), f"learning: step {done:,} of {total:,}", ORANGE)
         case MatchMoved(over=over, games=games):
             return _bar(over / games, f"match with {state.phase.opponent}: {over} of {games} games over", GREEN)
+    if state.tally.last is None: return _bar(0, "self-play: no game has ended yet")
     games = state.tally.to_dict(state.status.seconds if state.status else None)
     left = "" if games["left_s"] is None else f", {_clock(games['left_s'])} left"
     asked = f"{games['done']:,} of {games['total']:,} games" if games["total"] else f"{games['finished']:,} games"
@@ -173,12 +174,13 @@ def _phase_bar(state: DashboardState) -> str:
 
 
 def _device_bars(state: DashboardState) -> str:
-    "A bar for each that plays: its speed beside that of the fastest."
+    "A bar for each that plays: its speed beside that of the fastest; a line of facts where only one does."
     devices = state.status.devices if state.status else {}
     speeds = {name: devices.get(name, {}).get("evals_per_s", 0.0) for name in sorted({*devices, *state.played})}
     most = max(speeds.values(), default=0) or 1
     rows = [(speed / most, ", ".join([f"{name}: {state.played[name]:,} games", *_device_facts(devices.get(name, {}))]))
             for name, speed in speeds.items() if name]
+    if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
     return "".join(_bar(share, text, GREY) for share, text in rows)
 
 # %% ../nbs/11_dashboard.ipynb #47338133
@@ -208,11 +210,16 @@ def _figures(state: DashboardState) -> str:
     return "".join(f'<div style="margin-right:22px"><div style="font-size:1.25em">{html.escape(value)}</div>'
                    f'<div style="color:{GREY};font-size:.85em">{name}</div></div>' for value, name in cells)
 
-# %% ../nbs/11_dashboard.ipynb #fe99a6ff
-def elo_of(score: float, most: float = 800.0) -> float:
-    "Elo difference that expects this share of the points, within ±`most` (Elo 1978)."
-    if score <= 0 or score >= 1: return most if score >= 1 else -most
-    return min(most, max(-most, 400 * math.log10(score / (1 - score))))
+# %% ../nbs/11_dashboard.ipynb #85ffb836
+def elo_of(score: float) -> float:
+    "Elo difference that expects this share of the points, between 0 and 1 (Elo 1978)."
+    return 400 * math.log10(score / (1 - score))
+
+
+def elo_point(match: MatchPlayed) -> tuple:
+    "Elo with the ends of its interval; of a match without a bound on one side three times the other end."
+    if 0 < match.score < 1: return elo_of(match.score), elo_of(match.low), elo_of(match.high)
+    return (elo_of(match.low if match.score >= 1 else match.high),) * 3
 
 
 def _strength_chart(matches: list[MatchPlayed]) -> str:
@@ -220,7 +227,7 @@ def _strength_chart(matches: list[MatchPlayed]) -> str:
     series = []
     for opponent, color in zip(dict.fromkeys(match.opponent for match in matches), (BLUE, ORANGE, GREEN)):
         met = [match for match in matches if match.opponent == opponent]
-        columns = [[elo_of(getattr(match, name)) for match in met] for name in ("score", "low", "high")]
+        columns = zip(*map(elo_point, met))
         series.append((f"against {opponent}", color, [match.iteration for match in met], *columns))
     return line_chart(series, "Elo", "iterations")
 

@@ -162,12 +162,12 @@ def _are(count: int) -> str: return "is" if count == 1 else "are"
 
 def _how(event) -> str: return f"Ended by an error ({event.error})" if event.error else "Stopped"
 
-# %% ../nbs/10_progress.ipynb #8a627022
+# %% ../nbs/10_progress.ipynb #2e0c08da
 def _describe_end(event: RunDone) -> str:
     "Where a run's results lie, and how to go on."
     saved = f"{event.iteration} iteration{'' if event.iteration == 1 else 's'} {_are(event.iteration)} saved in {event.folder}"
     if not event.stopped and not event.error: return f"Done; {saved}."
-    more = f", and {_count(event.games)} of the next one" if event.games else ""
+    more = f", and {_count(event.games)} after them" if event.games else ""
     return f"{_how(event)}; {saved}{more}. Run it again to go on from there."
 
 

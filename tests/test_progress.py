@@ -255,7 +255,7 @@ def test_without_tensorboard_the_listener_says_what_to_install(tmp_path, monkeyp
 
 def test_the_words_of_ends():
     assert describe(RunDone(1, "run")) == "Done; 1 iteration is saved in run."
-    assert describe(RunDone(0, "run", True, 1)) == ("Stopped; 0 iterations are saved in run, and 1 game of the next one. "
+    assert describe(RunDone(0, "run", True, 1)) == ("Stopped; 0 iterations are saved in run, and 1 game after them. "
                                                     "Run it again to go on from there.")
     assert describe(RunDone(2, "run", error="ValueError")).startswith("Ended by an error (ValueError); 2 iterations are saved")
     assert describe(SelfPlayStopped(1)) == "Stopped; 1 game that had finished is kept for the next call."
