@@ -157,7 +157,7 @@ def _run_bar(state: DashboardState) -> str:
     left = f", about {_clock(passed / done * (run.iterations - done))} left" if done > 0 else ""
     return _bar(done / run.iterations, f"run: {max(0, done)} of {run.iterations} iterations{left}")
 
-# %% ../nbs/11_dashboard.ipynb #9806b40e
+# %% ../nbs/11_dashboard.ipynb #96279340
 def _phase_bar(state: DashboardState) -> str:
     "What goes on now."
     match state.phase:
@@ -176,7 +176,7 @@ def _phase_bar(state: DashboardState) -> str:
 def _device_bars(state: DashboardState) -> str:
     "A bar for each that plays: its speed beside that of the fastest; a line of facts where only one does."
     devices = state.status.devices if state.status else {}
-    speeds = {name: devices.get(name, {}).get("evals_per_s", 0.0) for name in sorted({*devices, *state.played})}
+    speeds = {name: devices.get(name, {}).get("evals_per_s", 0.0) for name in sorted({*devices, *state.played}, key=lambda name: (len(name), name))}
     most = max(speeds.values(), default=0) or 1
     rows = [(speed / most, ", ".join([f"{name}: {state.played[name]:,} games", *_device_facts(devices.get(name, {}))]))
             for name, speed in speeds.items() if name]
@@ -242,7 +242,7 @@ def _charts(state: DashboardState) -> str:
     if state.recent: charts += bar_chart(Counter(length for length, _ in state.recent), "Length of the last games", "moves")
     return charts
 
-# %% ../nbs/11_dashboard.ipynb #9e835ba7
+# %% ../nbs/11_dashboard.ipynb #19439cd3
 STOP = "The stop button of the notebook ends this cleanly at once: finished games are kept, and running the cell again goes on."
 
 
@@ -259,7 +259,8 @@ def render(state: DashboardState) -> str:
     block = lambda inside, style="": f'<div style="{style}">{inside}</div>' if inside else ""
     last = state.status.last_game if state.status else ""
     board = f'<pre style="font-family:monospace;line-height:1.15;margin:4px 12px;background:none;color:inherit">{html.escape(last)}</pre>' if last else ""
-    messages = "".join(f"<div>{html.escape(text)}</div>" for text in [*state.workers.values(), *state.messages][-12:])
+    table = lambda text: "font-family:monospace" if "\n" in text else ""   # Columns of letters stand below each other
+    messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in [*state.workers.values(), *state.messages][-12:])
     bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
     return block(
         block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px") + bars

@@ -86,9 +86,10 @@ def elo_mark(row: dict) -> tuple:  # Elo, how far the interval reaches down and 
     bound, mark = (low, "^") if row["score"] > .5 else (high, "v")
     return 0.0 if bound is None else bound, 0.0, 0.0, mark
 
-# %% ../nbs/27_plots.ipynb #b765b4a7
+# %% ../nbs/27_plots.ipynb #fe8d6e0d
 def _draw_strength(axis, matches: list[dict]) -> None:
     "Elo over minutes, a line for each opponent."
+    if not matches: axis.text(.5, .5, "no match yet", transform=axis.transAxes, ha="center", color=GREY)
     for number, opponent in enumerate(dict.fromkeys(row["opponent"] for row in matches)):
         rows = [row for row in matches if row["opponent"] == opponent]
         minutes, marks = [row["seconds"] / 60 for row in rows], [elo_mark(row) for row in rows]
@@ -211,7 +212,7 @@ def plot_games(records: list[GameRecord]):
     right.set(xlabel="% of the games won, or drawn", xlim=(0, 100))
     return figure
 
-# %% ../nbs/27_plots.ipynb #8f674f18
+# %% ../nbs/27_plots.ipynb #8aba32ff
 def prior_and_visits(agent: Agent, state) -> dict:  # actions, names, prior and visits (shares that sum to 1), values by seat
     "What the network and the search of an agent think of a position; a ValueError when the game is over."
     game = agent.game
@@ -238,7 +239,8 @@ def plot_policy(
         axis.bar(np.arange(len(shown)) + shift, 100 * part[shown], .4, color=color, label=text)
     axis.set(xticks=range(len(shown)), xlabel="move", ylabel="share (%)")
     axis.set_xticklabels([label(names[i], 10) for i in shown], rotation=90 * (max(len(names[i]) for i in shown) > 3))
-    axis.legend(frameon=False, fontsize=8)
+    axis.margins(y=0.18)   # Room for the legend above the bars
+    axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
     return figure
 
 # %% ../nbs/27_plots.ipynb #1a60bd78
