@@ -318,7 +318,7 @@ class Trainer:
         limit, what = (iterations, "iterations") if minutes is None else (minutes, "minutes")
         if not limit > 0: raise ValueError(f"{what} is {limit}; it must be more than 0.")
         self._run = Events([*self.events.listeners, JsonLines(self.folder.path / "events.jsonl")])
-        end, begun, self._played = dict(stopped=True), False, []
+        end, self._begun, self._played = dict(stopped=True), False, []
         if self.folder.changed(): self._resume()
         layout = self._choose_layout(minutes)
         try:
@@ -326,7 +326,7 @@ class Trainer:
                                 first_version=self.iteration, listeners=[self._pass_on], layout=layout,
                                 **self._engine) as engine, self.folder.alone():
                 engine.restore([record for record in self.folder.kept() if record.number >= self.games])
-                begun = self._announce(engine, iterations, minutes)
+                self._announce(engine, iterations, minutes)
                 if layout == "auto": self.folder.remember(engine.calibrate(), engine.layout)
                 self._loop(engine, iterations, minutes)
             end = {}
@@ -336,7 +336,7 @@ class Trainer:
             raise
         finally:
             if not self._saved: self._rewind(engine)
-            if begun: self._run.emit(RunDone(self.iteration, str(self.folder.path), games=len(self.folder.kept()), **end))
+            if self._begun: self._run.emit(RunDone(self.iteration, str(self.folder.path), games=len(self.folder.kept()), **end))
         return self
 
     def _pass_on(self, event) -> None:
@@ -356,8 +356,9 @@ class Trainer:
         if found and not self._fixed: return found
         return None if self._fixed or minutes is None or minutes < 3 else "auto"
 
-    def _announce(self, engine: SelfPlayEngine, iterations: int | None, minutes: float | None) -> bool:
+    def _announce(self, engine: SelfPlayEngine, iterations: int | None, minutes: float | None) -> None:
         "Says what is about to run."
+        self._begun = True
         self._run.emit(RunStarted(self.game.name, self.preset, str(self.device), str(self.folder.path), self.iteration,
                                   self.games, iterations, minutes))
         self._run.emit(Message(
@@ -365,7 +366,6 @@ class Trainer:
             f"The first start on a machine compiles for about half a minute."))
         if self._trouble: self._run.emit(Message(self._trouble))
         if self.iteration: self._run.emit(Message(f"Going on after iteration {self.iteration}, {self.games} games."))
-        return True
 
     def _loop(self, engine: SelfPlayEngine, iterations, minutes) -> None:
         "Iterations until their number or the time is used up; one that would end much too late is not begun."

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sync
+from alphazero_nb import game as game_page
 from alphazero_nb import checkpoint
 from alphazero_nb.all import get_game, run_folder
 from alphazero_nb.board import find_drawing
@@ -146,11 +147,12 @@ def rules():
 
 @pytest.fixture(scope="module")
 def game(tmp_path_factory):
-    "The page's game; its rules are in a file, because a function's source is looked for in one."
+    "The page's game, registered while its tests run; its rules are in a file, because a function's source is looked for in one."
     path = tmp_path_factory.mktemp("own") / "own_game.py"
     path.write_text("import numpy as np\nfrom numba import njit\nfrom alphazero_nb.all import *\n" + "\n".join(rules()[0]))
     exec(compile(path.read_text(), str(path), "exec"), {"__name__": "__main__"})
-    return get_game("domineering")
+    yield get_game("domineering")
+    game_page._registry.pop("domineering")
 
 
 def test_a_complete_game_takes_at_most_sixty_lines():
