@@ -194,7 +194,7 @@ class Sendable(Readable):
 
 def _remake(cls, args, arguments): return cls(*args, **arguments)
 
-# %% ../nbs/01_game.ipynb #9447c4e3
+# %% ../nbs/01_game.ipynb #52025e45
 class Game(Sendable):
     "Rules compiled for kernels (`api`), and the same rules by hand, one state at a time."
     def __init__(
@@ -213,11 +213,12 @@ class Game(Sendable):
         cells: np.ndarray | None = None,  # (actions,) place of each action on planes of the board's grid
         action_names: Callable | None = None,  # action -> str
         text: Callable | None = None,   # state -> str, a drawing
+        rule: Callable | None = None,   # state -> action: a player by rule, the opponent called `rule`
     ):
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.cells = None if cells is None else np.asarray(cells, np.int64)
-        self._action_names, self._text = action_names, text
+        self._action_names, self._text, self.rule = action_names, text, rule
         self.observation_size = int(np.prod(shape))
         self.symmetries = _symmetry_arrays(symmetries, self.observation_size, actions)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
@@ -228,6 +229,10 @@ class Game(Sendable):
         self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes, np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
+
+    @property
+    def hides(self) -> bool:  # Whether there is something that the mover does not know, so that `redeal` has work
+        return self.functions["redeal"] is not _no_redeal
 
     def check(self, games: int = 20, seed: int = 0) -> None:
         "Plays random games against the laws of the contract; a ContractError names the broken one."
@@ -272,8 +277,8 @@ def board_symmetries(
         pairs.append((observation, np.array([action_at[came_to[cell]] for cell in action_at])))
     return pairs
 
-# %% ../nbs/01_game.ipynb #b666516b
-_LIBRARY = ("connect4", "dots", "gomoku", "openspiel", "tictactoe")
+# %% ../nbs/01_game.ipynb #a7315c55
+_LIBRARY = ("blob", "connect4", "dots", "gomoku", "openspiel", "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package without which a name of the library has no rules
 _registry: dict[str, Callable[..., Game]] = {}
 
@@ -393,9 +398,9 @@ class Checker(_Checker):
         same = same and actions[:self.read("legal", world, actions)].tolist() == legal
         self.law(same, "redeal", "mover, legal actions and observation stay as they were")
 
-# %% ../nbs/01_game.ipynb #fe8a74e3
+# %% ../nbs/01_game.ipynb #c566209e
 def _play_one(checker: Checker, rng, turn: int) -> None:
-    "One random game beside its twin, turned by symmetry number `turn`."
+    "One random game beside its twin, turned by symmetry number `turn`; a deal is no turned deal, so cards are not turned here."
     game, checker.history = checker.game, []
     observation, action = (array[turn] for array in game.symmetries)
     state, twin = np.zeros((2, game.state_size), np.int16)
@@ -415,7 +420,7 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
     over = not checker.position(twin) and checker.ending(state) == checker.ending(twin)
     checker.law(over, "symmetries", "a turned game ends at the same move and with the same result")
 
-# %% ../nbs/01_game.ipynb #b17e5368
+# %% ../nbs/01_game.ipynb #76432a59
 def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
     "Plays `games` random games against the laws of the contract; a ContractError names the broken one."
     checker, rng = Checker(game), np.random.default_rng(seed)
@@ -424,4 +429,4 @@ def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
         checker.law(whole, "symmetries", f"each {name} array is a permutation of {size} numbers")
     for number in range(games):
         checker.seed = seed + number
-        _play_one(checker, rng, number % len(game.symmetries[0]))
+        _play_one(checker, rng, 0 if game.hides else number % len(game.symmetries[0]))

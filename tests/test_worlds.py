@@ -1,0 +1,154 @@
+"Searches where cards are hidden: several worlds, one answer, and nothing of it from what the player cannot see."
+import numpy as np
+import pytest
+
+from alphazero_nb.evaluator import Ticket, UniformEvaluator
+from alphazero_nb.game import Game, get_game
+from alphazero_nb.games import blob as cards
+from alphazero_nb.games import tictactoe as stones
+from alphazero_nb.search import Agent, SearchSettings, draw_worlds, search
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.slots import Block, SelfPlaySettings
+from test_search import HashEvaluator, Node, slow_search, visits_of
+
+
+def round_states(game, count, seed=0):
+    "Positions of random rounds in which there is something to decide."
+    rng, found = np.random.default_rng(seed), []
+    while len(found) < count:
+        state = game.new(int(rng.integers(2**31)))
+        for _ in range(rng.integers(game.max_length)):
+            if game.over(state): break
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        if len(game.legal_actions(state)) > 1: found.append(state)
+    return np.stack(found)
+
+
+def test_only_games_that_hide_something_have_several_worlds():
+    assert get_game("blob(players=3,cards=2)").hides and not get_game("connect4").hides
+    game = get_game("tictactoe")
+    one, two = (search(game, HashEvaluator(game), np.stack([game.new()]), SearchSettings(64, worlds=worlds)) for worlds in (1, 5))
+    assert (one.visits == two.visits).all() and one.visits.sum() == 64
+
+
+@pytest.mark.parametrize("worlds", [1, 2, 5])
+def test_worlds_are_searched_like_positions_and_added_up(worlds):
+    "Against the slow search in plain Python, in each world that was drawn."
+    game = get_game("blob(players=3,cards=3)")
+    evaluator, states = HashEvaluator(game), round_states(game, 12)
+    found = search(game, evaluator, states, SearchSettings(30, worlds=worlds), seed=7)
+    drawn = draw_worlds(game, states, worlds, 7)
+    for number in range(len(states)):
+        roots = [slow_search(game, evaluator, Node(game, world), 30) for world in drawn[number * worlds:(number + 1) * worlds]]
+        assert (found.visits[number] == sum(visits_of(game, root) for root in roots)).all()
+        mean = sum(root.sums for root in roots) / sum(root.visits for root in roots)
+        assert np.allclose(found.values[number], mean, atol=1e-5)
+
+
+def test_a_search_sees_nothing_that_its_player_does_not_see():
+    "Swap the cards that others hold: the observation stays, and so does every visit."
+    game = get_game("blob(players=4,cards=4)")
+    states = round_states(game, 40, seed=3)
+    swapped = np.stack([game.redeal(state, 5 + k) for k, state in enumerate(states)])
+    assert (swapped != states).any(1).sum() > 20, "the others' cards are other cards"
+    for evaluator in (HashEvaluator(game), UniformEvaluator(game)):
+        here, there = (search(game, evaluator, rows, SearchSettings(24, worlds=3), seed=1) for rows in (states, swapped))
+        assert (here.visits == there.visits).all() and (here.values == there.values).all()
+    here, there = (Agent(game, HashEvaluator(game), 24, seed=2).acts(rows) for rows in (states, swapped))
+    assert (here == there).all()
+
+
+def test_an_agent_draws_new_worlds_for_every_decision():
+    game = get_game("blob(players=4,cards=4)")
+    state = round_states(game, 1, seed=3)
+    agent, again = (Agent(game, HashEvaluator(game), 40, seed=2) for _ in range(2))
+    first, second = agent.search(state).visits, agent.search(state).visits
+    assert (first != second).any() and (again.search(state).visits == first).all(), "and the same ones for the same seed"
+
+
+class Answering(HashEvaluator):
+    "Answers at once, as an evaluator that a block submits to."
+    def submit(self, *request):
+        ticket = Ticket(request)
+        ticket._resolve(self.evaluate(*request))
+        return ticket
+
+
+def play(game, evaluator, numbers, settings, slots=4):
+    "Games played in a block by hand, by number."
+    block, waiting, records = Block(game, slots, settings), list(numbers), {}
+    for slot in range(slots):
+        if waiting: block.begin(slot, waiting[0], 100 + waiting.pop(0), 0)
+    while len(records) < len(numbers):
+        block.advance()
+        for record in block.collect(): records[record.number] = record
+        for slot in np.flatnonzero(block.slots["number"] < 0):
+            if waiting: block.begin(slot, waiting[0], 100 + waiting.pop(0), 0)
+        if block.requests.count:
+            assert block.requests.count <= slots * block.worlds
+            block.submit(evaluator)
+        block.receive()
+    return records
+
+
+@pytest.mark.parametrize("worlds", [1, 3])
+def test_self_play_keeps_the_true_game_and_every_full_search_spends_its_budget(worlds):
+    game = get_game("blob(players=3,cards=3)")
+    settings = SelfPlaySettings(SearchSettings(20, worlds=worlds), cheap_simulations=5, full_share=.5)
+    records = play(game, Answering(game), range(12), settings)
+    searched = 0
+    for record in records.values():
+        state = game.new(record.seed)
+        for t in range(len(record)):
+            assert (record.states[t] == state).all() and record.movers[t] == game.mover(state)
+            here = slice(*record.policy_offsets[t:t + 2])
+            actions, visits = record.policy_actions[here], record.policy_visits[here]
+            legal = game.legal_actions(state)
+            assert set(actions) <= set(legal) and (len(legal) > 1 or not len(visits)), "a forced move is played without a search"
+            if len(visits): assert visits.sum() == 20 * worlds
+            searched += len(visits) > 0
+            state = game.play(state, int(record.actions[t]))
+        assert game.over(state) and (record.outcome == game.returns(state)).all()
+    assert searched > 20
+
+
+def test_a_game_is_the_same_whatever_plays_beside_it():
+    game = get_game("blob(players=4,cards=2)")
+    settings = SelfPlaySettings(SearchSettings(16, worlds=2), cheap_simulations=4)
+    alone, many = (play(game, Answering(game), numbers, settings, slots) for numbers, slots in ((range(3), 1), (range(9), 5)))
+    assert all(alone[number] == many[number] for number in alone)
+
+
+def test_threads_and_processes_play_the_same_rounds():
+    game = get_game("blob(players=3,cards=2)")
+    settings = SelfPlaySettings(SearchSettings(12, worlds=3), cheap_simulations=4)
+    found = []
+    for layout in (dict(layout="threads", threads=2), dict(workers=2)):
+        with SelfPlayEngine(game, None, device="cpu", games=16, max_batch=4, seed=5, settings=settings, listeners=(), **layout) as engine:
+            found.append(engine.generate_games(40))
+    assert found[0] == found[1]
+
+
+def test_worlds_that_hide_nothing_are_the_game_itself():
+    "Tic-tac-toe that claims to hide something: every world is the position, and the visits are those of one search, times the worlds."
+    def redeal(state, seed): pass
+    same = Game("open_secret", start=stones.start, mover=stones.mover, legal=stones.legal, play=stones.play, returns=stones.returns,
+                observe=stones.observe, redeal=redeal, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9)
+    plain = get_game("tictactoe")
+    states = np.stack([plain.new(), plain.replay([4, 0, 8])])
+    one = search(plain, HashEvaluator(plain), states, SearchSettings(50))
+    three = search(same, HashEvaluator(same), states, SearchSettings(50, worlds=3))
+    assert same.hides and (three.visits == 3 * one.visits).all() and np.allclose(three.values, one.values)
+
+
+@pytest.mark.parametrize("worlds", [0, -1, 64, float("nan")])
+def test_bad_numbers_of_worlds_are_refused(worlds):
+    with pytest.raises(ValueError, match="worlds is"): SearchSettings(worlds=worlds)
+
+
+def test_the_worlds_of_a_bid_know_the_own_hand_only():
+    game = get_game("blob(players=4,cards=5)")
+    state = game.new(3)
+    me = game.mover(state)
+    for world in draw_worlds(game, np.stack([state]), 50, 0):
+        assert cards.hands(world)[me] == cards.hands(state)[me]
