@@ -13,7 +13,8 @@ from .events import (EngineStatus, GameFinished, IterationDone, MatchMoved, Matc
                                  SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, event_to_dict)
 
 # %% auto #0
-__all__ = ['Pace', 'Tally', 'describe', 'progress_line', 'has_kernel', 'TextProgress', 'JsonLines', 'read_events', 'TensorBoard']
+__all__ = ['Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress', 'JsonLines',
+           'read_events', 'TensorBoard']
 
 # %% ../nbs/11_progress.ipynb #6d572207
 class Pace:
@@ -92,8 +93,8 @@ class Tally:
                     mean_length=self.moves / max(1, games), wins=[won / max(1, games) for won in self.won],
                     draws=self.drawn / max(1, games), evaluations=last.evaluations if last else 0, sources=sources)
 
-# %% ../nbs/11_progress.ipynb #68870322
-def _time(seconds: float) -> str:
+# %% ../nbs/11_progress.ipynb #99473b8a
+def clock_time(seconds: float) -> str:
     if not math.isfinite(seconds): return "?"
     minutes, seconds = divmod(int(max(0, seconds)), 60)
     return f"{minutes}:{seconds:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
@@ -108,19 +109,19 @@ def _count(games: int) -> str: return f"{games:,} game{'' if games == 1 else 's'
 def _rate(count: float, seconds: float) -> float: return count / seconds if seconds > 0 else 0.0
 
 
-def _unit(per_s: float) -> tuple:
+def speed_unit(per_s: float) -> tuple:
     "Which unit tells a speed best: its length in seconds and its name."
     return (1, "s") if per_s >= 1 or per_s <= 0 else (60, "min")
 
 
 def _figure(number: float) -> str: return f"{number:,.0f}" if number >= 9.95 else f"{number:.1f}"
 
-# %% ../nbs/11_progress.ipynb #c74f5393
+# %% ../nbs/11_progress.ipynb #205fba33
 def _describe_games(event: SelfPlayDone) -> str:
     "The summary of a call."
     per_s = _rate(sum(event.sources.values()) or event.games, event.seconds)  # Of all that ended, later games included
-    unit_s, unit = _unit(per_s)
-    took = f"{event.seconds:.1f} s" if event.seconds < 10 else _time(event.seconds)
+    unit_s, unit = speed_unit(per_s)
+    took = f"{event.seconds:.1f} s" if event.seconds < 10 else clock_time(event.seconds)
     parts = [f"{_count(event.games)} in {took} ({unit_s * per_s:,.1f} games/{unit})", f"{event.positions:,} positions"]
     if event.games:
         parts += [f"mean length {event.mean_length:.1f}", f"won {' / '.join(f'{share:.1%}' for share in event.wins)}",
@@ -137,12 +138,12 @@ def _describe_loss(event: WorkerLost) -> str:
     if event.repeated < 1: again = "it leaves no unfinished game"
     return f"worker {event.worker} {event.cause} after {event.finished:,} finished game{'s' * (event.finished != 1)}; {again}."
 
-# %% ../nbs/11_progress.ipynb #80ca521a
+# %% ../nbs/11_progress.ipynb #d3a973ed
 def _describe_play(event) -> str | None:
     "One line about self-play, or nothing."
     match event:
         case GameFinished(done=done, total=total, finished=finished, seconds=seconds, evaluations=n):
-            unit_s, unit = _unit(per_s := _rate(finished, seconds))
+            unit_s, unit = speed_unit(per_s := _rate(finished, seconds))
             return (f"self-play {done}/{total} games, {_figure(unit_s * per_s)} games/{unit}, "
                     f"{_rate(n, seconds):,.0f} evaluations/s")
         case SelfPlayDone(): return _describe_games(event)
@@ -162,7 +163,7 @@ def _are(count: int) -> str: return "is" if count == 1 else "are"
 
 def _how(event) -> str: return f"Ended by an error ({event.error})" if event.error else "Stopped"
 
-# %% ../nbs/11_progress.ipynb #2e0c08da
+# %% ../nbs/11_progress.ipynb #759fee78
 def _describe_end(event: RunDone) -> str:
     "Where a run's results lie, and how to go on."
     saved = f"{event.iteration} iteration{'' if event.iteration == 1 else 's'} {_are(event.iteration)} saved in {event.folder}"
@@ -177,7 +178,7 @@ def _describe_training(event) -> str | None:
         case StepsTaken():
             return f"training step {event.steps}: policy loss {_loss(event.policy_loss)}, value loss {_loss(event.value_loss)}"
         case IterationDone():
-            return (f"{_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
+            return (f"{clock_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
                     f"{event.positions:>8,} positions  policy loss {_loss(event.policy_loss)}  "
                     f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min")
         case MatchMoved():
@@ -194,15 +195,15 @@ def describe(event) -> str:
     if isinstance(event, Message): return event.text
     return _describe_play(event) or _describe_training(event) or str(event)
 
-# %% ../nbs/11_progress.ipynb #9773995c
+# %% ../nbs/11_progress.ipynb #860e605e
 def _pieces(tally: Tally) -> tuple:
     "What there is to tell, the most important first, and by source where there are several."
     total, done = (tally.last.total, tally.last.done) if tally.last else (0, 0)
     average = tally.pace.average()
-    (unit_s, unit), left, at = _unit(average), tally.left_s(), tally.pace.last
+    (unit_s, unit), left, at = speed_unit(average), tally.left_s(), tally.pace.last
     pieces = [f"{done:,}/{total:,}" if total > 0 else _count(tally.pace.count),
               f"now {_figure(unit_s * tally.pace.now())}, average {_figure(unit_s * average)} games/{unit}"]
-    if left is not None: pieces.append(f"{_time(left)} left")
+    if left is not None: pieces.append(f"{clock_time(left)} left")
     several = sorted(tally.sources.items(), key=lambda item: (len(item[0]), item[0])) if len(tally.sources) > 1 else []
     return pieces, [f"{name} {pace.count:,} ({_figure(unit_s * pace.average(at))}/{unit})" for name, pace in several]
 

@@ -10,9 +10,9 @@ from base64 import b64decode
 import pytest
 
 from alphazero_nb import dashboard as page
-from alphazero_nb.dashboard import Allowance, DashboardState, bar_chart, elo_of, elo_point, line_chart, render
+from alphazero_nb.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message, RunDone, RunStarted,
-                                 SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted)
+                                 SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, elo)
 from alphazero_nb.progress import JsonLines
 from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
 from test_progress import SAMPLES
@@ -93,7 +93,7 @@ def test_strength_has_a_line_for_each_opponent():
         for opponent in ("rollouts:100", "rollouts:400"): state(MatchPlayed("run", opponent, .5, .4, .6, 40, k))
     told = [element.text for element in pictures(render(state))[0].iter() if element.tag.endswith("text")]
     assert "against rollouts:100" in told and "against rollouts:400" in told
-    assert elo_of(.5) == 0 and round(elo_of(10 / 11)) == 400 and elo_point(MatchPlayed("a", "b", 1., .9, 1., 40)) == (elo_of(.9),) * 3
+    assert elo(.5) == 0 and round(elo(10 / 11)) == 400 and elo_point(MatchPlayed("a", "b", 1., .9, 1., 40)) == (elo(.9),) * 3
 
 
 @pytest.mark.parametrize("ys", [[], [1.], [0., 0.], [1e-9, 1e9], [None, 2.], [float("nan"), 1.], [float("inf"), 1.], [-5., 5.]])
