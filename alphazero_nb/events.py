@@ -11,10 +11,10 @@ from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'elo',
-           'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone',
-           'Events', 'event_to_dict']
+           'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted',
+           'RunDone', 'Events', 'event_to_dict']
 
-# %% ../nbs/10_events.ipynb #08dcda96
+# %% ../nbs/10_events.ipynb #0301b1ec
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
@@ -87,11 +87,23 @@ class MatchPlayed:
     high: float
     games: int
     iteration: int = -1      # When it was part of a training run
+    measures: dict = field(default_factory=dict)  # Where the same deals were played twice: what `tell_measures` reads
 
 
 def elo(score: float) -> float | None:
     "Elo difference that expects this share of the points (Elo 1978); none at 0 and 1, where it has no bound."
     return None if score <= 0 or score >= 1 else 400 * math.log10(score / (1 - score))
+
+
+def tell_measures(
+    measures: dict,  # name: dict(mine, theirs, difference: each a mean and its 95 % interval; share: whether in percent)
+) -> str:
+    "What a player made of deals beside what the opponents made of the same, in words."
+    def tell(row, key, sign=""):
+        middle, low, high = (f"{value:{sign}.1%}" if row["share"] else f"{value:{sign}.2f}" for value in row[key])
+        return f"{middle} ({low} to {high})"
+    return "; ".join(f"{name} {tell(row, 'mine')} against {tell(row, 'theirs')}: {tell(row, 'difference', '+')}"
+                     for name, row in measures.items())
 
 
 @dataclass(frozen=True)

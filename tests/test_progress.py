@@ -30,6 +30,9 @@ SAMPLES = [
     SelfPlayStopped(5, "GameFailed"),
     MatchMoved("run", "random", 12, 40, 731),
     RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
+    MatchPlayed("run", "rule", .55, .52, .58, 800, 5, {
+        "points a round": dict(mine=[5.12, 5.03, 5.21], theirs=[4.64, 4.55, 4.73], difference=[.48, .4, .56], share=False),
+        "exact bids": dict(mine=[.491, .48, .502], theirs=[.443, .44, .446], difference=[.048, -.01, .106], share=True)}),
     RunDone(7, "runs/connect4", True, 31),
 ]
 
@@ -228,7 +231,8 @@ def test_the_file_keeps_what_happens_rarely(tmp_path):
     listener = JsonLines(tmp_path / "events.jsonl")
     for event in SAMPLES: listener(event)
     lines = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert lines == ["IterationDone", "MatchPlayed", "WorkerStarted", "WorkerLost", "Message", "RunStarted", "RunDone"]
+    assert lines == ["IterationDone", "MatchPlayed", "WorkerStarted", "WorkerLost", "Message", "RunStarted", "MatchPlayed",
+                     "RunDone"]
 
 
 def test_the_file_is_read_back_as_events(tmp_path):
@@ -245,6 +249,8 @@ def test_tensorboard_reads_what_its_listener_wrote(tmp_path):
     found = reader.EventAccumulator(str(tmp_path / "tb")).Reload()
     scalars = {name: [(scalar.step, round(scalar.value, 3)) for scalar in found.Scalars(name)] for name in found.Tags()["scalars"]}
     assert scalars["loss/policy"] == [(3, 1.9)] and scalars["points/random"] == [(5, .9)]
+    assert scalars["points/rule"] == [(5, .55)] and scalars["points_a_round/rule/mine"] == [(5, 5.12)]
+    assert scalars["points_a_round/rule/difference"] == [(5, .48)] and scalars["exact_bids/rule/theirs"] == [(5, .443)]
     assert scalars["speed/evaluations_per_s"] == [(75, 26_000.)] and scalars["games/per_minute"] == [(3, 972.)]
 
 
@@ -273,6 +279,25 @@ def test_the_words_of_workers_and_summaries():
         "average batch 127.9, evaluator busy 93%; cuda:0 260 games, cuda:1 240 games")
     alone = SelfPlayDone(1, 20, 20., (1., 0.), 0., 900, 1., .5, 4000., {"cpu": 1})
     assert describe(alone).startswith("1 game in 1:06:40 (0.0 games/min), 20 positions") and "cpu" not in describe(alone)
+
+
+def test_the_words_of_matches():
+    assert describe(SAMPLES[4]) == "run against random: 90.0% of the points (85.0% to 95.0%, 40 games)"
+    assert describe(SAMPLES[-2]) == (
+        "run against rule: points a round 5.12 (5.03 to 5.21) against 4.64 (4.55 to 4.73): +0.48 (+0.40 to +0.56); "
+        "exact bids 49.1% (48.0% to 50.2%) against 44.3% (44.0% to 44.6%): +4.8% (-1.0% to +10.6%); "
+        "55.0% of the opponents beaten (52.0% to 58.0%, 800 games)")
+
+
+def test_a_match_of_an_older_file_is_read(tmp_path):
+    old = dict(event="MatchPlayed", player="run", opponent="random", score=.9, low=.85, high=.95, games=40, iteration=5)
+    (tmp_path / "events.jsonl").write_text(json.dumps(old) + "\n")
+    assert list(read_events(tmp_path / "events.jsonl")) == [SAMPLES[4]]
+
+
+def test_several_players_have_no_winners():
+    several = SelfPlayDone(9, 200, 24., (.1, .2, .3, .1), .3, 900, 9., .5, 9., {})
+    assert "won" not in describe(several) and "drawn" not in describe(several) and "mean length 24.0" in describe(several)
 
 
 @pytest.mark.parametrize("per_s, words", [(1234, "1,234 games/s"), (31, "31 games/s"), (2, "2.0 games/s"), (.5, "30 games/min"),
