@@ -18,7 +18,7 @@ __all__ = ['SEATS', 'THOUGHT', 'PANEL', 'EMPTY', 'INK', 'GREY', 'Square', 'Board
            'last_places', 'svg_circle', 'svg_rect', 'svg_line', 'svg_text', 'svg_picture', 'svg_image', 'seat_color',
            'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
 
-# %% ../nbs/26_board.ipynb #a92618f2
+# %% ../nbs/26_board.ipynb #8c7c4266
 @dataclass(frozen=True)
 class Square:
     "One place of a board."
@@ -31,12 +31,14 @@ class Square:
 @dataclass(frozen=True)
 class Board:
     "A position as it is drawn: a grid of squares, row by row."
-    look: str              # cells, crosses, lines, holes or edges
+    look: str              # cells, crosses, lines, holes or edges; table for a board that paints itself
     heights: tuple         # Pixels of each row
     widths: tuple          # Pixels of each column
     squares: tuple         # Of Square
     rows: tuple = ()       # What is written beside each row
     columns: tuple = ()    # What is written below each column
+    areas: tuple = ()      # (x, y, width, height) in pixels of each square, where they are no grid
+    paint: Callable | None = field(default=None, compare=False)   # (board, marks) -> SVG text, where none of the looks fits
 
     def aims(self) -> dict[int, int]:
         "The place, as a number in reading order, that each action aims at."
@@ -172,12 +174,12 @@ def plane_board(game: Game, states, actions) -> Board:
         if place >= 0: clicks[place] = action
     return stone_board(owners.reshape(game.shape[1:]), clicks.reshape(game.shape[1:]))
 
-# %% ../nbs/26_board.ipynb #34aa0a95
+# %% ../nbs/26_board.ipynb #f30b0fb7
 def find_drawing(game: Game) -> Callable:
     "A function (states, actions) -> Board, or None where the game is shown in letters."
     draw = _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
     if draw: return lambda states, actions: draw(game, states[-1])
-    if has_piece_planes(game): return lambda states, actions: plane_board(game, states, actions)
+    if not game.hides and has_piece_planes(game): return lambda states, actions: plane_board(game, states, actions)
     return lambda states, actions: None
 
 # %% ../nbs/26_board.ipynb #2e58845f
@@ -259,9 +261,10 @@ def piece_svg(look: str, seat: int, x: float, y: float, side: float, sign: str =
         if seat % 2: body += svg_circle(x, y, 0.66 * r, **ring)
     return body + (svg_text(x, y, sign, 0.9 * r, "#FFFFFF" if color != "#FFFFFF" else INK, "bold") if sign else "")
 
-# %% ../nbs/26_board.ipynb #a13248e1
+# %% ../nbs/26_board.ipynb #058dcdbf
 def board_margin(board: Board) -> int:
     "Pixels around the squares."
+    if board.areas: return 0
     return 24 if board.rows or board.columns else 10
 
 
@@ -325,9 +328,10 @@ def _edge(board: Board, marks: Marks, place: int, x: float, y: float, w: float, 
     if place == marks.best: body += line(THOUGHT, 4)
     return body + (svg_circle(x, y, 10, fill=PANEL) + svg_text(x, y, f"{100 * share:.0f}", 11, INK) if share >= 0.05 else "")
 
-# %% ../nbs/26_board.ipynb #813ff36a
+# %% ../nbs/26_board.ipynb #c8b88cf1
 def board_svg(board: Board, marks: Marks = Marks()) -> str:
     "The board as an SVG text."
+    if board.paint: return board.paint(board, marks)
     places, margin = _places(board), board_margin(board)
     width, height = sum(board.widths) + 2 * margin, sum(board.heights) + 2 * margin
     body = _background(board, places, width, height)
