@@ -178,7 +178,7 @@ def _device_bars(state: DashboardState) -> str:
     if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
     return "".join(_bar(share, text, GREY) for share, text in rows)
 
-# %% ../nbs/12_dashboard.ipynb #47338133
+# %% ../nbs/12_dashboard.ipynb #dba12883
 def _device_facts(device: dict) -> list[str]:
     "What a device says about itself, where it can."
     facts = [f"{device['evals_per_s']:,.0f} evaluations/s"] if "evals_per_s" in device else []
@@ -198,14 +198,17 @@ def _figures(state: DashboardState) -> str:
     if state.recent:
         lengths, outcomes = zip(*state.recent)
         share = lambda wins: f"{sum(wins) / len(state.recent):.0%}"
-        won = [share(outcome[seat] > 0 for outcome in outcomes) for seat in range(len(outcomes[0]))]
         cells.append((f"{sum(lengths) / len(lengths):.1f}", "moves a game"))
-        cells.append((" / ".join([*won, share(max(outcome) <= 0 for outcome in outcomes)]), "won by seat / drawn"))
+        if len(outcomes[0]) > 2:
+            cells.append((" / ".join(f"{sum(seat) / len(seat):+.2f}" for seat in zip(*outcomes)), "mean result by seat"))
+        else:
+            won = [share(outcome[seat] > 0 for outcome in outcomes) for seat in range(len(outcomes[0]))]
+            cells.append((" / ".join([*won, share(max(outcome) <= 0 for outcome in outcomes)]), "won by seat / drawn"))
     if state.steps: cells.append((f"{state.steps.steps:,}", "training steps"))
     return "".join(f'<div style="margin-right:22px"><div style="font-size:1.25em">{html.escape(value)}</div>'
                    f'<div style="color:{GREY};font-size:.85em">{name}</div></div>' for value, name in cells)
 
-# %% ../nbs/12_dashboard.ipynb #78596620
+# %% ../nbs/12_dashboard.ipynb #be5c8d25
 def elo_point(match: MatchPlayed) -> tuple:
     "Elo with the ends of its interval; of a match without a bound on one side three times the other end."
     if 0 < match.score < 1: return elo(match.score), elo(match.low), elo(match.high)
@@ -222,13 +225,25 @@ def _strength_chart(matches: list[MatchPlayed]) -> str:
     return line_chart(series, "Elo", "iterations")
 
 
+def _measure_charts(matches: list[MatchPlayed]) -> str:
+    "For each measure of the deals that were played with the newest opponent: this run beside it, over the iterations."
+    met, charts = [match for match in matches if match.opponent == matches[-1].opponent and match.measures], ""
+    for name, last in (met[-1].measures if met else {}).items():
+        rows, times = [match for match in met if name in match.measures], 100 if last["share"] else 1
+        lines = [(who, color, [match.iteration for match in rows],
+                  *zip(*([times * value for value in match.measures[name][key]] for match in rows)))
+                 for who, key, color in (("this run", "mine", BLUE), (met[-1].opponent, "theirs", ORANGE))]
+        charts += line_chart(lines, name + " (%)" * last["share"], "iterations")
+    return charts
+
+
 def _charts(state: DashboardState) -> str:
-    "Losses, strength and lengths, as far as there are any."
+    "Losses, strength, measures and lengths, as far as there are any."
     rows, matches = list(state.iterations.values()), list(state.matches.values())
     minutes, charts = [row.seconds / 60 for row in rows], ""
     if rows: charts += line_chart([("policy", BLUE, minutes, [row.policy_loss for row in rows]),
                                    ("value", ORANGE, minutes, [row.value_loss for row in rows])], "Losses")
-    if matches: charts += _strength_chart(matches)
+    if matches: charts += _strength_chart(matches) + _measure_charts(matches)
     if state.recent: charts += bar_chart(Counter(length for length, _ in state.recent), "Length of the last games", "moves")
     return charts
 

@@ -11,10 +11,10 @@ from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'elo',
-           'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted',
-           'RunDone', 'Events', 'event_to_dict']
+           'tell_measure', 'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped',
+           'RunStarted', 'RunDone', 'Events', 'event_to_dict']
 
-# %% ../nbs/10_events.ipynb #0301b1ec
+# %% ../nbs/10_events.ipynb #56de9a63
 @dataclass(frozen=True)
 class GameFinished:
     "One game of self-play has ended."
@@ -95,15 +95,19 @@ def elo(score: float) -> float | None:
     return None if score <= 0 or score >= 1 else 400 * math.log10(score / (1 - score))
 
 
+def tell_measure(row: dict) -> tuple:  # Of a row of MatchPlayed.measures: mine, theirs and the difference, as text
+    "Each of the three as a mean with its 95 % interval."
+    def tell(key, sign=""):
+        middle, low, high = (f"{value:{sign}.1%}" if row["share"] else f"{value:{sign}.2f}" for value in row[key])
+        return f"{middle} ({low} to {high})"
+    return tell("mine"), tell("theirs"), tell("difference", "+")
+
+
 def tell_measures(
     measures: dict,  # name: dict(mine, theirs, difference: each a mean and its 95 % interval; share: whether in percent)
 ) -> str:
     "What a player made of deals beside what the opponents made of the same, in words."
-    def tell(row, key, sign=""):
-        middle, low, high = (f"{value:{sign}.1%}" if row["share"] else f"{value:{sign}.2f}" for value in row[key])
-        return f"{middle} ({low} to {high})"
-    return "; ".join(f"{name} {tell(row, 'mine')} against {tell(row, 'theirs')}: {tell(row, 'difference', '+')}"
-                     for name, row in measures.items())
+    return "; ".join("{} {} against {}: {}".format(name, *tell_measure(row)) for name, row in measures.items())
 
 
 @dataclass(frozen=True)

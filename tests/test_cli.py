@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphazero_nb.cli import main, make_parser
+from alphazero_nb.cli import _get_game, main, make_parser
 
 SMALL = ["--iterations", "1", "--games-per-iter", "8", "--batch-size", "32", "--simulations", "8", "--preset", "tiny",
          "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
@@ -71,6 +71,46 @@ def test_arena_of_a_run_and_a_yardstick(run, capsys):
     assert main(["arena", str(run), "rollouts:20", "--games", "6", "--simulations", "8", "--device", "cpu", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert row["games"] == 6 and row["wins"] + row["draws"] + row["losses"] == 6 and row["low"] <= row["score"] <= row["high"]
+
+
+CARDS = ["arena", "rule", "random", "--game", "blob", "--players", "3", "--cards", "2", "--games", "40", "--seed", "3"]
+
+
+def test_cards_are_played_in_duplicate(capsys):
+    from alphazero_nb.arena import RandomPlayer, RulePlayer, play_duplicate
+    from alphazero_nb.game import get_game
+    assert main([*CARDS, "--json"]) == 0
+    row, game = json.loads(capsys.readouterr().out), get_game("blob(players=3,cards=2)")
+    assert row == play_duplicate(game, RulePlayer(game), RandomPlayer(game, 4), 40, seed=3).to_dict()
+    assert row["deals"] == 40 and row["games"] == 120 and set(row["measures"]) == {"points a round", "exact bids"}
+    assert main(CARDS) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    number = r"[+-]?\d+\.\d+%?"
+    told = rf"{number} \({number} to {number}\) against {number} \({number} to {number}\): {number} \({number} to {number}\)"
+    assert re.fullmatch(rf"rule against random on 40 deals, from every seat: points a round {told}; exact bids {told}", line), line
+    assert f"points a round {row['measures']['points a round']['mine'][0]:.2f} (" in line
+
+
+def test_cards_are_trained_as_the_options_say(tmp_path, capsys):
+    folder = tmp_path / "run"
+    words = ["train", "blob", "--players", "3", "--cards", "1", "--iterations", "1", "--games-per-iter", "8", "--batch-size", "32",
+             "--games", "8", "--device", "cpu", "--evaluate-every", "0", "--effort", "medium", "--worlds", "4", "--folder", str(folder)]
+    assert main(words) == 0
+    config, manifest = (json.loads((folder / name).read_text()) for name in ("config.json", "manifest.json"))
+    assert config["game"] == "blob(players=3,cards=1)" and config["preset"] == "cards"
+    assert (manifest["plan"]["search"]["simulations"], manifest["plan"]["search"]["worlds"]) == (30, 4)
+    capsys.readouterr()
+    assert main(["arena", str(folder), "rule", "--games", "4", "--simulations", "4", "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["deals"] == 4
+
+
+@pytest.mark.parametrize("words, name", [
+    (["blob", "--players", "3"], "blob(players=3,cards=5)"), (["blob(cards=2)", "--players", "5"], "blob(players=5,cards=2)"),
+    (["blob()", "--cards", "3", "--players", "6"], "blob(players=6,cards=3)"), (["connect4"], "connect4"),
+    (["blob(players=5,cards=7,game=full)"], "blob(players=5,cards=7,game=full)"),
+])
+def test_a_game_has_its_parameters_from_brackets_and_options(words, name):
+    assert _get_game(make_parser().parse_args(["train", *words])).name == name
 
 
 def test_arena_without_a_run_needs_the_game(capsys):
@@ -145,6 +185,16 @@ BAD = {
     "no run to report": (["report", "no/such/run"], ["'no/such/run'"]),
     "an illegal move": (["replay", "connect4", "--moves", "3,9"], ["9", "legal"]),
     "moves that are no numbers": (["replay", "connect4", "--moves", "d4"], ["'d4'", "3,3,2"]),
+    "two players at cards": (["train", "blob", "--players", "2"], ["3 to 8 players", "2"]),
+    "nine players at cards": (["train", "blob", "--players", "9", "--cards", "5"], ["3 to 8 players", "9"]),
+    "too many cards": (["train", "blob", "--players", "8", "--cards", "7"], ["56", "52"]),
+    "too many cards in a match": (["arena", "rule", "random", "--game", "blob", "--players", "5", "--cards", "11"], ["55", "52"]),
+    "too many cards in a bench": (["bench", "kernels", "blob", "--players", "8", "--cards", "13"], ["104", "52"]),
+    "players of a board": (["train", "connect4", "--players", "3"], ["connect4", "'players'"]),
+    "players twice": (["train", "blob(players=4)", "--players", "3"], ["blob(players=4)", "--players"]),
+    "worlds of a board": (["train", "connect4", "--worlds", "3"], ["--worlds", "connect4"]),
+    "effort at a board": (["train", "connect4", "--effort", "heavy"], ["--effort", "connect4"]),
+    "a board has no rule": (["arena", "rule", "random", "--game", "connect4"], ["connect4", "rule"]),
     "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
 }
 
@@ -160,7 +210,8 @@ def test_bad_names_are_one_sentence_and_write_nothing(name, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("words", [["--simulations", "0"], ["--minutes", "-1"], ["--minutes", "0"], ["--minutes", "nan"],
-                                   ["--iterations", "0"], ["--batch-size", "x"], ["--seed", "-1"]])
+                                   ["--players", "0"], ["--worlds", "0"], ["--effort", "huge"], ["--iterations", "0"],
+                                   ["--batch-size", "x"], ["--seed", "-1"]])
 def test_bad_numbers_are_one_sentence_and_write_nothing(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop: main(["train", "connect4", *words])

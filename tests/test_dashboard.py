@@ -96,6 +96,40 @@ def test_strength_has_a_line_for_each_opponent():
     assert elo(.5) == 0 and round(elo(10 / 11)) == 400 and elo_point(MatchPlayed("a", "b", 1., .9, 1., 40)) == (elo(.9),) * 3
 
 
+def heights(picture, color):
+    "Where the first line of a colour runs, pixels from the top."
+    path, = [e.get("d") for e in picture.iter() if e.tag.endswith("path") and e.get("stroke") == color and e.get("fill") == "none"]
+    return [float(pair.split()[1]) for pair in path[1:].split("L")]
+
+
+def test_what_both_made_of_the_same_deals_has_a_chart_for_each_measure():
+    state, even = DashboardState(), dict(difference=[0., -1., 1.])
+    for k, (mine, theirs) in enumerate([(2., 8.), (4., 8.), (8., 8.)]):
+        row = lambda times: dict(even, mine=[times * mine] * 3, theirs=[times * theirs] * 3)
+        state(MatchPlayed("run", "rule", .4, .3, .5, 40, k + 1, {
+            "points a round": dict(row(1), share=False), "exact <b>bids</b>": dict(row(.1), share=True)}))
+    elo_chart, points, bids = pictures(render(state))
+    told = [[element.text for element in chart.iter() if element.tag.endswith("text")] for chart in (points, bids)]
+    assert {"points a round", "this run", "rule", "8"} <= set(told[0]) and {"exact <b>bids</b> (%)", "80"} <= set(told[1])
+    assert "against rule" in [element.text for element in elo_chart.iter()]
+    for chart in (points, bids):
+        mine, theirs = heights(chart, page.BLUE), heights(chart, page.ORANGE)
+        floor = page.BOTTOM
+        assert [round((floor - y) / (floor - mine[-1]), 2) for y in mine] == [.25, .5, 1] and theirs == [mine[-1]] * 3
+    state(MatchPlayed("run", "random", .9, .8, 1., 40, 4))
+    assert len(pictures(render(state))) == 1, "the newest opponent was met on other deals"
+
+
+def test_several_players_have_results_and_two_have_winners():
+    told = []
+    for outcomes in ([(1., -1.), (0., 0.), (1., -1.), (-1., 1.)], [(1., -.5, -1.), (.5, -.5, 0.)]):
+        state = DashboardState()
+        for k, outcome in enumerate(outcomes): state(GameFinished(k, k, 9, k + 1, 9, outcome, k + 1., 9, "cpu"))
+        told.append(words(render(state)))
+    assert "50% / 25% / 25%" in told[0] and "won by seat / drawn" in told[0] and "mean result" not in told[0]
+    assert "+0.75 / -0.50 / -0.50" in told[1] and "mean result by seat" in told[1] and "won by seat" not in told[1]
+
+
 @pytest.mark.parametrize("ys", [[], [1.], [0., 0.], [1e-9, 1e9], [None, 2.], [float("nan"), 1.], [float("inf"), 1.], [-5., 5.]])
 def test_odd_numbers_are_drawn_all_the_same(ys):
     chart, = pictures(line_chart([("a", "red", list(range(len(ys))), ys)], "Title"))

@@ -11,7 +11,7 @@ from alphazero_nb.evaluator import BatchedEvaluator, UniformEvaluator
 from alphazero_nb.game import get_game
 from alphazero_nb.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares, plot_batch_sizes,
                                 plot_calibration, plot_evaluator, plot_games, plot_history, plot_ladder, plot_layouts,
-                                plot_losses, plot_policy, plot_strength, prior_and_visits, to_png, value_pairs, wilson)
+                                plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png, value_pairs, wilson)
 from alphazero_nb.records import GameRecord
 from alphazero_nb.search import Agent
 
@@ -24,6 +24,13 @@ def row(minutes, policy, value): return dict(seconds=60 * minutes, policy_loss=p
 def match(score, low, high, opponent="rollouts:100", minutes=1.0, player="me"):
     return dict(player=player, opponent=opponent, score=score, low=low, high=high, seconds=60 * minutes, iteration=1,
                 games=40, wins=20, draws=10, losses=10)
+
+
+def dealt(points, bids, opponent="rule", minutes=1.0):
+    "A match on the same deals: mine, theirs, difference of two measures, each with an interval of ±1 and ±0.1."
+    row = lambda means, spread, share: dict(zip(("mine", "theirs", "difference"), ([m, m - spread, m + spread] for m in means)), share=share)
+    measures = {"points $a round": row(points, 1., False), "exact bids": row(bids, .1, True)}
+    return dict(match(.5, .4, .6, opponent, minutes), deals=10, measures=measures)
 
 
 def bench(game="connect4", **rates):
@@ -60,6 +67,8 @@ FIGURES = dict(
     layouts=(plot_layouts, [[], [bench(a=1)], [bench(a=1, processes=2), bench(processes=0, c=3e6)]]),
     ladder=(plot_ladder, [[], [match(1, .9, 1)], [match(.1 * k, .1 * k, .1 * k + .05, f"rollouts:{k}") for k in range(10)]]),
     games=(plot_games, [[], [record(5, (1, -1))], [record(k % 300 + 1, (0, 0)) for k in range(900)]]),
+    measures=(plot_measures, [[], [dealt((5, 4, 1), (.5, .4, .1))],
+                              [dealt((k, 4, k - 4), (k / 40, .4, 0), "$\\frac{", k) for k in range(40)]]),
     policy=(plot_policy, [dict(names=["a1"], prior=[1.0], visits=[1.0]),
                           dict(names=[f"row{k}" for k in range(200)], prior=np.full(200, .005), visits=np.eye(200)[3])]),
     calibration=(plot_calibration, [calibration([], []), calibration([.5], [1]),
@@ -175,6 +184,31 @@ def test_the_ladder_has_the_newest_match_of_each_opponent_and_the_hardest_at_the
                        [400 * math.log10(p / (1 - p)) for p in (.9, .7, .4)])
     assert [text.get_text() for text in axis.texts] == ["90%", "70%", "40%"]
     assert title(figure) == "me: stronger than 2 of 3 opponents"
+
+
+def test_measures_stand_beside_those_of_the_opponent():
+    rows = [dealt((9, 9, 0), (.9, .9, 0), "random", 1), dealt((5, 4.5, .5), (.5, .45, .05), minutes=2), match(.5, .4, .6, "rule", 3),
+            dealt((6, 4.5, 1.5), (.6, .45, .15), minutes=4)]
+    figure = plot_measures(rows)
+    points, bids = figure.axes
+    for axis, times, means, spread in ((points, 1, ([5, 6], [4.5, 4.5]), 1), (bids, 100, ([.5, .6], [.45, .45]), .1)):
+        for container, line in zip(axis.containers, means):
+            assert np.allclose(container.lines[0].get_xydata(), np.column_stack([[2, 4], times * np.array(line)]))
+        low, high = times * (means[0][0] - spread), times * (means[0][0] + spread)
+        assert np.allclose(bars(axis)[0], [[2, low], [2, high]])
+    assert title(figure) == r"+1.50 points \$a round, +15.0 % exact bids above rule after 4.0 minutes"
+    assert (points.get_ylabel(), bids.get_ylabel()) == (r"points \$a round", "exact bids (%)")
+    assert title(plot_measures([match(.5, .4, .6)])).startswith("No deals")
+
+
+def test_of_several_players_the_mean_results_are_drawn():
+    outcomes = [(1, -.5, 0), (0, -.5, -1), (.5, -.5, 1), (.5, -.5, 0)]
+    axis = plot_games([record(5, outcome) for outcome in outcomes]).axes[1]
+    assert np.allclose([bar.get_width() for bar in axis.patches], [.5, -.5, 0])
+    spread = 1.96 * math.sqrt((.25 + .25) / 3 / 4)
+    assert np.allclose(bars(axis)[0][:, 0], [.5 - spread, .5 + spread]) and np.allclose(bars(axis)[1][:, 0], [-.5, -.5])
+    alone = plot_games([record(5, (1, -.5, 0))]).axes[1]
+    assert [bar.get_width() for bar in alone.patches] == [1, -.5, 0], "one game has no interval"
 
 
 def test_games_are_counted():

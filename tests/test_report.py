@@ -30,6 +30,12 @@ def match(score, low, high, opponent):
     return dict(player="me", opponent=opponent, score=score, low=low, high=high, games=40, wins=20, draws=10, losses=10)
 
 
+def dealt(match, **changes):
+    "The match on deals that were played twice."
+    row = dict(mine=[5.125, 4.5, 5.75], theirs=[4.5, 4.25, 4.75], difference=[.625, .25, 1.], share=False)
+    return dict(match, measures={"points a round": row, "exact <i>bids</i>": dict(row, mine=[.5, .4, .6], share=True, **changes)})
+
+
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, layout="threads", listeners=())
 QUICK = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=1, evaluate_games=4,
                       yardstick="random")
@@ -100,6 +106,18 @@ def test_a_page_takes_part_in_no_training(folder):
 def test_the_ladder_is_shown_where_it_is_given(folder):
     page = look(report(folder, [match(.9, .8, .95, "rollouts:400"), match(1, .9, 1, "random")]))
     assert "me: stronger than 2 of 2 opponents" in images(page) and "rollouts:400" in said(page)
+
+
+def test_measures_are_shown_where_the_same_deals_were_played_twice(folder):
+    assert "deal by deal" not in said(look(report(folder)))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_json(folder / "manifest.json", dict(manifest, matches=[dealt(row) for row in manifest["matches"]]))
+    page = look(report(folder, [dealt(match(.9, .8, .95, "rule"))]))
+    cells = [cell.text for cell in page.iter("td")]
+    first = cells.index("points a round")
+    assert cells[first - 1:first + 4] == ["rule", "points a round", "5.12 (4.50 to 5.75)", "4.50 (4.25 to 4.75)", "+0.62 (+0.25 to +1.00)"]
+    assert cells.count("points a round") == 3 and cells.count("exact <i>bids</i>") == 3 and "50.0% (40.0% to 60.0%)" in cells
+    assert any(alt.startswith("+0.62 points a round") for alt in images(page))
 
 
 def test_the_commands_on_the_page_say_what_they_should(folder):
@@ -274,6 +292,10 @@ DAMAGE = dict(
     history_of_numbers=lambda f: change(f / "manifest.json", history=[1]),
     score_seven=lambda f: rewrite_rows(f, "matches", score=7),
     interval_backwards=lambda f: rewrite_rows(f, "matches", low=.9, high=.1),
+    measure_words=lambda f: rewrite_rows(f, "matches", measures={"points": "many"}),
+    measure_short=lambda f: rewrite_rows(f, "matches", **dealt({}, theirs=[1.0])),
+    measure_text=lambda f: rewrite_rows(f, "matches", **dealt({}, theirs=["1", "2", "3"])),
+    measure_backwards=lambda f: rewrite_rows(f, "matches", **dealt({}, theirs=[1.0, 2.0, 0.0])),
     opponent_number=lambda f: rewrite_rows(f, "matches", opponent=3),
     games_elsewhere=elsewhere,
     games_absolute=lambda f: rewrite_rows(f, "games", file="/etc/passwd"),
