@@ -131,12 +131,12 @@ def _set_network_threads(count: int) -> None:
     import torch
     torch.set_num_threads(count)
 
-# %% ../nbs/20_actors.ipynb #7c2e89be
+# %% ../nbs/20_actors.ipynb #20d86deb
 def _rows_per_s(evaluator, rows: int, threads: int, inside: int, seconds: float = 0.15) -> float:
     "Rows per second when `threads` threads evaluate at once with `inside` threads in each forward pass."
     import torch
     game, done = evaluator.game, [0] * threads
-    question = (np.zeros((rows, game.observation_size), np.int8), np.zeros(rows + 1, np.int32), np.zeros(0, np.int32))
+    question = (np.zeros((rows, game.input_size), np.int8), np.zeros(rows + 1, np.int32), np.zeros(0, np.int32))
 
     def work(index):
         torch.set_num_threads(inside)

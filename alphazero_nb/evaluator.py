@@ -89,7 +89,7 @@ def few_threads(device: Device, rows: int, enough: int = 32):
     try: yield
     finally: torch.set_num_threads(threads)
 
-# %% ../nbs/16_evaluator.ipynb #5ee429b3
+# %% ../nbs/16_evaluator.ipynb #ea343069
 class NetworkEvaluator:
     "Evaluates positions with a frozen copy of a network, in the calling thread."
     def __init__(
@@ -116,7 +116,7 @@ class NetworkEvaluator:
 
     def evaluate(
         self,
-        observations: np.ndarray,  # (n, observation_size) int8
+        observations: np.ndarray,  # (n, input_size) int8
         edge_offsets: np.ndarray,  # (n + 1,) int32
         edge_actions: np.ndarray,  # (edges,) int32
     ) -> tuple:                    # (edges,) float32 logits, (n, players) float32 values, the mover first
@@ -158,7 +158,7 @@ class NetworkEvaluator:
         rows = len(observations)
         shape = next(s for s in self.shapes if s >= rows)
         if shape > rows: observations = np.concatenate([observations, np.zeros((shape - rows, observations.shape[1]), np.int8)])
-        planes = torch.from_numpy(observations).view(shape, *self.game.shape)
+        planes = torch.from_numpy(observations).view(shape, *self.game.input_shape)
         with torch.inference_mode(), few_threads(self.device, shape): logits, values = self.forward(_to(planes, self.device))
         for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
             if tensor.shape != (shape, width):

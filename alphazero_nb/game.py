@@ -18,9 +18,9 @@ from numba.extending import intrinsic
 # %% auto #0
 __all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe', 'call_redeal',
            'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE', 'REDEAL', 'STATE_SIZE', 'PLAYERS', 'ACTIONS',
-           'OBSERVATION_SIZE', 'MAX_LEGAL', 'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game',
-           'board_symmetries', 'register', 'list_games', 'did_you_mean', 'get_game', 'broken_law', 'Checker',
-           'check_game']
+           'OBSERVATION_SIZE', 'MAX_LEGAL', 'REVEAL', 'REVEAL_SIZE', 'write_inputs', 'ContractError', 'ByHand',
+           'Readable', 'Sendable', 'Game', 'board_symmetries', 'register', 'list_games', 'did_you_mean', 'get_game',
+           'broken_law', 'Checker', 'check_game']
 
 # %% ../nbs/01_game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -54,9 +54,18 @@ call_start, call_mover, call_legal = (_caller(SIGNATURES[name]) for name in ("st
 call_play, call_returns = _caller(SIGNATURES["play"]), _caller(SIGNATURES["returns"])
 call_observe, call_redeal = _caller(SIGNATURES["observe"]), _caller(SIGNATURES["redeal"])
 
-# %% ../nbs/01_game.ipynb #f8483f22
+# %% ../nbs/01_game.ipynb #35729228
 START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, REDEAL = range(7)
 STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL = range(7, 12)
+REVEAL, REVEAL_SIZE = 12, 13
+
+# %% ../nbs/01_game.ipynb #46500cec
+@njit(nogil=True, cache=True)
+def write_inputs(api, state, row):
+    "Writes what a network is given about the position, into a row of zeros."
+    known = api[OBSERVATION_SIZE]
+    call_observe(api[OBSERVE], state, row[:known])
+    if api[REVEAL_SIZE] > 0: call_observe(api[REVEAL], state, row[known:])
 
 # %% ../nbs/01_game.ipynb #9caa58b1
 class ContractError(ValueError):
@@ -76,10 +85,10 @@ def _cacheable(function: Callable) -> bool:
     try: return all(_plain(cell.cell_contents) for cell in function.__closure__ or ())
     except ValueError: return False   # A variable of the closure has no value yet.
 
-# %% ../nbs/01_game.ipynb #5638261b
+# %% ../nbs/01_game.ipynb #530d80dc
 def _compile(name: str, function: Callable, **options):
     "`function` compiled with the signature that the contract gives to `name`."
-    signature, python = SIGNATURES[name], getattr(function, "py_func", function)
+    signature, python = SIGNATURES["observe" if name == "reveal" else name], getattr(function, "py_func", function)
     parameters = list(inspect.signature(python).parameters)
     if len(parameters) != len(signature.args):
         raise ContractError(f"{name}({', '.join(parameters)}) takes {len(parameters)} arguments, "
@@ -136,7 +145,7 @@ class ByHand:
         for action in actions: state = self.play(state, action)
         return state
 
-# %% ../nbs/01_game.ipynb #384d5921
+# %% ../nbs/01_game.ipynb #34e42e51
 class Readable(ByHand):
     "What can be read off a state without changing it."
     def returns(self, state) -> np.ndarray:
@@ -150,6 +159,12 @@ class Readable(ByHand):
         planes = np.zeros(self.observation_size, np.int8)
         self.compiled["observe"](state, planes)
         return planes.reshape(self.shape)
+
+    def inputs(self, state) -> np.ndarray:
+        "What a network is given, (input_size,) int8: the observation, and what `reveal` tells of this world."
+        row = np.zeros(self.input_size, np.int8)
+        write_inputs(self.api, state, row)
+        return row
 
     def redeal(self, state, seed: int) -> np.ndarray:
         "Another world that the mover cannot tell from this one."
@@ -194,7 +209,7 @@ class Sendable(Readable):
 
 def _remake(cls, args, arguments): return cls(*args, **arguments)
 
-# %% ../nbs/01_game.ipynb #52025e45
+# %% ../nbs/01_game.ipynb #17d4530d
 class Game(Sendable):
     "Rules compiled for kernels (`api`), and the same rules by hand, one state at a time."
     def __init__(
@@ -203,6 +218,10 @@ class Game(Sendable):
         *,
         start: Callable, mover: Callable, legal: Callable, play: Callable, returns: Callable, observe: Callable,
         redeal: Callable | None = None, # Left out where nothing is hidden and nothing is drawn
+        reveal: Callable | None = None, # What others hold, as `reveal_size` numbers for the value of a network
+        reveal_size: int = 0,
+        groups: tuple | None = None,    # (count, features, actions): the observation and the actions begin with `count` parts that
+                                        # are alike, such as suits, each of so many numbers; `reveal` tells of nothing else
         state_size: int,                # int16 numbers in a row
         players: int,                   # Seats, 0 to players − 1
         actions: int,                   # Different actions, legal or not
@@ -214,19 +233,23 @@ class Game(Sendable):
         action_names: Callable | None = None,  # action -> str
         text: Callable | None = None,   # state -> str, a drawing
         rule: Callable | None = None,   # state -> action: a player by rule, the opponent called `rule`
+        measures: Callable | None = None,  # finished state -> {name: a number for each seat}, told beside the result
     ):
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.cells = None if cells is None else np.asarray(cells, np.int64)
-        self._action_names, self._text, self.rule = action_names, text, rule
-        self.observation_size = int(np.prod(shape))
-        self.symmetries = _symmetry_arrays(symmetries, self.observation_size, actions)
+        self._action_names, self._text, self.rule, self.measures = action_names, text, rule, measures
+        self.observation_size, self.reveal_size, self.groups = int(np.prod(shape)), reveal_size, groups
+        self.input_size = self.observation_size + reveal_size
+        self.input_shape = (self.input_size,) if reveal_size else self.shape
+        self.symmetries = _symmetry_arrays(symmetries, self.input_size, actions)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                         redeal=redeal or _no_redeal)
+                         redeal=redeal or _no_redeal, **(dict(reveal=reveal) if reveal else {}))
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
         self.compiled = {key: _compile(key, f, cache=_cacheable(f)) for key, f in self.functions.items()}
         sizes = [state_size, players, actions, self.observation_size, self.max_legal]
-        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes, np.int64)
+        reveals = [_address(self.compiled["reveal"]) if reveal else 0, reveal_size]
+        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes + reveals, np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
 
@@ -361,7 +384,7 @@ class _Checker:
         self.law(np.array_equal(before, state), function, "the state is not changed by reading it")
         return answer
 
-# %% ../nbs/01_game.ipynb #963eb1fd
+# %% ../nbs/01_game.ipynb #5ca3b67f
 class Checker(_Checker):
     "The laws of the contract, one position at a time."
     def position(self, state) -> list[int]:
@@ -381,9 +404,10 @@ class Checker(_Checker):
         return legal
 
     def seen(self, state) -> np.ndarray:
-        planes = np.zeros(self.game.observation_size, np.int8)
+        planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.reveal_size, np.int8)
         self.read("observe", state, planes)
-        return planes
+        if len(more): self.read("reveal", state, more)
+        return np.concatenate([planes, more])
 
     def ending(self, state) -> list[float]:
         out = np.zeros(self.game.players, np.float32)
@@ -394,7 +418,8 @@ class Checker(_Checker):
     def hidden(self, state, mover, legal, planes) -> None:
         world, actions = state.copy(), np.zeros(self.game.max_legal, np.int32)
         self.call("redeal", world, self.seed)
-        same = self.read("mover", world) == mover and np.array_equal(self.seen(world), planes)
+        known = slice(self.game.observation_size)
+        same = self.read("mover", world) == mover and np.array_equal(self.seen(world)[known], planes[known])
         same = same and actions[:self.read("legal", world, actions)].tolist() == legal
         self.law(same, "redeal", "mover, legal actions and observation stay as they were")
 
@@ -420,11 +445,11 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
     over = not checker.position(twin) and checker.ending(state) == checker.ending(twin)
     checker.law(over, "symmetries", "a turned game ends at the same move and with the same result")
 
-# %% ../nbs/01_game.ipynb #76432a59
+# %% ../nbs/01_game.ipynb #7fef90be
 def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
     "Plays `games` random games against the laws of the contract; a ContractError names the broken one."
     checker, rng = Checker(game), np.random.default_rng(seed)
-    for name, array, size in zip(("observation", "action"), game.symmetries, (game.observation_size, game.actions)):
+    for name, array, size in zip(("observation", "action"), game.symmetries, (game.input_size, game.actions)):
         whole = array.shape[1] == size and np.array_equal(np.sort(array), np.tile(np.arange(size), (len(array), 1)))
         checker.law(whole, "symmetries", f"each {name} array is a permutation of {size} numbers")
     for number in range(games):

@@ -10,9 +10,10 @@ from torch import nn
 from .game import Game, did_you_mean
 
 # %% auto #0
-__all__ = ['PRESETS', 'Block', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet', 'BoardNet', 'PolicyValueNet']
+__all__ = ['PRESETS', 'Block', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet', 'SuitNet', 'BoardNet', 'default_preset',
+           'PolicyValueNet']
 
-# %% ../nbs/14_network.ipynb #db988766
+# %% ../nbs/14_network.ipynb #0bbc2151
 PRESETS = {  # filters, blocks
     "tiny": (32, 3),
     "small": (64, 5),
@@ -20,7 +21,7 @@ PRESETS = {  # filters, blocks
     "large": (256, 15),
     "extreme": (512, 20),
     "mlp": (256, 3),  # No convolutions: for observations without a board
-    "cards": (160, 4),  # The same for hands of cards: about 300,000 weights for five players
+    "cards": (112, 1),  # The same for hands of cards: about 300,000 weights for five players
 }
 
 # %% ../nbs/14_network.ipynb #58076c94
@@ -72,7 +73,7 @@ class ValueHead(nn.Module):
         features = torch.cat([torch.relu(self.local(x)).flatten(1), pool(x)], 1)
         return torch.tanh(self.out(torch.relu(self.hidden(features))))
 
-# %% ../nbs/14_network.ipynb #8ba840a1
+# %% ../nbs/14_network.ipynb #3c98d8ed
 class Layer(nn.Module):
     "A fully connected residual layer."
     def __init__(self, width: int):
@@ -82,17 +83,58 @@ class Layer(nn.Module):
     def forward(self, x): return x + self.second(torch.relu(self.first(self.norm(x))))
 
 
+def _vector_trunk(inputs: int, width: int, layers: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, width), *[Layer(width) for _ in range(layers)], nn.LayerNorm(width), nn.ReLU())
+
+
 class VectorNet(nn.Module):
-    "Trunk and heads for observations without a board."
+    "Trunk and heads for observations without a board; a trunk of its own for the value where the game reveals a world."
     def __init__(self, game: Game, width: int, layers: int):
         super().__init__()
-        self.trunk = nn.Sequential(nn.Flatten(), nn.Linear(game.observation_size, width),
-                                   *[Layer(width) for _ in range(layers)], nn.LayerNorm(width), nn.ReLU())
+        self.known = game.observation_size
+        self.trunk = _vector_trunk(self.known, width, layers)
+        self.world = _vector_trunk(game.input_size, width, layers) if game.reveal_size else None
         self.policy, self.value = nn.Linear(width, game.actions), nn.Linear(width, game.players)
 
     def forward(self, x):
-        x = self.trunk(x)
-        return self.policy(x), torch.tanh(self.value(x))
+        x = x.flatten(1)
+        features = self.trunk(x[:, :self.known])
+        return self.policy(features), torch.tanh(self.value(features if self.world is None else self.world(x)))
+
+# %% ../nbs/14_network.ipynb #fdda1e07
+class SuitNet(nn.Module):
+    "Shared weights for the parts of an observation that are alike."
+    def __init__(self, game: Game, width: int, layers: int):
+        super().__init__()
+        self.count, self.features, self.actions = game.groups
+        self.known, around = game.observation_size, game.observation_size - self.count * self.features
+        self.suit, self.around, self.table = nn.Linear(self.features, width), nn.Linear(around, width), nn.Linear(around, width)
+        self.mix, self.join = Layer(width), nn.Linear(2 * width, width)
+        self.trunk = nn.Sequential(*[Layer(width) for _ in range(layers)])
+        self.back, self.norms = nn.Linear(width, width), nn.ModuleList([nn.LayerNorm(width) for _ in range(3)])
+        self.cards, self.policy = nn.Linear(width, self.actions), nn.Linear(width, game.actions - self.count * self.actions)
+        if game.reveal_size:
+            self.hands, self.mix_hands = nn.Linear(game.reveal_size // self.count, width), Layer(width)
+            self.join_hands = nn.Linear(2 * width, width)
+        self.judge, self.value = nn.Sequential(*[Layer(width) for _ in range(layers)]), nn.Linear(width, game.players)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        suits, table, hands = x.tensor_split((self.count * self.features, self.known), 1)
+        parts = self.mix(self._each(self.suit, suits) + self.around(table)[:, None])
+        whole = self.trunk(self.join(_over_parts(parts)) + self.table(table))
+        cards = torch.relu(self.norms[0](parts + self.back(whole)[:, None]))
+        logits = torch.cat([self.cards(cards).flatten(1), self.policy(torch.relu(self.norms[1](whole)))], 1)
+        if hands.shape[1]:
+            parts = self.mix_hands(parts + self._each(self.hands, hands))
+            whole = whole + self.join_hands(_over_parts(parts))
+        return logits, torch.tanh(self.value(torch.relu(self.norms[2](self.judge(whole)))))
+
+    def _each(self, layer, parts):   # One matrix product over rows that lie side by side
+        return layer(parts.reshape(-1, layer.in_features)).unflatten(0, (-1, self.count))
+
+
+def _over_parts(parts): return torch.cat([parts.mean(1), parts.amax(1)], 1)
 
 # %% ../nbs/14_network.ipynb #b1e6078b
 class BoardNet(nn.Module):
@@ -108,7 +150,12 @@ class BoardNet(nn.Module):
         x = self.blocks(torch.relu(self.stem(x)))
         return self.policy(x), self.value(x)
 
-# %% ../nbs/14_network.ipynb #b782e4dc
+# %% ../nbs/14_network.ipynb #f3cdc72a
+def default_preset(game: Game) -> str:
+    "The network for a game that nobody has chosen one for."
+    return "cards" if game.groups else "small"
+
+
 def PolicyValueNet(
     game: Game,
     preset: str = "small",  # tiny, small, medium, large, extreme, mlp or cards
@@ -120,10 +167,11 @@ def PolicyValueNet(
     filters, blocks = PRESETS[preset]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if preset in ("mlp", "cards"): net = VectorNet(game, filters, blocks)
-        elif len(game.shape) == 1: net = VectorNet(game, 4 * filters, blocks)
+        flat = preset in ("mlp", "cards")
+        if preset == "cards" and game.groups: net = SuitNet(game, filters, blocks)
+        elif flat or len(game.shape) == 1: net = VectorNet(game, filters if flat else 4 * filters, blocks)
         else: net = BoardNet(game, filters, blocks)
-        for last in (net.policy, net.value):
+        for last in (net.policy, net.value, *([net.cards] if isinstance(net, SuitNet) else [])):
             last = getattr(last, "out", last)
             nn.init.normal_(last.weight, std=0.1 * last.weight[0].numel() ** -0.5)
             nn.init.zeros_(last.bias)

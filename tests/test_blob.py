@@ -249,14 +249,14 @@ def turned(state, order):
 def test_suits_are_alike():
     game = blob(4, 5)
     observations, actions = game.symmetries
-    assert len(observations) == 24 and (observations[0] == np.arange(game.observation_size)).all()
+    assert len(observations) == 24 and (observations[0] == np.arange(game.input_size)).all()
     for seed in range(12):
         for state in random_game(game, seed):
             for number, order in enumerate(itertools.permutations(range(4))):
                 other = turned(state, order)
                 if game.over(state): assert (game.returns(other) == game.returns(state)).all()
                 else:
-                    assert (game.observe(other) == game.observe(state)[observations[number]]).all()
+                    assert (game.inputs(other) == game.inputs(state)[observations[number]]).all()
                     assert sorted(actions[number][game.legal_actions(state)]) == game.legal_actions(other)
 
 
@@ -310,3 +310,74 @@ def test_a_match_plays_the_same_deals_from_every_seat():
     match = play_match(game, Watcher(), Watcher(), games=30)
     counts = Counter(seen)
     assert len(match.scores) == 30 and len(counts) == 10 and set(counts.values()) == {3}
+
+
+# What a network sees -----------------------------------------------------------------------------
+
+def slow_inputs(state, seats=4):
+    "The places of every suit as lists in plain Python, for the mover and for the world."
+    me, known, world = int(state[rules.MOVER]), [], []
+    for suit in range(4):
+        ranks = [13 * suit + rank for rank in range(12, -1, -1)]
+        laid = dict((card, seat) for seat, card in on_table(state))
+        held = {c: seat for seat, hand in enumerate(hands(state)) for c in hand}
+        gone = {c for c in ranks if rules.GONE <= state[c] < TABLE}
+        known.append([("own",) if held.get(c) == me else ("laid", (laid[c] - me) % seats) if c in laid else ("unseen",)
+                      for c in ranks if c not in gone])
+        world.append([((laid[c] if c in laid else held[c]) - me) % seats for c in ranks if c in laid or c in held])
+    return known, world
+
+
+def test_places_tell_each_suit_from_the_top():
+    game, places = blob(4, 5), 13 + 13 * 4
+    for seed in range(10):
+        for state in random_game(game, seed):
+            if game.over(state): break
+            row, (known, world) = game.inputs(state), slow_inputs(state)
+            for suit in range(4):
+                part = row[suit * game.groups[1]:][places:places + 13 * 6].reshape(13, 6)
+                told = [("own",) if p[0] else ("laid", int(p[1:5].argmax())) if p[1:5].any() else ("unseen",) for p in part if p.any()]
+                assert told == known[suit] and (part.sum(1) <= 1).all()
+                part = row[game.observation_size:].reshape(4, 13, 5)[suit]
+                assert [int(p[:4].argmax()) for p in part if p[:4].any()] == world[suit]
+                assert part[:, 4].sum() == sum(c // 13 == suit for _, c in on_table(state))
+
+
+def test_cards_that_would_win_the_trick_are_told():
+    game = blob(4, 5)
+    for seed in range(10):
+        for state in random_game(game, seed):
+            if game.over(state) or len(on_table(state)) == 0 or len(on_table(state)) == 3: continue
+            suits = game.observe(state)[:4 * game.groups[1]].reshape(4, -1)
+            wins = {13 * suit + rank for suit in range(4) for rank in range(13) if suits[suit][13 + 13 * 4 + 13 * 6 + rank]}
+            led, lying = on_table(state)[0][1] // 13, [c for _, c in on_table(state)]
+            def value(c): return (c // 13 == trump(state), c // 13 == led, c % 13)
+            assert wins == {c for c in hands(state)[state[rules.MOVER]] if value(c) > max(map(value, lying))}
+
+
+def test_points_and_exact_bids_are_told_by_round():
+    game = blob(3, 3, game="full")
+    *_, state = random_game(game, 4)
+    points, exact = game.measures(state).values()
+    rounds = 2 * 2 + 3
+    assert np.allclose(np.array(points) * rounds, scores(state)) and all(0 <= share <= 1 for share in exact)
+    assert all((share == 0) == (point == 0) and point >= 10 * share for point, share in zip(points, exact))
+    *_, state = random_game(blob(4, 2), 1)
+    assert [bool(share) for share in blob(4, 2).measures(state)["exact bids"]] == [b == t for b, t in zip(bids(state), tricks(state))]
+
+
+def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy():
+    torch = pytest.importorskip("torch")
+    from alphazero_nb.network import PolicyValueNet, SuitNet
+    game = blob(4, 5)
+    net = PolicyValueNet(game, "cards").eval()
+    assert isinstance(net, SuitNet) and 200_000 < sum(p.numel() for p in net.parameters()) < 400_000
+    for p in net.parameters(): torch.nn.init.normal_(p, std=.1)
+    states = [state for seed in range(4) for state in random_game(game, seed) if not game.over(state)]
+    def ask(rows): return [out.detach().numpy() for out in net(torch.from_numpy(np.stack(rows)).float())]
+    logits, values = ask([game.inputs(state) for state in states])
+    for observation, action in zip(*game.symmetries):
+        turned, same = ask([game.inputs(state)[observation] for state in states])
+        assert np.allclose(turned[:, action], logits, atol=1e-4) and np.allclose(same, values, atol=1e-4)
+    other, judged = ask([game.inputs(game.redeal(state, 3)) for state in states])
+    assert np.allclose(other, logits, atol=1e-5) and np.abs(judged - values).max() > 1e-3

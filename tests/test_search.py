@@ -51,7 +51,7 @@ class Edge:
 def judge(game, evaluator, node):
     "Gives an open node its edges; returns its value by seat."
     legal = game.legal_actions(node.state)
-    observation = game.observe(node.state).reshape(1, -1)
+    observation = game.inputs(node.state).reshape(1, -1)
     logits, values = evaluator.evaluate(observation, np.array([0, len(legal)], np.int32), np.array(legal, np.int32))
     weights = [math.exp(float(logit) - float(max(logits))) for logit in logits]
     node.edges = [Edge(action, np.float32(weight / sum(weights))) for action, weight in zip(legal, weights)]

@@ -152,3 +152,35 @@ def test_the_worlds_of_a_bid_know_the_own_hand_only():
     me = game.mover(state)
     for world in draw_worlds(game, np.stack([state]), 50, 0):
         assert cards.hands(world)[me] == cards.hands(state)[me]
+
+
+def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
+    "The last card of a round decides: what the search backs up there is what the network learns."
+    from alphazero_nb.replay import Replay
+    game, simulations, seen = get_game("blob(players=3,cards=2)"), 10, set()
+    with SelfPlayEngine(game, None, "cpu", games=16, settings=SelfPlaySettings(SearchSettings(4), full_share=1.0), layout="threads",
+                        listeners=()) as engine: records = engine.generate_games(60)
+    for record in records:
+        state, mover = record.states[-1], int(record.movers[-1])
+        found = search(game, UniformEvaluator(game), state[None], SearchSettings(simulations, worlds=1)).values[0]
+        backed_up = found * (simulations + 1) / simulations      # Beside the results, the root's own value of 0
+        replay = Replay(game)
+        replay.add([record])
+        at = np.flatnonzero(np.diff(record.policy_offsets) > 0)[0]
+        first = int(record.movers[at])
+        target = replay.sample(50, np.random.default_rng(0)).values
+        relative = np.roll(record.outcome, -first)
+        assert (np.abs(target - relative).max(1) < 1e-6).any(), "the target is the outcome, seen from the mover"
+        assert np.allclose(backed_up, record.outcome, atol=1e-5) and mover >= 0
+        seen |= {round(float(value), 3) for value in record.outcome}
+    assert -1.0 in seen and max(seen) > .6, "busts and bids that were met"
+
+
+def test_cards_have_settings_of_their_own():
+    from alphazero_nb.slots import EFFORTS, default_settings
+    game = get_game("blob(players=3,cards=2)")
+    assert EFFORTS == dict(light=(2, 20), medium=(3, 30), heavy=(5, 50)) and default_settings(get_game("tictactoe")) == SelfPlaySettings()
+    for effort, (worlds, simulations) in EFFORTS.items():
+        chosen = default_settings(game, effort)
+        assert (chosen.search.worlds, chosen.search.simulations, chosen.full_share) == (worlds, simulations, 1.0)
+    with pytest.raises(ValueError, match="unknown effort 'lihgt'.*Did you mean 'light'"): default_settings(game, "lihgt")

@@ -12,20 +12,21 @@ from numba import njit
 from ..game import Game, register
 
 # %% auto #0
-__all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS', 'TRICKS', 'VOIDS', 'SCORES', 'PLAYERS', 'SIZE',
-           'TRUMP', 'DEALER', 'MOVER', 'LED', 'LYING', 'BIDDERS', 'DONE', 'ROUND', 'LARGEST', 'FULL', 'RANDOM',
-           'STATE_SIZE', 'OWN', 'LAID', 'PLAYED', 'ABOUT', 'next_random', 'below', 'read_random', 'write_random',
-           'draw', 'deal', 'round_size', 'mover', 'legal', 'take_trick', 'end_round', 'play', 'returns',
-           'observation_size', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen', 'serve_constrained',
-           'deal_again', 'redeal', 'suit_symmetries', 'chance', 'beats_table', 'rule_bid', 'rule_card', 'rule',
+__all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS', 'TRICKS', 'VOIDS', 'SCORES', 'EXACT', 'PLAYERS',
+           'SIZE', 'TRUMP', 'DEALER', 'MOVER', 'LED', 'LYING', 'BIDDERS', 'DONE', 'ROUND', 'LARGEST', 'FULL', 'RANDOM',
+           'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'read_random', 'write_random', 'draw', 'deal', 'round_size',
+           'mover', 'legal', 'strength', 'best_on_table', 'take_trick', 'end_round', 'play', 'returns', 'suit_size',
+           'observation_size', 'observe_suit', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen',
+           'serve_constrained', 'deal_again', 'redeal', 'suit_symmetries', 'chance', 'rule_bid', 'rule_card', 'rule',
            'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text',
-           'blob']
+           'measures', 'blob']
 
-# %% ../../nbs/08_games_blob.ipynb #80c063e5
+# %% ../../nbs/08_games_blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
 HAND, GONE, TABLE = 1, 9, 17                    # Where a card is: 0 not dealt, or one of these plus a seat
 BIDS, TRICKS, VOIDS, SCORES = 52, 60, 68, 76    # By seat: bid (−1 not yet), tricks won, suits shown to be void (a bit each), score
-(PLAYERS, SIZE, TRUMP, DEALER, MOVER, LED, LYING, BIDDERS, DONE, ROUND, LARGEST, FULL, RANDOM) = range(84, 97)
+EXACT = 84                                      # By seat: rounds in which the bid was met
+(PLAYERS, SIZE, TRUMP, DEALER, MOVER, LED, LYING, BIDDERS, DONE, ROUND, LARGEST, FULL, RANDOM) = range(92, 105)
 STATE_SIZE = RANDOM + 4
 
 # %% ../../nbs/08_games_blob.ipynb #81d94c75
@@ -129,17 +130,29 @@ def legal(state, actions):
 # %% ../../nbs/08_games_blob.ipynb #e37cb107
 _legal = njit(nogil=True)(legal)   # For those who play by rule
 
-# %% ../../nbs/08_games_blob.ipynb #230a61aa
+# %% ../../nbs/08_games_blob.ipynb #599b100a
 @njit(nogil=True, cache=True)
-def take_trick(state):
-    "Clears the table; the highest trump, or else the highest card of the suit led, wins and leads."
+def strength(state, card):
+    "What the highest of in a trick wins: trumps beat the suit led, which beats the rest."
+    suit = card // 13
+    return card % 13 + (26 if suit == state[TRUMP] else 13 if suit == state[LED] else 0)
+
+
+@njit(nogil=True, cache=True)
+def best_on_table(state):
+    "The seat that wins the trick as it lies, and the strength of its card; −1 when nothing lies."
     winner, best = -1, -1
     for card in range(CARDS):
-        if state[card] < TABLE: continue
-        seat, suit = state[card] - TABLE, card // 13
-        strength = card % 13 + (26 if suit == state[TRUMP] else 13 if suit == state[LED] else 0)
-        if strength > best: winner, best = seat, strength
-        state[card] = GONE + seat
+        if state[card] >= TABLE and strength(state, card) > best: winner, best = state[card] - TABLE, strength(state, card)
+    return winner, best
+
+
+@njit(nogil=True, cache=True)
+def take_trick(state):
+    "Clears the table; the winner leads."
+    winner, _ = best_on_table(state)
+    for card in range(CARDS):
+        if state[card] >= TABLE: state[card] += GONE - TABLE
     state[TRICKS + winner] += 1
     state[DONE] += 1
     state[LED], state[LYING], state[MOVER] = -1, 0, winner
@@ -150,7 +163,9 @@ def end_round(state):
     "Scores the round; in a full game deals the next one."
     players, largest = state[PLAYERS], state[LARGEST]
     for seat in range(players):
-        if state[TRICKS + seat] == state[BIDS + seat]: state[SCORES + seat] += 10 + state[BIDS + seat]
+        if state[TRICKS + seat] == state[BIDS + seat]:
+            state[SCORES + seat] += 10 + state[BIDS + seat]
+            state[EXACT + seat] += 1
     state[ROUND] += 1
     if state[FULL] == 0 or state[ROUND] == 2 * (largest - 1) + players:
         state[MOVER] = -1
@@ -186,44 +201,78 @@ def returns(state, out):
         for number in range(2 * (largest - 1) + players): most += 10 + round_size(number, largest, players)
     for seat in range(players): out[seat] = 2 * state[SCORES + seat] / most - 1
 
-# %% ../../nbs/08_games_blob.ipynb #9ba39c34
-OWN, LAID, PLAYED, ABOUT = 0, CARDS, 2 * CARDS, 15 + 14 + 14 + 4 + 4   # Blocks of the observation; numbers about each seat
-_ABOUT_ALL = 5 + 4 + 14 + 14 + 3
+# %% ../../nbs/08_games_blob.ipynb #008f9d45
+def suit_size(seats: int) -> int:
+    "Numbers about each suit: own cards, who played which, places, cards that would win now, voids, trump, led."
+    return 13 + 13 * seats + 13 * (seats + 2) + 13 + seats + 2
 
 
-def observation_size(players: int) -> int: return PLAYED + players * (CARDS + ABOUT) + _ABOUT_ALL
+ABOUT, _ABOUT_ALL = 15 + 14 + 14 + 4, 1 + 14 + 14 + 3   # Numbers about each seat, and about the table
+
+
+def observation_size(players: int) -> int: return 4 * suit_size(players) + players * (ABOUT + 1) + _ABOUT_ALL
+
+
+@njit(nogil=True, cache=True)
+def observe_suit(state, suit, best, seats, planes):
+    "Tells the mover about a suit."
+    me, place, places = state[MOVER], 0, 13 + 13 * seats
+    wins, rest = places + 13 * (seats + 2), places + 13 * (seats + 3)
+    for rank in range(12, -1, -1):
+        where = state[13 * suit + rank]
+        if where >= GONE: planes[13 + 13 * (((where - GONE) % SEATS - me) % seats) + rank] = 1
+        if GONE <= where < TABLE: continue
+        at = places + (seats + 2) * place
+        place += 1
+        if where >= TABLE: planes[at + 1 + (where - TABLE - me) % seats] = 1
+        elif where == HAND + me:
+            planes[rank] = planes[at] = 1
+            planes[wins + rank] = strength(state, 13 * suit + rank) > best
+        else: planes[at + seats + 1] = 1
+    for seat in range(state[PLAYERS]): planes[rest + (seat - me) % seats] = (state[VOIDS + seat] >> suit) & 1
+    planes[rest + seats], planes[rest + seats + 1] = suit == state[TRUMP], suit == state[LED]
 
 
 def _observe(seats):
+    size = suit_size(seats)
     def observe(state, planes):
-        me, players, about = state[MOVER], state[PLAYERS], PLAYED + seats * CARDS
-        for card in range(CARDS):
-            place = state[card]
-            if place == HAND + me: planes[OWN + card] = 1
-            elif place >= GONE:
-                if place >= TABLE: planes[LAID + card] = 1
-                seat = (place - GONE) % SEATS
-                planes[PLAYED + CARDS * ((seat - me) % seats) + card] = 1
+        me, players, about = state[MOVER], state[PLAYERS], 4 * size
+        winner, best = best_on_table(state)
+        for suit in range(4): observe_suit(state, suit, best, seats, planes[size * suit:size * (suit + 1)])
         for seat in range(players):
             at = about + ABOUT * ((seat - me) % seats)
             bid, tricks = state[BIDS + seat], state[TRICKS + seat]
             planes[at + bid + 1] = 1
             planes[at + 15 + tricks] = 1
             if bid >= 0: planes[at + 29 + max(0, bid - tricks)] = 1
-            for suit in range(4): planes[at + 43 + suit] = (state[VOIDS + seat] >> suit) & 1
-            planes[at + 47] = 1
-            planes[at + 48] = seat == state[DEALER]
-            planes[at + 49] = bid >= 0 and tricks > bid
-            planes[at + 50] = min(127, max(-127, state[SCORES + seat] - state[SCORES + me])) // 4
+            planes[at + 43] = 1
+            planes[at + 44] = seat == state[DEALER]
+            planes[at + 45] = bid >= 0 and tricks > bid
+            planes[at + 46] = min(127, max(-127, state[SCORES + seat] - state[SCORES + me])) // 4
         at = about + ABOUT * seats
-        planes[at + state[TRUMP]] = 1
-        if state[LED] >= 0: planes[at + 5 + state[LED]] = 1
-        planes[at + 9 + state[SIZE]] = 1
-        planes[at + 23 + state[SIZE] - state[DONE]] = 1
-        planes[at + 37] = state[BIDDERS] < players
-        planes[at + 38] = state[FULL]
-        if state[FULL]: planes[at + 39] = 2 * (state[LARGEST] - 1) + players - state[ROUND]
+        if winner >= 0: planes[at + (winner - me) % seats] = 1
+        at += seats
+        planes[at] = state[TRUMP] == NO_TRUMP
+        planes[at + 1 + state[SIZE]] = 1
+        planes[at + 15 + state[SIZE] - state[DONE]] = 1
+        planes[at + 29] = state[BIDDERS] < players
+        planes[at + 30] = state[FULL]
+        if state[FULL]: planes[at + 31] = 2 * (state[LARGEST] - 1) + players - state[ROUND]
     return observe
+
+# %% ../../nbs/08_games_blob.ipynb #553508e1
+def _reveal(seats):
+    def reveal(state, planes):
+        me = state[MOVER]
+        for suit in range(4):
+            at = 13 * (seats + 1) * suit
+            for rank in range(12, -1, -1):
+                where = state[13 * suit + rank]
+                if where == 0 or GONE <= where < TABLE: continue
+                planes[at + ((where - HAND) % SEATS - me) % seats] = 1
+                planes[at + seats] = where >= TABLE
+                at += seats + 1
+    return reveal
 
 # %% ../../nbs/08_games_blob.ipynb #60a48195
 _CHOOSE = np.array([[float(np.prod([(n - i) / (i + 1) for i in range(k)])) if k <= n else 0. for k in range(14)] for n in range(14)]).round()
@@ -335,47 +384,36 @@ def deal_again(state, seed):
 def redeal(state, seed):
     if state[MOVER] >= 0: deal_again(state, seed)
 
-# %% ../../nbs/08_games_blob.ipynb #78677cb7
+# %% ../../nbs/08_games_blob.ipynb #93d3c0c7
 def suit_symmetries(seats: int) -> list:
-    "Pairs (observation, action) of index arrays, the identity first; see Game."
-    pairs = []
-    for order in permutations(range(4)):
+    "Pairs (inputs, action) of index arrays, the identity first; see Game."
+    pairs, known, size, more = [], observation_size(seats), suit_size(seats), 13 * (seats + 1)
+    for order in permutations(range(4)):                 # Suit `order[i]` comes from suit i
+        came = np.argsort(order)
+        suits = [np.arange(size * suit, size * (suit + 1)) for suit in came]
+        hands = [np.arange(known + more * suit, known + more * (suit + 1)) for suit in came]
         cards = np.array([13 * order[card // 13] + card % 13 for card in range(CARDS)])   # Where each card goes
-        goes = np.arange(observation_size(seats))
-        for block in range(2 + seats): goes[CARDS * block:CARDS * (block + 1)] = CARDS * block + cards
-        about = PLAYED + CARDS * seats
-        for at in [about + ABOUT * seat + 43 for seat in range(seats)] + [about + ABOUT * seats, about + ABOUT * seats + 5]:
-            goes[at:at + 4] = at + np.array(order)
-        pairs.append((np.argsort(goes), np.concatenate([cards, np.arange(BID, BID + 14)])))
+        pairs.append((np.concatenate([*suits, np.arange(4 * size, known), *hands]),
+                      np.concatenate([cards, np.arange(BID, BID + 14)])))
     return pairs
 
-# %% ../../nbs/08_games_blob.ipynb #c1bfce9c
+# %% ../../nbs/08_games_blob.ipynb #5ba86e1e
 @njit(nogil=True, cache=True)
 def chance(state, card, seat):
     "About the chance that this card wins the trick it is played to, by the unseen cards that beat it."
-    suit, better, unseen = card // 13, 0.0, 0.0
+    suit, better, unseen, void = card // 13, 0.0, 0.0, 0.5 ** (state[SIZE] - state[DONE] - 1)
     for other in range(CARDS):
         if state[other] >= GONE or state[other] == HAND + seat: continue
         unseen += 1.0
         if other // 13 == suit and other > card: better += 1.0
-        elif suit != state[TRUMP] and other // 13 == state[TRUMP]: better += 0.35   # A trump needs its owner to be void
+        elif suit != state[TRUMP] and other // 13 == state[TRUMP]: better += void   # A trump needs its owner to be void
     others = min(unseen, (state[PLAYERS] - 1) * (state[SIZE] - state[DONE]))
     share = others / max(1.0, unseen)
     held = (1.0 - share) ** better                                  # Nobody holds one that beats it
     follow = 1.0 if suit == state[TRUMP] or state[SIZE] > 2 else 0.6  # With few cards the suit is seldom led
     return held * follow
 
-
-@njit(nogil=True, cache=True)
-def beats_table(state, card):
-    "Whether the card would be the best of those on the table."
-    value = card % 13 + (26 if card // 13 == state[TRUMP] else 13 if card // 13 == state[LED] else 0)
-    for other in range(CARDS):
-        if state[other] < TABLE: continue
-        if other % 13 + (26 if other // 13 == state[TRUMP] else 13 if other // 13 == state[LED] else 0) > value: return False
-    return True
-
-# %% ../../nbs/08_games_blob.ipynb #ccbb0cd8
+# %% ../../nbs/08_games_blob.ipynb #1e925eca
 @njit(nogil=True, cache=True)
 def rule_bid(state, seat):
     "The sum of chances, rounded."
@@ -394,7 +432,7 @@ def rule_card(state, seat, actions, count):
         card = actions[i]
         power = chance(state, card, seat)
         if state[LYING] == 0: score = power if wants else -power
-        elif beats_table(state, card):
+        elif strength(state, card) > best_on_table(state)[1]:
             if wants: score = 2.0 - power if last else 1.0 + power   # The last one wins as cheaply as possible
             else: score = -1.0 - power
         else: score = -power if wants else 1.0 + power               # Keep what wins later, or be rid of it
@@ -455,7 +493,13 @@ def text(state) -> str:
         lines.append(f"{turn}{seat}  {said}, {scores(state)[seat]} points  {' '.join(map(card_name, hand))}")
     return "\n".join(lines)
 
-# %% ../../nbs/08_games_blob.ipynb #fffe7f66
+# %% ../../nbs/08_games_blob.ipynb #dbfaf4e0
+def measures(state) -> dict[str, list[float]]:
+    "Of each seat, over the rounds that are over: points a round, and the share of bids that were met exactly."
+    rounds, met = max(1, int(state[ROUND])), state[EXACT:EXACT + state[PLAYERS]].tolist()
+    return {"points a round": [points / rounds for points in scores(state)], "exact bids": [count / rounds for count in met]}
+
+# %% ../../nbs/08_games_blob.ipynb #c08ceaa5
 def blob(
     players: int = 4,       # At the table, 3 to 8
     cards: int = 5,         # Dealt to everybody, in a game in its largest round: 1 to 13, players × cards at most 52
@@ -474,9 +518,11 @@ def blob(
     sizes = [round_size(number, cards, players) for number in range(2 * (cards - 1) + players)] if full else [cards]
     name = f"blob(players={players},cards={cards}" + ",game=full" * full + f",deals={deals}" * (deals != "same") + ")"
     return Game(name, start=_start(players, cards, full, deals != "same", deals == "all"), mover=mover, legal=legal, play=play,
-                returns=returns, observe=_observe(players), redeal=redeal, state_size=STATE_SIZE, players=players,
+                returns=returns, observe=_observe(players), redeal=redeal, reveal=_reveal(players),
+                reveal_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13), state_size=STATE_SIZE, players=players,
                 actions=BID + 14, shape=(observation_size(players),), max_length=sum(players * (1 + size) for size in sizes),
-                max_legal=cards + 1, symmetries=suit_symmetries(players), action_names=action_name, text=text, rule=rule)
+                max_legal=cards + 1, symmetries=suit_symmetries(players), action_names=action_name, text=text, rule=rule,
+                measures=measures)
 
 
 register("blob", blob)
