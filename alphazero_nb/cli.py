@@ -146,20 +146,19 @@ def _arena(args):
     if args.json: return row
     progress(Message(_match_line(row)))
 
-# %% ../nbs/31_cli.ipynb #e00b005e
+# %% ../nbs/31_cli.ipynb #c9785f65
 def _bench(args):
-    from alphazero_nb.benchmark import bench_kernels, bench_layouts, bench_selfplay
-    from alphazero_nb.network import default_preset
+    from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_selfplay
     game = _get_game(args)
-    preset = args.preset or default_preset(game)
-    if args.what == "kernels": row = bench_kernels(game, args.simulations or 64)
-    elif args.what == "layouts":
-        row = bench_layouts(game, preset, args.simulations or 64, args.device, args.windows, args.seconds, args.whole_games, args.seed)
-        if not args.json: return print(row["table"])
+    settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
+    if args.what == "kernels": row = bench_kernels(game, settings=settings)
+    elif args.what == "cards": row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.seed)
+    elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
-        row = bench_selfplay(game, preset, args.simulations or 64, args.device, args.windows, args.seconds,
-                             args.whole_games, not args.no_compile, args.seed, **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
+        row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,
+                             **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
     if args.json: return row
+    if args.what in ("layouts", "cards"): return print(row["table"])
     for key, value in row.items():
         if isinstance(value, (int, float, str)): print(f"{key:22} {value:,.3f}" if isinstance(value, float) else f"{key:22} {value}")
 
@@ -219,7 +218,7 @@ _OPTIONS = {
     "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
 }
 
-# %% ../nbs/31_cli.ipynb #6b4ddb8c
+# %% ../nbs/31_cli.ipynb #1a113199
 _COMMANDS = {  # name: function, help, positional arguments, options
     "check-device": (_check_device, "what this machine has, and whether it computes", {}, ["--json"]),
     "games": (_games, "the games of the package", {}, ["--json"]),
@@ -237,12 +236,13 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "replay": (_replay, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
     "report": (_report, "one page about a run, as a file that a browser opens", dict(folder="the folder of a run"), []),
     "bench": (_bench, "how fast self-play is beside the bare network, or in which layout",
-              dict(what="selfplay; layouts for threads against processes; kernels for the search without a network", game="a game"),
-              ["--players", "--cards", "--preset", "--simulations", "--device", "--windows", "--seconds", "--whole-games", "--games", "--threads",
+              dict(what="selfplay; layouts for threads against processes; kernels for the search without a network; cards for each effort",
+                   game="a game"),
+              ["--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device", "--windows", "--seconds", "--whole-games", "--games", "--threads",
                "--max-batch", "--no-compile", "--seed", "--json"]),
 }
 
-# %% ../nbs/31_cli.ipynb #e0eddabd
+# %% ../nbs/31_cli.ipynb #9ac53db8
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
         "One sentence, exit code 2."
@@ -260,7 +260,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (function, words, positional, options) in _COMMANDS.items():
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
-            choices = dict(choices=["selfplay", "layouts", "kernels"]) if argument == "what" else {}
+            choices = dict(choices=["selfplay", "layouts", "kernels", "cards"]) if argument == "what" else {}
             command.add_argument(argument, help=meaning, **choices)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)

@@ -445,13 +445,22 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
     over = not checker.position(twin) and checker.ending(state) == checker.ending(twin)
     checker.law(over, "symmetries", "a turned game ends at the same move and with the same result")
 
-# %% ../nbs/01_game.ipynb #7fef90be
+# %% ../nbs/01_game.ipynb #e75251e6
+def _check_groups(checker: Checker, count: int, features: int, actions: int) -> None:
+    game = checker.game
+    checker.law(game.shape == (game.observation_size,), "groups", "the observation is a vector")
+    fit = count * features <= game.observation_size and count * actions <= game.actions and game.reveal_size % count == 0
+    checker.law(fit, "groups", f"{count} parts of {features} numbers and {actions} actions fit into the observation and the actions, and what "
+                               f"reveal tells is {count} equal parts")
+
+
 def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
     "Plays `games` random games against the laws of the contract; a ContractError names the broken one."
     checker, rng = Checker(game), np.random.default_rng(seed)
     for name, array, size in zip(("observation", "action"), game.symmetries, (game.input_size, game.actions)):
         whole = array.shape[1] == size and np.array_equal(np.sort(array), np.tile(np.arange(size), (len(array), 1)))
         checker.law(whole, "symmetries", f"each {name} array is a permutation of {size} numbers")
+    if game.groups: _check_groups(checker, *game.groups)
     for number in range(games):
         checker.seed = seed + number
         _play_one(checker, rng, 0 if game.hides else number % len(game.symmetries[0]))

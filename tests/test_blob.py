@@ -366,6 +366,19 @@ def test_points_and_exact_bids_are_told_by_round():
     assert [bool(share) for share in blob(4, 2).measures(state)["exact bids"]] == [b == t for b, t in zip(bids(state), tricks(state))]
 
 
+@pytest.mark.parametrize("preset", ["mlp", "tiny"])
+def test_every_network_hides_hands_from_its_policy(preset):
+    torch = pytest.importorskip("torch")
+    from alphazero_nb.network import PolicyValueNet
+    game = blob(4, 5)
+    net = PolicyValueNet(game, preset).eval()
+    for p in net.parameters(): torch.nn.init.normal_(p, std=.1)
+    states = [state for state in random_game(game, 1) if not game.over(state)]
+    (here, now), (there, then) = (net(torch.from_numpy(np.stack(rows)).float()) for rows in (
+        [game.inputs(state) for state in states], [game.inputs(game.redeal(state, 3)) for state in states]))
+    assert torch.equal(here, there) and not torch.equal(now, then)
+
+
 def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy():
     torch = pytest.importorskip("torch")
     from alphazero_nb.network import PolicyValueNet, SuitNet
@@ -381,3 +394,19 @@ def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy
         assert np.allclose(turned[:, action], logits, atol=1e-4) and np.allclose(same, values, atol=1e-4)
     other, judged = ask([game.inputs(game.redeal(state, 3)) for state in states])
     assert np.allclose(other, logits, atol=1e-5) and np.abs(judged - values).max() > 1e-3
+
+
+def test_what_reveals_wrongly_is_named():
+    from alphazero_nb.game import ContractError, Game
+    game = blob(3, 2)
+    def made(**changes):
+        rules_ = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "redeal", "reveal")}
+        return Game("broken", **{**rules_, **dict(state_size=game.state_size, players=3, actions=game.actions, shape=game.shape,
+                    reveal_size=game.reveal_size, groups=game.groups, max_length=game.max_length), **changes})
+    made().check(3)
+    def careless(state, planes): state[0] = 7
+    with pytest.raises(ContractError, match="reveal breaks a law"): made(reveal=careless).check(3)
+    with pytest.raises(ContractError, match="groups breaks a law.*equal parts"): made(groups=(5, 10, 13)).check(3)
+    telling = game.functions["reveal"]
+    with pytest.raises(ContractError, match="redeal breaks a law.*observation stay"):   # What is revealed is no observation
+        made(observe=telling, shape=(game.reveal_size,), reveal=None, reveal_size=0, groups=None).check(3)

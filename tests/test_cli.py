@@ -129,6 +129,15 @@ def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
     assert printed.strip().splitlines()[-1] in ("You win.", "You lose.", "A draw.")
 
 
+def test_bench_of_cards_tells_every_effort(capsys):
+    assert main(["bench", "cards", "blob", "--players", "3", "--cards", "2", "--seconds", "0.05", "--device", "cpu", "--json"]) == 0
+    bench = json.loads(capsys.readouterr().out)
+    assert [(row["worlds"], row["simulations"]) for row in bench["rows"].values()] == [(2, 20), (3, 30), (5, 50)]
+    assert all(row["games_per_min"] > 0 and 0 < row["redeal_share"] < 1 for row in bench["rows"].values())
+    assert all(effort in bench["table"] for effort in ("light", "medium", "heavy"))
+    assert main(["bench", "cards", "connect4", "--seconds", "0.05"]) == 2 and "hides nothing" in capsys.readouterr().err
+
+
 def test_bench_prints_what_it_promises(capsys):
     assert main(["bench", "selfplay", "tictactoe", "--preset", "tiny", "--simulations", "8", "--windows", "2", "--seconds",
                  "0.1", "--whole-games", "10", "--games", "16", "--no-compile", "--device", "cpu", "--json"]) == 0
