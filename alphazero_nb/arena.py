@@ -136,13 +136,14 @@ class RulePlayer:
         "(n,) the rule's action for each state."
         return np.array([self.game.rule(state) for state in states])
 
-# %% ../nbs/24_arena.ipynb #5facf2ce
+# %% ../nbs/24_arena.ipynb #701a1f21
 def get_player(
     name,                   # "random", "rule", "rollouts:400", a run folder or one of its network-*.npz files
     game: Game | None = None,  # Needed by all but a run folder, which brings its own
     simulations: int = 64,  # Of a trained agent
     device: str = "auto",   # Of a trained agent
     seed: int = 0,
+    **search,               # Of a trained agent: worlds and others, see Agent
 ):
     "The player of that name; a ValueError says what would be accepted."
     word, _, number = str(name).partition(":")
@@ -151,7 +152,7 @@ def get_player(
     if word in ("rollouts", "determinized-rollouts") and number.isascii() and number.isdigit():
         return RolloutPlayer(game, int(number), seed)
     if Path(name).exists():
-        agent = Agent.load(name, simulations, device)
+        agent = Agent.load(name, simulations, device, seed=seed, **search)
         if game is not None and agent.game.name != game.name:
             raise ValueError(f"{name} plays {agent.game.name}, not {game.name}.")
         return agent
@@ -199,7 +200,7 @@ def play_tables(
             for i, action in zip(turn, player.acts(np.stack([states[i] for i in turn]))): states[i] = game.play(states[i], int(action))
         moves[going] += 1
 
-# %% ../nbs/24_arena.ipynb #025e8f0e
+# %% ../nbs/24_arena.ipynb #4e096314
 def share_beaten(results, seat: int) -> float:
     "Share of the others whose result is below that of this seat; equal ones count half."
     others = np.delete(np.asarray(results, float), seat)
@@ -213,12 +214,16 @@ class MatchResult:
     opponent: str
     scores: np.ndarray  # (games,) float: share of the opponents beaten; for two players 1 win, 0.5 draw, 0 loss
     lengths: np.ndarray # (games,) int
+    deals: np.ndarray | None = None  # (games,) int, which games share a deal and are therefore no independent ones
 
     @property
     def score(self) -> float: return float(self.scores.mean())
 
     @property
-    def interval(self) -> tuple[float, float]:  # 95 %, Wilson 1927; what lies between 0 and 1 makes it wide
+    def interval(self) -> tuple[float, float]:  # 95 %, Wilson 1927; what lies between 0 and 1 makes it wide. Of shared deals by their means
+        if self.deals is not None:
+            _, low, high = mean_interval(np.bincount(self.deals, self.scores) / np.bincount(self.deals))
+            return max(0.0, low), min(1.0, high)
         n, p, z = len(self.scores), self.score, 1.96
         centre, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return max(0.0, (centre - spread) / (1 + z * z / n)), min(1.0, (centre + spread) / (1 + z * z / n))
@@ -294,7 +299,7 @@ class DuplicateResult:
         "The result as plain data: that of the match, the number of deals, and the measures."
         return dict(self.match.to_dict(), deals=len(next(iter(self.mine.values()))), measures=self.measures)
 
-# %% ../nbs/24_arena.ipynb #a5ef4c55
+# %% ../nbs/24_arena.ipynb #ead0314c
 def _read_tables(game: Game, states, deals: int) -> tuple:  # by measure (deals, tables, seats); (deals, seats) scores of the player
     "What the players reached at the tables of each deal, the last of which has opponents only."
     seats, found = game.players, [measure(game, state) for state in states]
@@ -324,7 +329,7 @@ def play_duplicate(
     states, moves = play_tables(game, starts, tables * deals, told if listener else None)
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
-    match = MatchResult(player.name, opponent.name, scores[sat], moves.reshape(deals, -1)[:, :-1][sat])
+    match = MatchResult(player.name, opponent.name, scores[sat], moves.reshape(deals, -1)[:, :-1][sat], np.nonzero(sat)[0])
     return DuplicateResult(match, {name: rows[:, seats, seats] for name, rows in values.items()},
                            {name: rows[:, -1] for name, rows in values.items()})
 

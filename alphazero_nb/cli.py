@@ -90,16 +90,18 @@ def _replay(args):
     over = game.over(state)
     print(f"The game is over: {game.returns(state).tolist()}." if over else f"Player {game.mover(state)} is to move.")
 
-# %% ../nbs/31_cli.ipynb #5642a655
+# %% ../nbs/31_cli.ipynb #6f883ee7
 def _ladder(trainer, args) -> list[dict]:
     from alphazero_nb.arena import climb_ladder
     from alphazero_nb.events import Message
     from alphazero_nb.progress import TextProgress
-    simulations, rows = args.simulations or 64, []
+    search, hides, rows = trainer.selfplay.search, trainer.game.hides, []
+    simulations = args.simulations or (search.simulations if hides else 64)
+    worlds = f" in each of {search.worlds} worlds" if hides else ""
     what = "deals, from every seat and without it" if trainer.game.hides else "games, every seat, varied openings"
-    if not args.json: print(f"The ladder at {simulations} simulations, against each opponent {args.ladder_games} {what}.")
+    if not args.json: print(f"The ladder at {simulations} simulations{worlds}, against each opponent {args.ladder_games} {what}.")
     progress = None if args.json else TextProgress()
-    for match in climb_ladder(trainer.game, trainer.agent(simulations), args.ladder_games, listener=progress):
+    for match in climb_ladder(trainer.game, trainer.agent(simulations, worlds=search.worlds), args.ladder_games, listener=progress):
         rows.append(match.to_dict())
         if not args.json: progress(Message(_match_line(rows[-1])))
     return rows
@@ -114,11 +116,11 @@ def _match_line(row: dict) -> str:
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
             f"({row['low']:.1%} to {row['high']:.1%}{elo}; {row['wins']} won, {row['draws']} drawn, {row['losses']} lost)")
 
-# %% ../nbs/31_cli.ipynb #a253b142
+# %% ../nbs/31_cli.ipynb #9973ff8f
 def _play(args):
     from alphazero_nb.play import Match, play_text
     from alphazero_nb.search import Agent
-    agent = Agent.load(args.folder, args.simulations or 200, args.device)
+    agent = Agent.load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
     play_text(Match(agent.game, agent, args.seat, seed=args.seed))
@@ -128,7 +130,7 @@ def _report(args):
     from alphazero_nb.report import report
     print(f"Open {report(args.folder)} in a browser.")
 
-# %% ../nbs/31_cli.ipynb #f3f3e34e
+# %% ../nbs/31_cli.ipynb #43fbc40d
 def _arena(args):
     from pathlib import Path
     from alphazero_nb.arena import get_player, meet
@@ -139,20 +141,23 @@ def _arena(args):
     folders = [name for name in (args.player, args.opponent) if Path(name).exists()]
     if game is None and not folders: raise ValueError("two players without a training run need --game, for example --game connect4.")
     if game is None: game = get_player(folders[0], None, 1, args.device).game
-    players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i)
+    players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i, **_given(worlds=args.worlds))
                for i, name in enumerate((args.player, args.opponent))]
     progress = None if args.json else TextProgress()
     row = meet(game, *players, args.games, args.seed, progress).to_dict()
     if args.json: return row
     progress(Message(_match_line(row)))
 
-# %% ../nbs/31_cli.ipynb #c9785f65
+# %% ../nbs/31_cli.ipynb #8db661a2
 def _bench(args):
     from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_selfplay
     game = _get_game(args)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
-    elif args.what == "cards": row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.seed)
+    elif args.what == "cards":
+        given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations, games=args.games, threads=args.threads)
+        if given: raise ValueError(f"bench cards measures every effort in its usual layout; leave --{next(iter(given))} out.")
+        row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.seed)
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,
@@ -182,16 +187,16 @@ def _at_least(kind, least, above=False):
 
 _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 
-# %% ../nbs/31_cli.ipynb #91838a9f
+# %% ../nbs/31_cli.ipynb #d7325716
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
-    "--simulations": dict(type=_count, help="simulations per move, in each world where cards are hidden (64; 200 in play)"),
+    "--simulations": dict(type=_count, help="simulations per move, in each world where cards are hidden (64; 200 in play; at cards as --effort says)"),
     "--seed": dict(type=_at_least(int, 0), default=0, help="decides everything random (0)"),
     "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp or cards (cards for Blob, else small)"),
     "--players": dict(type=_count, help="players at the table, where the game has such a parameter"),
     "--cards": dict(type=_count, help="cards that each player is dealt, where the game has such a parameter"),
-    "--worlds": dict(type=_count, help="where cards are hidden: deals that a move is searched in (2)"),
+    "--worlds": dict(type=_count, help="where cards are hidden: deals that a move is searched in (as --effort says; 5 in play and arena)"),
     "--effort": dict(choices=["light", "medium", "heavy"],
                      help="where cards are hidden: 2 worlds of 20 simulations, 3 of 30 or 5 of 50 (light)"),
     "--threads": dict(type=_count, help="actor threads of each process (one per core)"),
@@ -203,22 +208,22 @@ _OPTIONS = {
     "--folder": dict(help="where the run is kept (runs/GAME); a folder that has a run is resumed"),
     "--minutes": dict(type=_time, help="train for this long (10, if --iterations is not given)"),
     "--iterations": dict(type=_count, help="train for this many iterations"),
-    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (as many as run at a time)"),
+    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (as many as run at a time; 1024 at cards)"),
     "--batch-size": dict(type=_count, help="positions of an optimiser step (256)"),
-    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (5)"),
+    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (5; 10 at cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
-    "--ladder": dict(action="store_true", help="at the end, play random, rule where the game brings it, rollouts:100 and rollouts:400"),
+    "--ladder": dict(action="store_true", help="at the end, play random, rule where the game brings it, and rollouts of 100 and 400 playouts"),
     "--ladder-games": dict(type=_count, default=200, help="games, or deals where cards are hidden, against each of them (200)"),
     "--seat": dict(type=_at_least(int, 0), default=0, help="where you sit; 0 moves first (0)"),
     "--game": dict(help="the game, where no player is a training run"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
-    "--seconds": dict(type=_time, default=2.0, help="length of a window (2)"),
+    "--seconds": dict(type=_time, default=2.0, help="length of a window (2); of play at each effort a fifth, for bench cards"),
     "--whole-games": dict(type=_count, default=500, help="games of the whole call that is timed (500)"),
     "--max-batch": dict(type=_count, help="slots of a block, which is the batch shape (128 on a CPU, else 256)"),
     "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
 }
 
-# %% ../nbs/31_cli.ipynb #1a113199
+# %% ../nbs/31_cli.ipynb #9017628a
 _COMMANDS = {  # name: function, help, positional arguments, options
     "check-device": (_check_device, "what this machine has, and whether it computes", {}, ["--json"]),
     "games": (_games, "the games of the package", {}, ["--json"]),
@@ -229,10 +234,10 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                "--games", "--threads", "--layout", "--gpus", "--workers", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
                "--ladder-games", "--json"]),
     "play": (_play, "play against a trained agent in the terminal", dict(folder="the folder of a run"),
-             ["--simulations", "--seat", "--device", "--seed"]),
+             ["--simulations", "--worlds", "--seat", "--device", "--seed"]),
     "arena": (_arena, "a match between two players with 95 %% intervals; where cards are hidden, the same deals from every seat",
               dict(player="random, rollouts:N, rule (where the game brings one) or the folder of a run", opponent="likewise"),
-              ["--games", "--game", "--players", "--cards", "--simulations", "--device", "--seed", "--json"]),
+              ["--games", "--game", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed", "--json"]),
     "replay": (_replay, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
     "report": (_report, "one page about a run, as a file that a browser opens", dict(folder="the folder of a run"), []),
     "bench": (_bench, "how fast self-play is beside the bare network, or in which layout",

@@ -209,7 +209,7 @@ class Sendable(Readable):
 
 def _remake(cls, args, arguments): return cls(*args, **arguments)
 
-# %% ../nbs/01_game.ipynb #17d4530d
+# %% ../nbs/01_game.ipynb #c4270f04
 class Game(Sendable):
     "Rules compiled for kernels (`api`), and the same rules by hand, one state at a time."
     def __init__(
@@ -235,6 +235,8 @@ class Game(Sendable):
         rule: Callable | None = None,   # state -> action: a player by rule, the opponent called `rule`
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, told beside the result
     ):
+        if (reveal is None) != (reveal_size == 0): raise ValueError(f"{name}: reveal and reveal_size go together; give both or neither.")
+        if reveal and len(shape) != 1: raise ValueError(f"{name}: reveal needs an observation that is a vector, not of shape {tuple(shape)}.")
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.cells = None if cells is None else np.asarray(cells, np.int64)

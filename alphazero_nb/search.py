@@ -231,7 +231,7 @@ def search(
     for slot in np.flatnonzero(~open_slots[::len(roots) // n]): means[slot] = game.returns(states[slot])
     return SearchResult(visits, means)
 
-# %% ../nbs/18_search.ipynb #ae6f2bdd
+# %% ../nbs/18_search.ipynb #ee040d26
 class Agent:
     "Plays by search: `act` one state, `policy` and `value` a block of states."
     def __init__(
@@ -281,7 +281,9 @@ class Agent:
         return int(self.acts(state)[0])
 
     def acts(self, states) -> np.ndarray:
-        "(n,) the most visited action of each state; a ValueError when one of the games is over."
-        visits = self.search(states).visits
-        if not visits.sum(1).all(): raise ValueError(f"{self.game.name}: a game is over, there is nothing to play.")
-        return visits.argmax(1)
+        "(n,) the most visited action of each state, forced ones without a search; a ValueError when one of the games is over."
+        legal = [self.game.legal_actions(state) for state in np.atleast_2d(states)]
+        if not all(legal): raise ValueError(f"{self.game.name}: a game is over, there is nothing to play.")
+        actions, choices = np.array([moves[0] for moves in legal]), np.flatnonzero([len(moves) > 1 for moves in legal])
+        if len(choices): actions[choices] = self.search(np.atleast_2d(states)[choices]).visits.argmax(1)
+        return actions

@@ -65,7 +65,7 @@ def choose_devices(device: str, devices, workers: int | None) -> list[str]:
     if workers and workers != len(devices): raise ValueError(f"workers is {workers} and there are {len(devices)} devices; give one of the two.")
     return list(devices)
 
-# %% ../nbs/22_selfplay.ipynb #58c1fca1
+# %% ../nbs/22_selfplay.ipynb #2eaf509c
 LAYOUTS = ("threads", "processes")
 
 
@@ -93,7 +93,7 @@ def plan_layout(game: Game, network, device="auto", layout=None, devices=None, w
     elif devices is None and workers is None and names == ["cpu"]: names = ["cpu"] * cores
     n, card = len(names), names[0] != "cpu"
     threads = threads or (1 if game.in_python else max(1, cores // n) if not card else max(1, min(cores // n, 4)))
-    usual = max(1, (256 if card else 128) // worlds)
+    usual = 256 if card or worlds > 1 else 128   # Networks for cards are small, and want large batches
     max_batch = max_batch or min(-(-games // n) if games else usual, usual)
     games = games or max_batch * max(2, n * (max(threads, 2) if card else threads))
     blocks = max(n, -(-games // max_batch))
@@ -283,7 +283,7 @@ class Teller(Player):
             min(now["largest_batch"], spent["evaluations"] / max(1, spent["batches"])),
             min(1.0, spent["busy_s"] / (seconds * max(1, now.get("evaluators", 0)))), seconds, dict(sorted(self._sources.items())))
 
-# %% ../nbs/22_selfplay.ipynb #0427ff47
+# %% ../nbs/22_selfplay.ipynb #b4ca92be
 class SelfPlayEngine(Teller):
     "Plays games against itself, as fast as the network can judge positions."
     def __init__(
@@ -294,7 +294,7 @@ class SelfPlayEngine(Teller):
         games: int | None = None,        # Slots: games that run at the same time
         simulations: int | None = None,  # Short for settings with this budget of a full search
         threads: int | None = None,      # Actors of a process; one per core where left out
-        max_batch: int | None = None,    # Slots of a block: 128 on a CPU, else 256, shared by the worlds where cards are hidden
+        max_batch: int | None = None,    # Slots of a block: 128 on a CPU, 256 on a card and where cards are hidden
         seed: int = 0,                   # With a game's number it decides everything random in the game
         settings: SelfPlaySettings | None = None,  # Those for the game where left out
         reproducible: bool = False,      # Do not start games that were not asked for

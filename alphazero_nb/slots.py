@@ -338,7 +338,7 @@ class Block:
             self.slots["number"][slot], self.slots["done"][slot] = -1, 0
         return records
 
-# %% ../nbs/19_slots.ipynb #8d11da67
+# %% ../nbs/19_slots.ipynb #9897c3ab
 class GameFailed(RuntimeError):
     "The rules of a game raised an exception; the cause is the exception, the sentence says how to see it again."
 
@@ -346,10 +346,11 @@ class GameFailed(RuntimeError):
 def retrace(game: Game, seed: int, actions) -> np.ndarray:
     "Plays these actions by hand and calls every rule in the last position, which it returns; raises what a rule raises."
     state = game.replay(actions, seed)
-    game.legal_actions(state), game.observe(state), game.returns(state)
+    if not game.over(state): game.redeal(state, seed), game.inputs(state)
+    game.legal_actions(state), game.returns(state)
     return state
 
-# %% ../nbs/19_slots.ipynb #584cf54a
+# %% ../nbs/19_slots.ipynb #5fa18feb
 def _lines(block: Block, slot: int) -> list[list[int]]:
     "What may have been played when the slot failed: its moves, and these with the way to the newest node of its tree."
     nodes, edges = block.trees.nodes, block.trees.edges
@@ -365,20 +366,33 @@ def _lines(block: Block, slot: int) -> list[list[int]]:
     return lines
 
 
-def _repeats(game, seed, line) -> bool:
-    "Whether the rules raise an exception on this line."
-    try: retrace(game, seed, line)
-    except Exception: return True
+def _play_line(game, seed, line) -> bool:
+    "Plays the line on the true deal and calls every rule at its end."
+    state = game.new(seed)
+    for action in line:
+        if action not in game.legal_actions(state): return False   # A move of another world
+        state = game.play(state, action)
+    retrace(game, seed, line)
     return False
 
-# %% ../nbs/19_slots.ipynb #86be462c
+
+def _repeats(game, seed, line) -> bool:
+    "Whether the rules raise an exception on this line."
+    try: return _play_line(game, seed, line)
+    except Exception: return True
+
+# %% ../nbs/19_slots.ipynb #98806c0b
 def game_failed(block: Block, error: Exception) -> GameFailed:
     "The error with its game, seed, line of play and the command that shows it again."
     game, cause = block.game, block.game.cause(error)
     slot = int(np.flatnonzero(block.slots["busy"])[-1])
     number, seed = int(block.slots["number"][slot]), int(block.seeds[slot])
     lines = _lines(block, slot)
-    line = next((line for line in lines if _repeats(game, seed, line)), lines[0])
+    line = next((line for line in lines if _repeats(game, seed, line)), None)
+    if line is None and game.hides:
+        return GameFailed(f"game {number} of {game.name} (seed {seed}) failed in a world that was searched after the moves {lines[0]}: "
+                          f"{type(cause).__name__}: {str(cause).rstrip('.')}.")
+    line = line or lines[0]
     word = game.name.partition("(")[0]
     library = importlib.util.find_spec(f"alphazero_nb.games.{word}") is not None
     moves = ",".join(map(str, line))

@@ -141,7 +141,7 @@ def wish_words(sight: Sight) -> str:
     if won > bid: return f"You bid {bid} and have won {won}: too many, so this round brings nothing."
     return f"You bid {bid} and have won {won}: " + (f"{bid - won} more to win." if bid > won else "no more, please.")
 
-# %% ../nbs/34_card_table.ipynb #94fa4082
+# %% ../nbs/34_card_table.ipynb #f5ff3e47
 def leader(sight: Sight) -> int:
     "The seat that leads this trick, or the first one where there are still bids to make."
     state, lying = sight.states[-1], tricks_shown(sight)[0]
@@ -175,7 +175,7 @@ def table_text(sight: Sight) -> str:
     def told(plays): return ", ".join(f"{names[seat]} {card_name(card)}" for seat, card in plays)
     suit = "no trump" if trump(state) == NO_TRUMP else f"trump {'♠♥♣♦'[trump(state)]}"
     lines = [", ".join((suit, *headline(sight)))]
-    for seat, name in enumerate(names):
+    for seat, name in enumerate(names[:state[PLAYERS]]):
         more = f" (+{gain[seat]} in the last round)" if gain else ""
         dealt = "  dealt " + " ".join(map(card_name, dealt_hands(sight)[seat])) if sight.open else ""
         lines.append(f"{'>' if seat == state[MOVER] else ' '} {name:{wide}}  {seat_words(sight, seat)}, {scores(state)[seat]} points{more}{dealt}")
@@ -225,14 +225,17 @@ def back_svg(x: float, y: float, width: float = 11, height: float = 15) -> str:
     "A card, face down."
     return svg_rect(x - width / 2, y - height / 2, width, height, rx=2, fill="#7C2D3A", stroke="#F4E9DA", stroke_width=1)
 
-# %% ../nbs/34_card_table.ipynb #1703cb3b
+# %% ../nbs/34_card_table.ipynb #4ae7c598
 WIDTH, HEIGHT = 600, 528
 _X, _Y = 300, 184   # The middle of the table
 
 
+def _seats(sight: Sight) -> int: return int(sight.states[-1][PLAYERS])   # Some games deal to fewer players than there are seats
+
+
 def _around(sight: Sight, seat: int, across: float, down: float) -> tuple:
     "A seat's point on an ellipse around the middle; who looks is at the bottom."
-    turn = 2 * math.pi * ((seat - max(0, sight.seat)) % sight.game.players) / sight.game.players
+    turn = 2 * math.pi * ((seat - max(0, sight.seat)) % _seats(sight)) / _seats(sight)
     return _X - across * math.sin(turn), _Y + down * math.cos(turn)
 
 
@@ -252,7 +255,7 @@ def plate_svg(sight: Sight, seat: int) -> str:
     if gain: body += svg_text(x + 27, y + 16, f"+{gain[seat]}", 11, "#9FE3B4" if gain[seat] else "#FFB3A7", anchor="end")
     return body
 
-# %% ../nbs/34_card_table.ipynb #a8edf489
+# %% ../nbs/34_card_table.ipynb #046d91f7
 def trick_svg(sight: Sight) -> str:
     "The trick that lies, or the last one, faded; and the last one in a row below the table."
     lying, last, winner = tricks_shown(sight)
@@ -280,7 +283,7 @@ def felt_svg(sight: Sight) -> str:
     if trump(state) == NO_TRUMP: body += svg_text(56, 19, "no trump", 12.5, BLACK, "bold")
     else: body += svg_text(40, 19, "trump", 12.5, BLACK, "bold") + suit_svg(trump(state), 72, 19, 8)
     body += "".join(svg_text(588, 15 + 16 * k, words, 12, MIST, anchor="end") for k, words in enumerate(headline(sight)))
-    return body + "".join(plate_svg(sight, seat) for seat in range(sight.game.players)) + trick_svg(sight)
+    return body + "".join(plate_svg(sight, seat) for seat in range(_seats(sight))) + trick_svg(sight)
 
 # %% ../nbs/34_card_table.ipynb #f4056d80
 def hand_areas(state) -> tuple:
@@ -331,10 +334,10 @@ def is_bidding(board: Board) -> bool:
     "Whether bids can be clicked."
     return any(square.action >= BID for square in board.squares)
 
-# %% ../nbs/34_card_table.ipynb #827d59c0
+# %% ../nbs/34_card_table.ipynb #5abdd215
 def sheet_svg(sight: Sight) -> str:
     "All hands of a deal that is over, with bids, tricks and points."
-    state, players = sight.states[-1], sight.game.players
+    state, players = sight.states[-1], _seats(sight)
     step, over, gain = min(30, 144 / players), sight.game.over(sight.states[-1]), gains(sight)
     body = svg_rect(8, 376, WIDTH - 16, 146, rx=9, fill="#0F3527", fill_opacity=0.6)
     for seat, dealt in enumerate(dealt_hands(sight)):

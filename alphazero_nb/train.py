@@ -35,7 +35,7 @@ from .slots import SelfPlaySettings, default_settings
 __all__ = ['DRIVE', 'TrainSettings', 'default_training', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder',
            'Trainer']
 
-# %% ../nbs/25_train.ipynb #1dcdd8ee
+# %% ../nbs/25_train.ipynb #328ce063
 @dataclass(frozen=True)
 class TrainSettings:
     "How a network learns from games."
@@ -49,7 +49,7 @@ class TrainSettings:
     average: float = 0.99            # Per step, decay of the averaged weights that play and are saved
     gradient_clip: float = 5.0       # Largest norm of the gradient
     evaluate_every: int = 5          # Iterations between matches with the yardstick and kept networks; 0 for never
-    evaluate_games: int = 40         # Games of such a match
+    evaluate_games: int = 40         # Games of such a match; deals, each played from every seat, where cards are hidden
     yardstick: str = "rollouts:100"  # Opponent of such a match
 
 

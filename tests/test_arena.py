@@ -360,3 +360,15 @@ def test_a_game_with_a_rule_is_met_by_it():
     assert default_ladder(CONNECT4) == ("random", "rollouts:100", "rollouts:400")
     names = [result.match.opponent for result in climb_ladder(BLOB, First(BLOB), 2, ("random", "rule", "determinized-rollouts:10"))]
     assert names == ["random", "rule", "determinized-rollouts:10"]
+
+
+def test_the_score_of_shared_deals_has_the_spread_of_their_means():
+    "Four games of a deal count once: the interval is that of the means over deals, not of four times as many games."
+    rng = np.random.default_rng(0)
+    luck = rng.random(50)
+    scores = np.repeat(luck, 4)                        # The four games of a deal go alike
+    shared = MatchResult("a", "b", scores, np.ones(200), np.repeat(np.arange(50), 4))
+    spread = 1.96 * luck.std(ddof=1) / 50 ** .5
+    assert np.allclose(shared.interval, (luck.mean() - spread, luck.mean() + spread))
+    alone = MatchResult("a", "b", np.repeat([0., 1.], 100), np.ones(200), np.tile(np.arange(100), 2))
+    assert alone.score == .5 and alone.interval == (.5, .5)       # Every deal once won and once lost: no luck is left

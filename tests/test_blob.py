@@ -384,7 +384,7 @@ def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy
     from alphazero_nb.network import PolicyValueNet, SuitNet
     game = blob(4, 5)
     net = PolicyValueNet(game, "cards").eval()
-    assert isinstance(net, SuitNet) and 200_000 < sum(p.numel() for p in net.parameters()) < 400_000
+    assert isinstance(net, SuitNet) and sum(p.numel() for p in net.parameters()) == 245_423
     for p in net.parameters(): torch.nn.init.normal_(p, std=.1)
     states = [state for seed in range(4) for state in random_game(game, seed) if not game.over(state)]
     def ask(rows): return [out.detach().numpy() for out in net(torch.from_numpy(np.stack(rows)).float())]

@@ -1,4 +1,6 @@
 "Searches where cards are hidden: several worlds, one answer, and nothing of it from what the player cannot see."
+import re
+
 import numpy as np
 import pytest
 
@@ -184,3 +186,43 @@ def test_cards_have_settings_of_their_own():
         chosen = default_settings(game, effort)
         assert (chosen.search.worlds, chosen.search.simulations, chosen.full_share) == (worlds, simulations, 1.0)
     with pytest.raises(ValueError, match="unknown effort 'lihgt'.*Did you mean 'light'"): default_settings(game, "lihgt")
+
+
+def _fails_late(state, planes):
+    if state[cards.DONE] == 1: raise ValueError("cannot be told")
+
+
+def _deals_badly(state, seed):
+    if state[cards.DONE] == 1: raise ValueError("cannot be dealt")
+
+
+@pytest.mark.parametrize("broken, words", [("reveal", "cannot be told"), ("redeal", "cannot be dealt")])
+def test_a_failing_world_is_told_with_moves_that_show_it_again_where_there_are_any(broken, words):
+    from alphazero_nb.slots import GameFailed, retrace
+    game = get_game("blob(players=3,cards=3)")
+    rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "redeal", "reveal")}
+    rules[broken] = dict(reveal=_fails_late, redeal=_deals_badly)[broken]
+    bad = Game("bad", **rules, reveal_size=game.reveal_size, state_size=game.state_size, players=3, actions=game.actions,
+               shape=game.shape, max_length=game.max_length)
+    with SelfPlayEngine(bad, None, "cpu", games=4, layout="threads", listeners=()) as engine:
+        with pytest.raises(GameFailed, match=words) as told: engine.generate_games(4)
+    again = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(told.value))
+    if broken == "reveal": assert again is None and "in a world that was searched after the moves [" in str(told.value)
+    else:
+        with pytest.raises(ValueError, match=words): retrace(bad, int(again[1]), [int(move) for move in again[2][1:-1].split(",")])
+    moves, state = [], bad.new(1)
+    while state[cards.DONE] < 1:
+        moves.append(bad.legal_actions(state)[0])
+        state = bad.play(state, moves[-1])
+    with pytest.raises(ValueError, match=words): retrace(bad, 1, moves)
+
+
+
+def test_what_is_revealed_has_a_size_and_stands_behind_a_vector():
+    game = get_game("tictactoe")
+    rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe")}
+    def made(**more):
+        return Game("half", **rules, **more, state_size=game.state_size, players=2, actions=9, shape=game.shape, max_length=9)
+    with pytest.raises(ValueError, match="go together"): made(reveal_size=3)
+    with pytest.raises(ValueError, match="go together"): made(reveal=game.functions["observe"])
+    with pytest.raises(ValueError, match="is a vector"): made(reveal=game.functions["observe"], reveal_size=18)

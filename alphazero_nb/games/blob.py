@@ -201,7 +201,7 @@ def returns(state, out):
         for number in range(2 * (largest - 1) + players): most += 10 + round_size(number, largest, players)
     for seat in range(players): out[seat] = 2 * state[SCORES + seat] / most - 1
 
-# %% ../../nbs/08_games_blob.ipynb #008f9d45
+# %% ../../nbs/08_games_blob.ipynb #15b701f7
 def suit_size(seats: int) -> int:
     "Numbers about each suit: own cards, who played which, places, cards that would win now, voids, trump, led."
     return 13 + 13 * seats + 13 * (seats + 2) + 13 + seats + 2
@@ -220,11 +220,12 @@ def observe_suit(state, suit, best, seats, planes):
     wins, rest = places + 13 * (seats + 2), places + 13 * (seats + 3)
     for rank in range(12, -1, -1):
         where = state[13 * suit + rank]
-        if where >= GONE: planes[13 + 13 * (((where - GONE) % SEATS - me) % seats) + rank] = 1
+        seat = ((where - GONE) % SEATS - me) % seats
+        if where >= GONE: planes[13 + 13 * seat + rank] = 1
         if GONE <= where < TABLE: continue
         at = places + (seats + 2) * place
         place += 1
-        if where >= TABLE: planes[at + 1 + (where - TABLE - me) % seats] = 1
+        if where >= TABLE: planes[at + 1 + seat] = 1
         elif where == HAND + me:
             planes[rank] = planes[at] = 1
             planes[wins + rank] = strength(state, 13 * suit + rank) > best
