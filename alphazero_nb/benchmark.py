@@ -210,7 +210,7 @@ def _simulate(block: Block, answers) -> tuple:  # seconds in the kernels, simula
     block.receive()
     return took + time.perf_counter() - start, count
 
-# %% ../nbs/30_benchmark.ipynb #2789dedb
+# %% ../nbs/30_benchmark.ipynb #c40916ff
 @njit(nogil=True)
 def _deal_all(api, states, worlds, scratch):
     "Draws worlds of every position, as a search does."
@@ -236,6 +236,7 @@ def bench_cards(
             engine.play_for(seconds / 4)
             evaluations, moves = engine.evaluations, engine.moves
             took = engine.play_for(seconds)
+            while engine.moves == moves: took += engine.play_for(seconds)   # So short that nobody has moved
             evals_per_s, moves_per_s = (engine.evaluations - evaluations) / took, (engine.moves - moves) / took
             records, actors = engine.generate_games(200), len(engine.layout.devices) * engine.layout.threads
         states = np.concatenate([record.states for record in records])
