@@ -350,7 +350,7 @@ def retrace(game: Game, seed: int, actions) -> np.ndarray:
     game.legal_actions(state), game.returns(state)
     return state
 
-# %% ../nbs/19_slots.ipynb #5fa18feb
+# %% ../nbs/19_slots.ipynb #f06e65bd
 def _lines(block: Block, slot: int) -> list[list[int]]:
     "What may have been played when the slot failed: its moves, and these with the way to the newest node of its tree."
     nodes, edges = block.trees.nodes, block.trees.edges
@@ -366,20 +366,16 @@ def _lines(block: Block, slot: int) -> list[list[int]]:
     return lines
 
 
-def _play_line(game, seed, line) -> bool:
-    "Plays the line on the true deal and calls every rule at its end."
-    state = game.new(seed)
-    for action in line:
-        if action not in game.legal_actions(state): return False   # A move of another world
-        state = game.play(state, action)
-    retrace(game, seed, line)
-    return False
-
-
 def _repeats(game, seed, line) -> bool:
-    "Whether the rules raise an exception on this line."
-    try: return _play_line(game, seed, line)
+    "Whether the rules raise an exception on this line; that a move of another world is not legal here is none."
+    try:
+        state = game.new(seed)
+        for action in line:
+            if action not in game.legal_actions(state): return False
+            state = game.play(state, action)
+        retrace(game, seed, line)
     except Exception: return True
+    return False
 
 # %% ../nbs/19_slots.ipynb #98806c0b
 def game_failed(block: Block, error: Exception) -> GameFailed:
