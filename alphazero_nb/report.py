@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from .arena import default_ladder
-from .checkpoint import load_network, read_arrays, read_json, write_whole
+from .checkpoint import read_arrays, read_json, write_whole
 from .events import tell_measure
 from .game import Game, get_game
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts, plot_losses,
                                 plot_measures, plot_policy, plot_strength, prior_and_visits, to_png, value_pairs)
 from .records import GameRecord, split_records
+from .run_folder import load_network, read_saved
 from .search import Agent
 from .train import TrainSettings
 
@@ -68,16 +69,11 @@ def _reading(path: Path, what: str):
 def read_games(path: Path, sha256: str) -> list[GameRecord]:
     "The games of a file, looked at closely; a ValueError says that it is damaged."
     with _reading(path, "the games of a run"):
-        table = read_arrays(path, sha256)
-        lengths, outcome, movers = table["length"], table["outcome"], table["movers"]
-        moves, (games, players) = int(lengths.sum()), outcome.shape
-        sizes = [len(table[name]) == games for name in ("length", "number", "seed", "version")]
-        sizes += [len(table[name]) == moves for name in ("states", "actions", "movers", "values", "policy_counts")]
-        fits = all(sizes) and (lengths > 0).all() and table["values"].shape == (moves, players)
-        _check(path, fits, "its arrays do not fit together")
-        sane = (np.abs(outcome) <= 1).all() and (movers >= 0).all() and (movers < players).all()
+        records = split_records(read_arrays(path, sha256))
+        sane = all((np.abs(record.outcome) <= 1).all() and (record.movers >= 0).all()
+                   and (record.movers < len(record.outcome)).all() for record in records)
         _check(path, sane, "a result or a seat is out of range")
-        return split_records(table)
+        return records
 
 # %% ../nbs/29_report.ipynb #044e6b2e
 @dataclass(frozen=True)
@@ -102,10 +98,12 @@ def read_run(folder: str | Path, games: int = 400) -> Run:
     try: game = get_game(config["game"])
     except Exception: game = None
     if not (folder / "manifest.json").exists(): return Run(folder, config, game)
-    manifest = _manifest(folder / "manifest.json")
+    manifest, rows = _manifest(folder)
     records: list = []
-    for entry in reversed(manifest["games"]):
-        if len(records) < games: records = read_games(folder / entry["file"], entry["sha256"]) + records
+    for row in reversed(rows):
+        if len(records) >= games: break
+        path = folder / f"games/{row['iteration']:06}.npz"
+        if path.exists(): records = read_games(path, row["sha256"]) + records   # Old games may have been deleted
     return Run(folder, config, game, manifest, records, _layouts(folder / "layout.json"))
 
 # %% ../nbs/29_report.ipynb #26d4b185
@@ -114,16 +112,16 @@ def _json(path: Path, what: str, keys: tuple) -> dict:
     except (OSError, RecursionError) as error: raise ValueError(f"{path} is damaged: it cannot be read.") from error
 
 
-def _manifest(path: Path) -> dict:
-    keys = ("iteration", "games_played", "seconds", "history", "matches", "games", "network")
-    manifest = _json(path, "checkpoint", keys)
-    _check_rows(path, [manifest], ("iteration", "games_played", "seconds"))
-    _check_rows(path, manifest["history"], ("seconds", "games_per_s"), ("policy_loss", "value_loss"))
-    _check_matches(path, manifest["matches"], ("seconds", "iteration"))
-    _check_rows(path, manifest["games"], (), texts=("file", "sha256"))
-    names = [entry["file"] for entry in manifest["games"]]
-    _check(path, all(re.fullmatch(r"games/\w+\.npz", name) for name in names), "a file of games has another name")
-    return manifest
+def _manifest(folder: Path) -> tuple[dict, list[dict]]:
+    "Return how far a run has come with its history and matches, and a row for each file of games."
+    saved = read_saved(folder)
+    rows, log = saved.rows(), folder / "iterations.jsonl"
+    history, matches = [row["done"] for row in rows], [row["match"] for row in rows if "match" in row]
+    _check_rows(log, history, ("seconds", "games_per_s"), ("policy_loss", "value_loss"))
+    _check_matches(log, matches, ("seconds", "iteration"))
+    told = saved.checkpoint
+    return dict(iteration=told.iteration, games_played=told.games_played, seconds=told.seconds, plan=told.plan,
+                history=history, matches=matches), rows
 
 
 def _layouts(path: Path) -> list[dict]:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 
 import numpy as np
 from numba import njit
@@ -20,9 +21,13 @@ __all__ = ['require', 'SearchSettings', 'expand', 'plant', 'walk', 'receive', 'c
 
 # %% ../nbs/18_search.ipynb #810985c3
 def require(settings, **ranges) -> None:
-    "A ValueError for the first field that is not a number between its two bounds (none: no bound)."
+    "Raise a ValueError for the first field of a dataclass that is no number between its bounds, or not whole where it is an int."
+    whole = {field.name for field in fields(settings) if str(getattr(field.type, "__name__", field.type)).startswith("int")}
     for name, (least, most) in ranges.items():
         value = getattr(settings, name)
+        kind = "a whole number" if name in whole else "a number"
+        if isinstance(value, bool) or not isinstance(value, Integral if name in whole else Real):
+            raise ValueError(f"{name} is {value!r}; it must be {kind}.")
         if not (value >= least and (most is None or value <= most) and math.isfinite(value)):
             wanted = f"at least {least}" if most is None else f"between {least} and {most}"
             raise ValueError(f"{name} is {value}; it must be {wanted}.")

@@ -5,9 +5,9 @@
 # %% ../nbs/25_train.ipynb #df7f18fd
 from __future__ import annotations
 
-import copy, os, sys, time
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+import copy, time
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from .arena import default_yardstick, get_player, meet
-from .checkpoint import (fill_network, flatten, network_arrays, read_arrays, read_json, write_arrays,
-                                     write_json)
+from .arena import check_match, default_yardstick, get_player, meet
+from .checkpoint import fill_network, flatten, network_arrays, read_json, require_like, write_json
 from .dashboard import Dashboard
 from .device import Device, device_names, get_device, usable_cores
 from .events import (Events, IterationDone, Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
@@ -25,15 +24,17 @@ from .events import (Events, IterationDone, Message, RunDone, RunStarted, SelfPl
 from .game import Game, get_game, list_games
 from .network import PolicyValueNet, default_preset
 from .progress import JsonLines
-from .records import join_records, split_records
-from .replay import Batch, Replay
-from .search import Agent
-from .selfplay import Layout, SelfPlayEngine
+from .records import check_records
+from .replay import Batch, Replay, window_size
+from .run_folder import RunFolder, SavedRun
+from .search import Agent, require
+from .selfplay import LAYOUTS, Layout, SelfPlayEngine, plan_layout
 from .slots import SelfPlaySettings, default_settings
+from .workers import shielded
 
 # %% auto #0
-__all__ = ['DRIVE', 'TrainSettings', 'default_training', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'RunFolder',
-           'Trainer']
+__all__ = ['TrainSettings', 'default_training', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'remember_layout',
+           'remembered_layout', 'RunState', 'Trainer']
 
 # %% ../nbs/25_train.ipynb #328ce063
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ class TrainSettings:
     evaluate_every: int = 5          # Iterations between matches with the yardstick and kept networks; 0 for never
     evaluate_games: int = 40         # Games of such a match; deals, each played from every seat, where cards are hidden
     yardstick: str = "rollouts:100"  # Opponent of such a match
+    max_window: int = 500_000        # Most positions to learn from; bounds the memory of a long run
+
+    def __post_init__(self):
+        require(self, batch_size=(1, None), uses_per_position=(0, None), learning_rate=(0, None), weight_decay=(0, None),
+                value_weight=(0, None), value_mix=(0, 1), average=(0, 1), gradient_clip=(1e-9, None), evaluate_every=(0, None),
+                evaluate_games=(1, None), max_window=(1, None),
+                **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
+        if not isinstance(self.yardstick, str): raise ValueError(f"yardstick is {self.yardstick!r}; it must be the name of a player.")
 
 
 def default_training(game: Game) -> TrainSettings:
@@ -121,142 +130,66 @@ def learner_arrays(learner: Learner) -> dict[str, np.ndarray]:
 
 
 def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
-    "Puts a learner back where `learner_arrays` found it."
+    "Put a fresh learner where `learner_arrays` found another. Raise a ValueError for arrays that do not fit it."
     part = lambda name: {key[len(name) + 1:]: value for key, value in arrays.items() if key.startswith(name + "/")}
+    counts = {name: arrays.get(name) for name in ("steps", "averaged", "scale")}
+    if not all(isinstance(a, np.ndarray) and a.shape == () and a.dtype.kind in "iuf" and 0 <= a < 2 ** 53 for a in counts.values()):
+        raise ValueError("this is no learner: a counter is missing or out of range.")
     fill_network(learner.network, part("network"))
     fill_network(learner.average.module, part("average"))
-    moments: dict = {}
-    for key, value in part("moments").items():
-        index, _, name = key.partition("/")
-        moments.setdefault(int(index), {})[name] = torch.tensor(value)
-    learner.optimizer.load_state_dict(dict(learner.optimizer.state_dict(), state=moments))
-    learner.steps = int(arrays["steps"])
-    learner.average.n_averaged.fill_(int(arrays["averaged"]))
-    if learner.scaler.is_enabled(): learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(arrays["scale"]))
+    learner.optimizer.load_state_dict(dict(learner.optimizer.state_dict(), state=_moments(learner, part("moments"))))
+    learner.steps = int(counts["steps"])
+    learner.average.n_averaged.fill_(int(counts["averaged"]))
+    if learner.scaler.is_enabled(): learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(counts["scale"]))
+
+
+def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:
+    "Return AdamW's state from its arrays. Raise a ValueError for arrays that do not fit the weights."
+    weights = list(learner.network.parameters())
+    like = lambda weight: weight.detach().cpu().numpy()
+    indices = sorted({int(index) for index in (key.partition("/")[0] for key in arrays) if index.isdecimal()})
+    want = {f"{i}/{name}": like(weights[i]) if name != "step" else np.float32(0) for i in indices if i < len(weights)
+            for name in ("step", "exp_avg", "exp_avg_sq")}
+    require_like(want, arrays, "the moments of the optimiser do not fit the network")
+    if not all((array >= 0).all() for key, array in arrays.items() if not key.endswith("/exp_avg")):
+        raise ValueError("the moments of the optimiser do not fit the network: one is negative.")
+    return {i: {name: torch.tensor(arrays[f"{i}/{name}"]) for name in ("step", "exp_avg", "exp_avg_sq")} for i in indices}
 
 # %% ../nbs/25_train.ipynb #e2e818f7
-def _unfinished(path: Path) -> bool:
-    "Whether this is what a run leaves that is killed before its first file is whole."
-    return path.name.endswith(".part") or (path.name == "games" and not any(path.iterdir()))
-
-
 def _machine() -> dict: return dict(cores=usable_cores(), devices=device_names())
 
 
-DRIVE = "/content/drive"   # Where Colab mounts Google Drive
+def remember_layout(path: Path, table: list[dict], layout: Layout) -> None:
+    "Write down a measured layout, or that its device is short of memory."
+    table = [dict(row, layout=str(row["layout"])) for row in table]
+    write_json(path, dict(machine=_machine(), layout=asdict(layout), measured=table))
 
 
-class RunFolder:
-    "The files of a run."
-    def __init__(self, path: str | Path, config: dict):
-        self.path, self.config, self.manifest, self.on_disk, self.rows = Path(path), config, None, None, None
-        if "google.colab" in sys.modules and self.path.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
-            raise ValueError(f"Google Drive is not mounted, so {str(self.path)!r} would be lost with this machine; "
-                             f"run_folder(name, drive=True) mounts it.")
-        for part in (self.path, *self.path.parents):
-            if part.exists() and not part.is_dir(): raise ValueError(f"{str(part)!r} is a file; a folder is needed for the run.")
-        if (self.path / "config.json").exists(): self._open(config)
-        elif self.path.exists() and any(not _unfinished(p) for p in self.path.iterdir()):
-            raise ValueError(f"{str(path)!r} holds other files and no run; choose an empty or a new folder.")
-
-    def _open(self, config) -> None:
-        before = read_json(self.path / "config.json", "training run", ("game", "preset", "seed"))
-        for key in ("game", "preset", "seed"):
-            if before[key] != config[key]:
-                raise ValueError(f"{str(self.path)!r} holds a run with {key} {before[key]!r}, not {config[key]!r}; "
-                                 f"nothing was changed. Choose another folder.")
-        self.read_manifest()
-
-    def read_manifest(self) -> None:
-        "What the file says is what is saved, wherever an interrupt fell."
-        self.manifest = self.on_disk = self._read("manifest.json")
-
-    def _read(self, name: str) -> dict | None:
-        return read_json(self.path / name, "checkpoint") if (self.path / name).exists() else None
-
-    def go_back(self) -> bool:
-        "Takes up the checkpoint before the last instead; whether there is one."
-        before = self._read("previous.json")
-        if before is not None: self.manifest = before
-        return before is not None
-
-    def create(self) -> None:
-        "Makes the folder and writes the configuration, unless it is there; sweeps what a killed run left half written."
-        (self.path / "games").mkdir(parents=True, exist_ok=True)
-        for left in self.path.rglob(".*.part"): left.unlink(missing_ok=True)
-        if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
-
-    def changed(self) -> bool:
-        "Whether somebody has trained here since the manifest was read, which it now is again."
-        before = self.on_disk
-        if self._read("manifest.json") == before: return False
-        self.read_manifest()
-        return True
-
-    @contextmanager
-    def alone(self):
-        "Makes the folder and keeps others from training in it; a ValueError when somebody does."
-        self.create()
-        with open(self.path / ".lock", "w") as file:
-            try:
-                import fcntl
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError: raise ValueError(f"{str(self.path)!r} is being trained in elsewhere; stop that run, or "
-                                                     f"choose another folder.") from None
-            except (ImportError, OSError): pass   # Windows, and drives that know no locks
-            if self.changed(): raise ValueError(f"{str(self.path)!r} was trained in just now; run this again.")
-            yield
-
-    def save(self, iteration: int, learner: Learner, records: list, progress: dict, snapshot: bool) -> None:
-        "Writes games and checkpoint of an iteration, then the manifest, then removes the checkpoint before."
-        old, older = self.manifest or dict(games=[], snapshots=[]), self._read("previous.json") or {}
-        entry = lambda name, arrays: dict(file=name, sha256=write_arrays(self.path / name, arrays))
-        games = entry(f"games/{iteration:06}.npz", join_records(records))
-        network = entry(f"network-{iteration:06}.npz", network_arrays(learner.average.module))
-        state = entry(f"learner-{iteration:06}.npz", learner_arrays(learner))
-        if self.manifest is not None: write_json(self.path / "previous.json", self.manifest)
-        write_json(self.path / "manifest.json", dict(
-            progress, network=network, learner=state, games=old["games"] + [games],
-            snapshots=old["snapshots"] + [network] * snapshot))
-        self.read_manifest()
-        for stale in (older.get("network"), older.get("learner")):
-            if stale and stale not in old["snapshots"] and stale not in (old.get("network"), old.get("learner")):
-                (self.path / stale["file"]).unlink(missing_ok=True)
-        self.keep([])
-
-    def games(self, entry: dict) -> list:
-        return split_records(read_arrays(self.path / entry["file"], entry["sha256"]))
-
-    def keep(self, records: list) -> None:
-        "Keeps the finished games of an iteration that was stopped; with none, forgets those before."
-        path = self.path / "unfinished.json"
-        if records:
-            sha256 = write_arrays(self.path / "games/unfinished.npz", join_records(records))
-            write_json(path, dict(file="games/unfinished.npz", sha256=sha256))
-        elif path.exists():
-            path.unlink()
-            (self.path / "games/unfinished.npz").unlink(missing_ok=True)
-
-    def remember(self, table: list[dict], layout: Layout) -> None:
-        "Writes down who plays fastest on this machine, or that its device is short of room."
-        table = [dict(row, layout=str(row["layout"])) for row in table]
-        write_json(self.path / "layout.json", dict(machine=_machine(), layout=asdict(layout), measured=table))
-        self.rows = layout.rows
-
-    def layout(self) -> Layout | None:
-        "What was remembered on a machine like this one."
-        path = self.path / "layout.json"
-        saved = read_json(path, "measured layout", ("machine", "layout")) if path.exists() else None
-        if saved is None or saved["machine"] != _machine(): return None
-        self.rows = saved["layout"]["rows"]
-        return Layout(**dict(saved["layout"], devices=tuple(saved["layout"]["devices"])))
-
-    def kept(self) -> list:
-        "The games that `keep` kept."
-        path = self.path / "unfinished.json"
-        return self.games(read_json(path, "stopped iteration", ("file", "sha256"))) if path.exists() else []
+def remembered_layout(path: Path) -> Layout | None:
+    "Return the layout that was measured on this machine. Raise a ValueError if the file is damaged."
+    if not path.exists(): return None
+    saved = read_json(path, "measured layout", ("machine", "layout"))
+    if saved["machine"] != _machine(): return None
+    try: layout = Layout(**dict(saved["layout"], devices=tuple(saved["layout"]["devices"])))
+    except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
+    counts = [layout.threads, layout.games, layout.max_batch, layout.rows or 1, len(layout.devices)]
+    sane = layout.kind in LAYOUTS and all(name in device_names() for name in layout.devices) and layout.shared in (None, True, False)
+    sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
+    if not (sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4 and layout.games >= len(layout.devices)):
+        raise ValueError(f"{path} is damaged: its layout is none for this machine.")
+    return layout
 
 # %% ../nbs/25_train.ipynb #8dca4200
+@dataclass
+class RunState:
+    "What changes while a run trains."
+    learner: Learner
+    replay: Replay
+    iteration: int = 0     # Iterations that are done
+    games: int = 0         # Games of all of them
+    seconds: float = 0.0   # Time spent on all of them
+
+# %% ../nbs/25_train.ipynb #c40b1521
 class Trainer:
     "Trains an agent for `game` in a run folder; a folder that has a run is resumed."
     def __init__(
@@ -281,34 +214,71 @@ class Trainer:
                              f"call register({self.game.name!r}, function) first.")
         preset = "custom" if network is not None else preset or default_preset(self.game)
         settings, selfplay = settings or default_training(self.game), selfplay or default_settings(self.game)
-        self.device, self.settings, self.selfplay = get_device(device), settings, selfplay
-        config = dict(game=self.game.name, preset=preset, seed=seed, settings=asdict(settings))
-        self.folder, self.seed, self.preset = RunFolder(folder, config), seed, preset
-        self._engine = dict(engine, simulations=simulations, seed=seed, settings=selfplay, reproducible=reproducible)
+        if simulations is not None: selfplay = replace(selfplay, search=replace(selfplay.search, simulations=simulations))
+        if type(seed) is not int or seed < 0: raise ValueError(f"seed is {seed!r}; it must be a whole number from 0 on.")
+        self.device, self.settings, self.selfplay, self.seed, self.preset = get_device(device), settings, selfplay, seed, preset
+        self._engine = dict(engine, seed=seed, settings=selfplay, reproducible=reproducible)
         self.layout, self._fixed = layout, reproducible or bool(engine)
         self.events = Events([Dashboard(skip=(SelfPlayDone,))] if listeners is None else list(listeners))
+        self._check_plan(engine)
+        self.folder = RunFolder(folder, dict(game=self.game.name, preset=preset, seed=seed, settings=asdict(settings)))
+        self._whole = False   # Whether the state below matches an iteration of the folder
         self._resume()
 
-    def _resume(self) -> None:
-        "Takes up the run where its manifest says it stopped, or at the start; one checkpoint earlier where the last is damaged."
-        self._trouble = ""
-        try: self._take_up()
-        except ValueError as error:
-            if not self.folder.go_back(): raise
-            self._take_up()
-            self._trouble = f"{str(error).rstrip('.')}. The run goes on from the checkpoint before."
+    def _check_plan(self, engine: dict) -> None:
+        "Raise a ValueError for anything that would fail in the middle of the run: the layout, or the matches."
+        if not isinstance(self.layout, Layout):
+            plan_layout(self.game, self.network or True, self.device, None if self.layout == "auto" else self.layout, **engine)
+        if self.settings.evaluate_every: check_match(self.game, self.settings.yardstick, self.settings.evaluate_games)
 
-    def _take_up(self) -> None:
+    learner = property(lambda self: self._state.learner)
+    replay = property(lambda self: self._state.replay)
+    iteration = property(lambda self: self._state.iteration)
+    games = property(lambda self: self._state.games)
+    seconds = property(lambda self: self._state.seconds)
+
+    @property
+    def history(self) -> list[dict]:  # A row for each iteration: the fields of IterationDone
+        return [row["done"] for row in self.folder.rows()]
+
+    @property
+    def matches(self) -> list[dict]:  # A row for each match: what its result's to_dict says, iteration and seconds
+        return [row["match"] for row in self.folder.rows() if "match" in row]
+
+    def _resume(self) -> None:
+        "Load the newest checkpoint that is whole, or start afresh. The state changes all at once or not at all."
+        self._whole, problems = False, []
+        for found in self.folder.checkpoints():
+            try:
+                if isinstance(found, ValueError): raise found
+                state, notes = self._load(found)
+            except ValueError as error:
+                problems.append(error)
+                continue
+            self.folder.adopt(found)
+            if problems: notes.insert(0, f"{str(problems[0]).rstrip('.')}. The run goes on from the checkpoint before.")
+            self._state, self._notes, self._whole = state, notes, True
+            return
+        raise problems[0]
+
+    def _load(self, saved: SavedRun | None) -> tuple[RunState, list[str]]:
+        "Return the state of a checkpoint, and a sentence about each file that had to be left out."
         fresh = PolicyValueNet(self.game, self.preset, self.seed) if self.network is None else copy.deepcopy(self.network)
-        self.learner = Learner(fresh, self.device, self.settings)
-        self.replay, self.history, self.matches = Replay(self.game), [], []
-        self.iteration, self.games, self.seconds, self._saved = 0, 0, 0.0, True
-        manifest, folder = self.folder.manifest, self.folder
-        if manifest is None: return
-        restore_learner(self.learner, read_arrays(folder.path / manifest["learner"]["file"], manifest["learner"]["sha256"]))
-        for entry in manifest["games"]: self.replay.add(folder.games(entry))
-        self.iteration, self.games, self.seconds = (manifest[name] for name in ("iteration", "games_played", "seconds"))
-        self.history, self.matches = list(manifest["history"]), list(manifest["matches"])
+        learner, most = Learner(fresh, self.device, self.settings), self.settings.max_window
+        if saved is None: return RunState(learner, Replay(self.game, most)), []
+        checkpoint, notes = saved.checkpoint, [saved.problem] if saved.problem else []
+        arrays = self.folder.read_learner(checkpoint)
+        try: restore_learner(learner, arrays)
+        except ValueError as error:
+            raise ValueError(f"{self.folder.file('learner', checkpoint.iteration)} does not fit its run: {error}") from error
+        rows = saved.newest_rows(window_size(checkpoint.positions, most=most))
+        replay = Replay(self.game, most, added=max(0, checkpoint.positions - sum(row["positions"] for row in rows)))
+        for row in rows:
+            try: replay.add(self.folder.read_games(row))
+            except ValueError as error:
+                replay.skip(row["positions"])
+                notes.append(f"{str(error).rstrip('.')}. The games of iteration {row['iteration']} are left out of the replay window.")
+        return RunState(learner, replay, checkpoint.iteration, checkpoint.games_played, checkpoint.seconds), notes
 
     def agent(self, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
         "An agent that plays with the averaged weights as they are now; `search` as in Agent, such as worlds."
@@ -326,41 +296,68 @@ class Trainer:
         limit, what = (iterations, "iterations") if minutes is None else (minutes, "minutes")
         if not limit > 0: raise ValueError(f"{what} is {limit}; it must be more than 0.")
         self._run = Events([*self.events.listeners, JsonLines(self.folder.path / "events.jsonl")])
-        end, self._begun, self._played = dict(stopped=True), False, []
-        if self.folder.changed(): self._resume()
-        layout = self._choose_layout(minutes)
+        end, self._begun, self._kept = dict(stopped=True), False, 0
         try:
-            with SelfPlayEngine(self.game, self.learner.average.module, self.device, first_game=self.games,
-                                first_version=self.iteration, listeners=[self._pass_on], layout=layout,
-                                **self._engine) as engine, self.folder.alone():
-                engine.restore([record for record in self.folder.kept() if record.number >= self.games])
-                self._announce(engine, iterations, minutes)
-                if layout == "auto": self.folder.remember(engine.calibrate(), engine.layout)
-                self._loop(engine, iterations, minutes)
+            with self.folder.alone(): self._train(iterations, minutes)
             end = {}
         except KeyboardInterrupt: pass
         except Exception as error:
             end = dict(error=type(error).__name__)
             raise
         finally:
-            if not self._saved: self._rewind(engine)
-            if self._begun: self._run.emit(RunDone(self.iteration, str(self.folder.path), games=len(self.folder.kept()), **end))
+            if self._begun: self._run.emit(RunDone(self.iteration, str(self.folder.path), games=self._kept, **end))
         return self
 
+    def _train(self, iterations: int | None, minutes: float | None) -> None:
+        "Train in a folder that is locked. Whatever ends it early, finished games are kept and the state is one of the folder."
+        if not self._whole or self.folder.changed(): self._resume()
+        layout, self._played, engine = self._choose_layout(minutes), [], None
+        try:
+            with SelfPlayEngine(self.game, self.learner.average.module, self.device, first_game=self.games,
+                                first_version=self.iteration, listeners=[self._pass_on], layout=layout, **self._engine) as engine:
+                engine.restore(self._finished_before())
+                self._announce(engine, iterations, minutes)
+                if layout == "auto": self._remember(engine.calibrate(), engine.layout)
+                self._loop(engine, iterations, minutes)
+        except BaseException:
+            shielded(lambda: self._rewind(engine))
+            raise
+
     def _pass_on(self, event) -> None:
-        "What the engine tells; that it was stopped, the run tells itself."
+        "Pass on an event of the engine. That it was stopped, the run reports itself."
         if not isinstance(event, SelfPlayStopped): self._run.emit(event)
 
-    def _rewind(self, engine: SelfPlayEngine) -> None:
-        "Back to the last saved iteration; the finished games of the one after it are kept for the next start."
-        self.folder.read_manifest()
-        self._resume()
-        self.folder.keep([record for record in [*self._played, *engine.leftover()] if record.number >= self.games])
+    def _rewind(self, engine: SelfPlayEngine | None) -> None:
+        "Keep the finished games of an iteration that was stopped, then go back to the last one that is saved."
+        first = next((found.checkpoint.games_played for found in self.folder.checkpoints() if isinstance(found, SavedRun)), 0)
+        finished = {record.number: record for record in [*self._played, *(engine.leftover() if engine else [])] if record.number >= first}
+        if finished: self.folder.keep(list(finished.values()))
+        self._kept = len(finished)
+        if not self._whole: self._resume()
+
+    def _finished_before(self) -> list:
+        "Return the games that an earlier start of this iteration finished. They only save time: damaged ones are played again."
+        try:
+            records = [record for record in self.folder.kept() if record.number >= self.games]
+            check_records(self.game, records)
+        except ValueError as error:
+            self._notes.append(f"{str(error).rstrip('.')}. These games are played again.")
+            return []
+        return list({record.number: record for record in records}.values())
+
+    def _remember(self, table: list[dict], layout: Layout) -> None:
+        remember_layout(self.folder.path / "layout.json", table, layout)
+        self._rows = layout.rows
 
     def _choose_layout(self, minutes: float | None):
         "The layout for the engine: what was given, what this machine was measured to like, or a measurement."
+        self._rows = None   # Most positions at once, as far as is known
         if self.layout != "auto": return self.layout
-        found = self.folder.layout()
+        try: found = remembered_layout(self.folder.path / "layout.json")
+        except ValueError as error:
+            self._notes.append(f"{str(error).rstrip('.')}. It is measured again.")
+            found = None
+        if found: self._rows = found.rows
         if found and not self._fixed: return found
         return None if self._fixed or minutes is None or minutes < 3 else "auto"
 
@@ -372,7 +369,9 @@ class Trainer:
         self._run.emit(Message(
             f"{engine.layout.games} games at a time: {engine.layout}; {self.device.dtype} on {self.device}. "
             f"The first start on a machine compiles for about half a minute."))
-        if self._trouble: self._run.emit(Message(self._trouble))
+        for note in self._notes[:5]: self._run.emit(Message(note))
+        if len(self._notes) > 5: self._run.emit(Message(f"{len(self._notes) - 5} more files were left out."))
+        self._notes = []
         if self.iteration: self._run.emit(Message(f"Going on after iteration {self.iteration}, {self.games} games."))
 
     def _loop(self, engine: SelfPlayEngine, iterations, minutes) -> None:
@@ -381,28 +380,30 @@ class Trainer:
         while iterations is None or self.iteration - first < iterations:
             began = time.monotonic()
             if minutes is not None and began - start + last / 2 > 60 * minutes: break
-            self._saved = False
             self._iterate(engine, began)
-            self._saved, last = True, time.monotonic() - began
+            last = time.monotonic() - began
 
     def _iterate(self, engine: SelfPlayEngine, began: float) -> None:
-        "One round of playing, learning and saving."
-        records = self._played = engine.generate_games(self.settings.games_per_iteration or engine.layout.games)
-        if engine.layout.rows != self.folder.rows: self.folder.remember([], engine.layout)
-        before = self.replay.added
-        self.replay.add(records)
-        policy_loss, value_loss = self._learn(self.replay.added - before)
-        engine.set_network(self.learner.average.module)
-        self.games, self.iteration = self.games + len(records), self.iteration + 1
-        milestone = self.settings.evaluate_every and self.iteration % self.settings.evaluate_every == 0
-        if milestone: self._evaluate()
-        self.seconds += time.monotonic() - began
-        done = IterationDone(self.iteration, self.seconds, self.games, len(self.replay), policy_loss, value_loss,
+        "Play, learn, measure and save one iteration."
+        state, settings = self._state, self.settings
+        self._played = engine.generate_games(settings.games_per_iteration or engine.layout.games)
+        if engine.layout.rows != self._rows: self._remember([], engine.layout)
+        self._whole = False   # Until the folder has what this process learns now
+        added = state.replay.add(self._played)
+        policy_loss, value_loss = self._learn(added)
+        engine.set_network(state.learner.average.module)
+        state.games, state.iteration = state.games + len(self._played), state.iteration + 1
+        milestone = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
+        row = dict(match=self._evaluate()) if milestone else {}
+        state.seconds += time.monotonic() - began
+        done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              engine.stats()["games_per_min"] / 60)
-        self.history.append(asdict(done))
-        self.folder.save(self.iteration, self.learner, records, dict(
-            iteration=self.iteration, games_played=self.games, seconds=self.seconds, history=list(self.history),
-            matches=list(self.matches), plan=dict(engine.plan, training_threads=torch.get_num_threads())), bool(milestone))
+        self.folder.save(
+            dict(row, iteration=state.iteration, positions=added, done=asdict(done)),
+            dict(games_played=state.games, positions=state.replay.added, seconds=state.seconds,
+                 plan=dict(engine.plan, training_threads=torch.get_num_threads())),
+            self._played, network_arrays(state.learner.average.module), learner_arrays(state.learner), settings.evaluate_every)
+        self._whole, self._played = True, []
         self._run.emit(done)
 
     def _learn(self, new_positions: int) -> tuple:
@@ -420,11 +421,11 @@ class Trainer:
         policy_loss, value_loss = (sums / steps).tolist()
         return policy_loss, value_loss
 
-    def _evaluate(self) -> None:
-        "A match against the yardstick, into the history."
+    def _evaluate(self) -> dict:
+        "Play a match against the yardstick. Return its result as plain data."
         opponent = get_player(self.settings.yardstick, self.game, seed=self.iteration)
         search = self.selfplay.search
         agent = self.agent(search.simulations, worlds=search.worlds) if self.game.hides else self.agent()
         match = meet(self.game, agent, opponent, self.settings.evaluate_games, self.iteration, self._run.emit)
-        self.matches.append(dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds))
         self._run.emit(match.event(self.iteration))
+        return dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds)

@@ -325,7 +325,7 @@ def test_training_with_workers_and_a_network_of_a_cell_is_stopped_and_goes_on(ke
     kernel.run(run + f"""
 assert run.iteration == {kept}
 with SelfPlayEngine(game, Mine(), layout="threads", listeners=(), **usual) as engine: records = engine.generate_games(32)
-assert records == run.folder.games(run.folder.manifest["games"][0])
+assert records == run.folder.read_games(run.folder.rows()[0])
 with SelfPlayEngine(game, None, layout="threads", listeners=(), **usual) as engine: assert records != engine.generate_games(32)
 """)
 

@@ -1,0 +1,26 @@
+"The small network of the run in tests/data/run_v1, which format 1 wrote, and of other tests that need many short runs."
+import torch
+from torch import nn
+
+from alphazero_nb.train import Trainer, TrainSettings
+
+SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=2, evaluate_games=4,
+                         yardstick="random")
+OPTIONS = dict(device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, seed=3, reproducible=True)
+
+
+class Linear(nn.Module):
+    "One layer for the policy and one for the value: a kilobyte of weights."
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.policy, self.value = nn.Linear(18, 9), nn.Linear(18, 2)
+
+    def forward(self, planes):
+        flat = planes.flatten(1)
+        return self.policy(flat), torch.tanh(self.value(flat))
+
+
+def linear_run(folder, listeners=(), settings=SETTINGS, game="tictactoe", **options):
+    "A trainer of that network on tic-tac-toe."
+    return Trainer(game, network=Linear(), folder=folder, settings=settings, listeners=listeners, **dict(OPTIONS, **options))

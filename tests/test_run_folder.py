@@ -1,0 +1,315 @@
+"A run folder can be stopped, killed, damaged or sent by a stranger: it goes on with all it had, or says why not."
+import _thread
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import alphazero_nb.train as train
+from run_v1 import SETTINGS, linear_run
+
+DATA = Path(__file__).parent / "data"
+QUIET = replace(SETTINGS, evaluate_every=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread_inside():
+    "The last bit of a training step depends on how many threads share it."
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def sha256(path): return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+def files(folder): return {path.relative_to(folder).as_posix(): sha256(path) for path in folder.rglob("*") if path.is_file()}
+def weights(run): return {name: tensor.numpy().copy() for name, tensor in run.learner.average.module.state_dict().items()}
+def equal(a, b): return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def stop_at(moment, iteration):
+    "A listener that interrupts the run at the first event of this kind after so many saved iterations."
+    def stop(event):
+        if type(event).__name__ == moment and stop.run.iteration == iteration: raise KeyboardInterrupt
+    return stop
+
+
+# Interrupts --------------------------------------------------------------------------------------
+
+def test_a_second_interrupt_while_the_state_is_loaded_again_loses_nothing(tmp_path, monkeypatch):
+    stop, real, calls = stop_at("StepsTaken", 2), train.restore_learner, []
+    run = stop.run = linear_run(tmp_path / "run", [stop], QUIET)
+    whole = linear_run(tmp_path / "whole", settings=QUIET).fit(iterations=4)
+
+    def interrupted(learner, arrays):
+        calls.append(1)
+        if len(calls) == 1: _thread.interrupt_main()   # What Ctrl-C does
+        real(learner, arrays)
+    monkeypatch.setattr(train, "restore_learner", interrupted)
+    try: run.fit(iterations=4)
+    except KeyboardInterrupt: pass
+    assert calls, "the state was loaded again"
+    before = sha256(tmp_path / "run/games/000001.npz")
+    run.events.listeners.clear()
+    run.fit(iterations=2)
+    assert run.iteration == 4 and sha256(tmp_path / "run/games/000001.npz") == before
+    assert equal(weights(run), weights(whole))
+
+
+def test_a_rewind_that_fails_does_not_begin_the_run_anew(tmp_path):
+    stop = stop_at("StepsTaken", 2)
+    run = stop.run = linear_run(tmp_path / "run", [stop], QUIET)
+    run.fit(iterations=2)
+    (tmp_path / "run/games/000001.npz").rename(tmp_path / "away.npz")
+    before = files(tmp_path / "run/games")
+    try: run.fit(iterations=1)   # It is stopped, and one of its games is missing when it goes back
+    except ValueError: pass
+    run.events.listeners.clear()
+    try: run.fit(iterations=1)
+    except ValueError: pass
+    after = files(tmp_path / "run/games")
+    assert "000001.npz" not in after and all(after[name] == content for name, content in before.items())
+    assert linear_run(tmp_path / "run", settings=QUIET).iteration >= 2
+
+
+def test_an_interrupt_in_self_play_reads_nothing_again(tmp_path, monkeypatch):
+    stop = stop_at("GameFinished", 2)
+    run = stop.run = linear_run(tmp_path / "run", [stop], QUIET)
+    read = []
+    monkeypatch.setattr(train, "restore_learner", lambda *_: read.append(1))
+    run.fit(iterations=3)
+    assert run.iteration == 2 and not read and (tmp_path / "run/games/unfinished.npz").exists()
+
+
+def test_a_state_that_is_not_that_of_the_folder_is_not_saved(tmp_path):
+    run = linear_run(tmp_path / "run", settings=QUIET).fit(iterations=2)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    run.fit(iterations=1)
+    run.folder.adopt(next(linear_run(tmp_path / "copy", settings=QUIET).folder.checkpoints()))
+    before = files(tmp_path / "run")
+    with pytest.raises(RuntimeError, match="not where this run left it"):
+        with run.folder.alone(): run.folder.save(dict(iteration=5), {}, [], {}, {}, 0)
+    assert files(tmp_path / "run") == before
+
+
+def test_games_kept_by_a_start_that_did_not_get_far_stay(tmp_path):
+    stop = stop_at("GameFinished", 1)
+    run = stop.run = linear_run(tmp_path / "run", [stop], QUIET)
+    run.fit(iterations=2)
+    before = sha256(tmp_path / "run/games/unfinished.npz")
+    again = stop_at("RunStarted", 1)
+    early = again.run = linear_run(tmp_path / "run", [again], QUIET)
+    early.fit(iterations=1)
+    assert sha256(tmp_path / "run/games/unfinished.npz") == before
+
+
+# Folders of strangers ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["../victim.npz", "{outside}/victim.npz", "games/../../victim.npz"])
+@pytest.mark.parametrize("key", ["network", "learner"])
+def test_a_folder_cannot_name_a_file_outside(tmp_path, name, key):
+    shutil.copytree(DATA / "run_v1", tmp_path / "run")
+    victim = tmp_path / "victim.npz"
+    victim.write_bytes(b"precious")
+    path = tmp_path / "run/previous.json"
+    before = json.loads(path.read_text())
+    before[key]["file"] = name.format(outside=tmp_path)
+    path.write_text(json.dumps(before))
+    linear_run(tmp_path / "run").fit(iterations=2)
+    assert victim.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("name", ["games", "events.jsonl", "iterations.jsonl", ".lock", "manifest.json"])
+def test_a_link_is_not_written_through(tmp_path, name):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    there, outside = tmp_path / "run" / name, tmp_path / "outside"
+    if there.exists(): there.rename(outside)
+    else: outside.write_text("")
+    before = files(outside) if outside.is_dir() else sha256(outside)
+    there.symlink_to(outside)
+    with pytest.raises(ValueError, match=f"{name}.* is not a plain"): linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    assert before == (files(outside) if outside.is_dir() else sha256(outside))
+
+
+@pytest.mark.parametrize("name", ["config.json", "manifest.json", "layout.json", "iterations.jsonl"])
+def test_a_pipe_does_not_block(tmp_path, name):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    (tmp_path / "run" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "run" / name)
+    with pytest.raises(ValueError, match=f"{name}.* is not a plain"): linear_run(tmp_path / "run", settings=QUIET)
+
+
+# The lock ----------------------------------------------------------------------------------------
+
+def test_a_trainer_that_is_refused_changes_nothing(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    half = tmp_path / "run/games/.000002.npz.12345.part"
+    half.write_bytes(b"another trainer is writing this")
+    other = linear_run(tmp_path / "run", settings=QUIET)
+    with open(tmp_path / "run/.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = files(tmp_path / "run")
+        with pytest.raises(ValueError, match="is being trained in elsewhere"): other.fit(iterations=1)
+        assert files(tmp_path / "run") == before
+    other.fit(iterations=1)
+    assert not half.exists(), "a trainer that owns the folder removes what a killed one left"
+
+
+# What only saves time never blocks a start -------------------------------------------------------
+
+def notes(run): return [event.text for event in run.seen if type(event).__name__ == "Message"]
+
+
+def listening(folder, **options):
+    seen = []
+    run = linear_run(folder, [seen.append], **dict(dict(settings=QUIET), **options))
+    run.seen = seen
+    return run
+
+
+@pytest.mark.parametrize("harm", ["other games", "half", "text", "empty"])
+def test_damaged_unfinished_games_are_played_again(tmp_path, harm):
+    stop = stop_at("StepsTaken", 1)
+    run = stop.run = linear_run(tmp_path / "run", [stop], QUIET)
+    run.fit(iterations=2)
+    path = tmp_path / "run/games/unfinished.npz"
+    content = path.read_bytes()
+    path.write_bytes({"other games": (DATA / "run_v1/games/000002.npz").read_bytes(), "half": content[:len(content) // 2],
+                      "text": b"half a fi", "empty": b""}[harm])
+    again = listening(tmp_path / "run").fit(iterations=2)
+    assert again.iteration == 3 and again.games == 48
+    if harm != "other games": assert any("unfinished.npz" in text and "played again" in text for text in notes(again))
+    assert equal(weights(again), weights(linear_run(tmp_path / "whole", settings=QUIET).fit(iterations=3)))
+
+
+def test_a_kill_between_two_files_of_kept_games_does_not_end_the_run(tmp_path):
+    "Format 1 wrote two files; killed between them, the hash of one did not fit the other, for ever."
+    shutil.copytree(DATA / "run_v1", tmp_path / "run")
+    shutil.copy(DATA / "run_v1/games/000003.npz", tmp_path / "run/games/unfinished.npz")
+    assert linear_run(tmp_path / "run").fit(iterations=1).iteration == 5
+
+
+@pytest.mark.parametrize("text", ["half a lay", "[]", '{"machine": 1, "layout": 2}'])
+def test_a_damaged_layout_is_measured_again(tmp_path, text):
+    listening(tmp_path / "run").fit(iterations=1)
+    (tmp_path / "run/layout.json").write_text(text)
+    assert listening(tmp_path / "run", reproducible=False).fit(iterations=1).iteration == 2
+
+
+def test_a_missing_file_of_games_costs_these_games_only(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=3)
+    (tmp_path / "run/games/000002.npz").unlink()
+    run = listening(tmp_path / "run")
+    held = len(run.replay)
+    run.fit(iterations=1)
+    assert run.iteration == 4 and held > 0
+    assert any("000002.npz" in text and "iteration 2 are left out" in text for text in notes(run))
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "gone"])
+def test_a_damaged_log_costs_curves_and_not_the_run(tmp_path, harm):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=4)
+    path = tmp_path / "run/iterations.jsonl"
+    content = bytearray(path.read_bytes())
+    content[10] ^= 0x20
+    path.unlink() if harm == "gone" else path.write_bytes(content if harm == "flip" else content[:len(content) // 2])
+    run = listening(tmp_path / "run").fit(iterations=1)
+    assert run.iteration == 5 and any("iterations.jsonl" in text for text in notes(run))
+    assert run.history and run.history[-1]["iteration"] == 5
+    again = listening(tmp_path / "run").fit(iterations=1)
+    assert again.iteration == 6 and not any("iterations.jsonl" in text for text in notes(again)), "the log is whole again"
+
+
+def test_a_folder_that_lost_its_manifests_is_not_begun_anew(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=3)
+    for name in ("manifest.json", "previous.json"): (tmp_path / "run" / name).unlink()
+    before = files(tmp_path / "run")
+    with pytest.raises(ValueError, match="no manifest.json"): linear_run(tmp_path / "run", settings=QUIET)
+    assert files(tmp_path / "run") == before
+
+
+# Formats -----------------------------------------------------------------------------------------
+
+def test_a_folder_of_format_1_goes_on_as_it_would_have_then(tmp_path):
+    shutil.copytree(DATA / "run_v1", tmp_path / "run")
+    run = linear_run(tmp_path / "run")
+    assert run.iteration == 4 and run.games == 64 and len(run.history) == 4 and [m["iteration"] for m in run.matches] == [2, 4]
+    run.fit(iterations=1)   # Its games had finished before it was stopped, so only learning is left
+    with np.load(DATA / "run_v1_iteration5.npz") as then:
+        now = weights(run)
+        assert now.keys() == set(then) and all(np.allclose(now[name], then[name], atol=1e-5) for name in then)
+    again = linear_run(tmp_path / "run")
+    assert again.iteration == 5 and len(again.history) == 5 and len(again.matches) == 2
+    assert json.loads((tmp_path / "run/manifest.json").read_text())["format"] == 2
+
+
+def test_a_folder_of_a_newer_format_is_refused(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    path = tmp_path / "run/manifest.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), format=3)))
+    with pytest.raises(ValueError, match="format 3.*newer alphazero_nb"): linear_run(tmp_path / "run", settings=QUIET)
+
+
+# Growth ------------------------------------------------------------------------------------------
+
+def test_games_outside_the_window_are_not_read_and_may_be_deleted(tmp_path):
+    settings = replace(QUIET, max_window=40)
+    whole = linear_run(tmp_path / "whole", settings=settings).fit(iterations=7)
+    linear_run(tmp_path / "run", settings=settings).fit(iterations=6)
+    for number in (1, 2, 3): (tmp_path / f"run/games/{number:06}.npz").unlink()
+    run = linear_run(tmp_path / "run", settings=settings).fit(iterations=1)
+    assert len(run.replay) == 40 and equal(weights(run), weights(whole))
+
+
+def test_the_manifest_does_not_grow_and_the_log_only_at_its_end(tmp_path):
+    run, sizes, logs = linear_run(tmp_path / "run", settings=QUIET), [], []
+    for _ in range(6):
+        run.fit(iterations=1)
+        sizes.append((tmp_path / "run/manifest.json").stat().st_size)
+        logs.append((tmp_path / "run/iterations.jsonl").read_bytes())
+    assert max(sizes[1:]) - min(sizes[1:]) < 40, f"{sizes}: only digits of counts may come"
+    assert all(after.startswith(before) for before, after in zip(logs, logs[1:]))
+    assert [json.loads(line)["iteration"] for line in logs[-1].splitlines()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_old_networks_become_sparser_and_the_best_stays(tmp_path):
+    from alphazero_nb.run_folder import spared_networks
+    there = set()
+    for newest in range(1, 3001):
+        there = spared_networks(there | {newest}, newest, every=5)
+        ages = sorted(newest - number for number in there)
+        assert ages[0] == 0 and len(there) <= 2 + 8 + 8 * max(0, newest // 40).bit_length()
+        if newest > 100: assert ages[-1] > newest / 2, "the first half of the run is still there"
+    run = linear_run(tmp_path / "run", settings=replace(SETTINGS, evaluate_every=1)).fit(iterations=30)
+    kept = {int(path.stem[-6:]) for path in (tmp_path / "run").glob("network-*.npz")}
+    scores = {row["iteration"]: row["score"] for row in run.matches}
+    best = max(scores, key=lambda iteration: (scores[iteration], iteration))
+    assert best in kept and {29, 30} <= kept and len(kept) < 25
+    assert len(list((tmp_path / "run").glob("learner-*.npz"))) == 2
+
+
+def test_games_are_compressed(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    with zipfile.ZipFile(tmp_path / "run/games/000001.npz") as file:
+        assert {entry.compress_type for entry in file.infolist()} == {zipfile.ZIP_DEFLATED}
+
+
+# What a run needs is checked before its first game -----------------------------------------------
+
+@pytest.mark.parametrize("settings, words", [
+    (dict(yardstick="rolouts:100"), "rolouts:100.*Did you mean"), (dict(evaluate_games=0), "evaluate_games is 0"),
+    (dict(batch_size=0), "batch_size is 0"), (dict(batch_size=2.5), "batch_size is 2.5"), (dict(learning_rate="fast"), "learning_rate"),
+    (dict(value_mix=2), "value_mix is 2"), (dict(games_per_iteration=0), "games_per_iteration is 0"),
+    (dict(evaluate_every=-1), "evaluate_every is -1"), (dict(max_window=0), "max_window is 0"), (dict(yardstick=7), "yardstick"),
+])
+def test_bad_settings_are_found_before_the_first_game(tmp_path, settings, words):
+    with pytest.raises(ValueError, match=words): linear_run(tmp_path / "run", settings=replace(SETTINGS, **settings))
+    assert not (tmp_path / "run").exists()
