@@ -239,7 +239,7 @@ def bench_cards(
             while engine.moves == moves: took += engine.play_for(seconds)   # So short that nobody has moved
             evals_per_s, moves_per_s = (engine.evaluations - evaluations) / took, (engine.moves - moves) / took
             records, actors = engine.generate_games(200), len(engine.layout.devices) * engine.layout.threads
-        states = np.concatenate([record.states for record in records])
+        states = np.concatenate([game.states_of(record.actions, record.seed)[:-1] for record in records])
         searched = states[np.concatenate([np.diff(record.policy_offsets) > 0 for record in records])]
         _deal_all(game.api, searched[:1], 1, searched[0].copy())
         start = time.perf_counter()

@@ -131,19 +131,35 @@ class ByHand:
 
     def play(self, state, action: int) -> np.ndarray:
         "The position after `action`; a ValueError names an illegal action and the legal ones."
+        state = state.copy()
+        self._play(state, action, "here")
+        return state
+
+    def _play(self, state, action: int, where: str) -> None:
+        "Play a legal action in place."
         legal = self.legal_actions(state)
         if action not in legal:
             told = ", ".join(map(str, legal)) if legal else "none, the game is over"
-            raise ValueError(f"{self.name}: action {action} is not legal here; legal: {told}.")
-        state = state.copy()
+            raise ValueError(f"{self.name}: action {action} is not legal {where}; legal: {told}.")
         self.compiled["play"](state, action)
-        return state
 
     def replay(self, actions, seed: int = 0) -> np.ndarray:
         "The position after these actions from the start."
         state = self.new(seed)
         for action in actions: state = self.play(state, action)
         return state
+
+    def states_of(self, actions, seed: int = 0) -> np.ndarray:
+        "(T + 1, state_size) int16: every position of a line of play; a ValueError names a move that is not legal."
+        states = np.zeros((len(actions) + 1, self.state_size), np.int16)
+        self.compiled["start"](states[0], seed)
+        for move, action in enumerate(actions):
+            states[move + 1] = states[move]
+            self._play(states[move + 1], int(action), f"at move {move}")
+        return states
+
+    def forget(self) -> None:
+        "Drop the positions that this thread keeps; compiled rules keep none."
 
 # %% ../nbs/01_game.ipynb #34e42e51
 class Readable(ByHand):

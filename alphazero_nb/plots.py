@@ -305,9 +305,9 @@ def value_pairs(
 def network_values(game: Game, evaluator, records: list[GameRecord]) -> np.ndarray:
     "(positions, players) by seat: what an evaluator says of every position of these games, without a search."
     if not records: return np.zeros((0, game.players), np.float32)
-    states, movers = (np.concatenate([getattr(record, name) for record in records]) for name in ("states", "movers"))
-    observations = np.array([game.inputs(state) for state in states])
-    relative = evaluator.evaluate(observations, np.zeros(len(states) + 1, np.int32), np.zeros(0, np.int32))[1]
+    movers = np.concatenate([record.movers for record in records])
+    observations = np.array([game.inputs(state) for record in records for state in game.states_of(record.actions, record.seed)[:-1]])
+    relative = evaluator.evaluate(observations, np.zeros(len(movers) + 1, np.int32), np.zeros(0, np.int32))[1]
     values = np.empty_like(relative)
     seats = (movers[:, None] + np.arange(game.players)) % game.players
     np.put_along_axis(values, seats, relative, 1)

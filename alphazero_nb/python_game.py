@@ -243,6 +243,9 @@ class PythonGame(Game):
         "The error in the class that made a kernel of this thread raise `error`."
         return self._kept.error or error if isinstance(error, RuleError) else error
 
+    def forget(self) -> None:
+        self._kept.young, self._kept.old = {}, {}
+
     def position(self, state):
         "The Python object of a row, as a copy that may be played on."
         return self._replayed.positions.replay(state[1:HEADER + int(state[0])].tobytes())

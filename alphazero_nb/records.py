@@ -8,20 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
+from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, START, STATE_SIZE, Game, call_legal, call_mover,
+                               call_play, call_returns, call_start, write_inputs)
 
 # %% auto #0
-__all__ = ['GameRecord', 'join_records', 'split_records']
+__all__ = ['GameRecord', 'join_records', 'split_records', 'play_games', 'check_table', 'check_records']
 
 # %% ../nbs/09_records.ipynb #361891f0
 @dataclass(frozen=True, eq=False)
 class GameRecord:
     "One finished game of T moves."
-    states: np.ndarray          # (T, state_size) int16, the position before each move
     actions: np.ndarray         # (T,) int32, what was played
     movers: np.ndarray          # (T,) int8, who moved
     values: np.ndarray          # (T, players) float32, mean result of the search by seat; NaN without a search
     policy_offsets: np.ndarray  # (T + 1,) int32: move t's search result is [offsets[t], offsets[t + 1])
-    policy_actions: np.ndarray  # int32, actions visited by the search
+    policy_actions: np.ndarray  # int32, actions visited by the search, in increasing order for each move
     policy_visits: np.ndarray   # int32, how often
     outcome: np.ndarray         # (players,) float32, final result by seat
     number: int                 # Number of the game in its run
@@ -34,31 +36,183 @@ class GameRecord:
 
 # %% ../nbs/09_records.ipynb #ae039c35
 _SCALARS = ("number", "seed", "version")
-_PER_MOVE = ("states", "actions", "movers", "values")
+_PER_MOVE = ("actions", "movers", "values")
+_PER_ENTRY = ("policy_actions", "policy_visits")
+_FORM = dict(   # Of a table: number type, dimensions, and what each field has one row for
+    actions=("int32", 1, "moves"), movers=("int8", 1, "moves"), values=("float32", 2, "moves"),
+    policy_counts=("int32", 1, "moves"), policy_actions=("int32", 1, "entries"), policy_visits=("int32", 1, "entries"),
+    outcome=("float32", 2, "games"), length=("int32", 1, "games"), **{name: ("int64", 1, "games") for name in _SCALARS})
 
 
+def _fits(record: GameRecord) -> bool:
+    "Return True if the fields of a record have the right types and lengths."
+    for name in (*_PER_MOVE, *_PER_ENTRY, "outcome", "policy_offsets"):
+        array, kind = getattr(record, name), _FORM[name][0] if name in _FORM else "int32"
+        if not isinstance(array, np.ndarray) or array.dtype != kind: return False
+    offsets, moves, entries = record.policy_offsets, len(record.actions), len(record.policy_actions)
+    if not all(isinstance(number, (int, np.integer)) and 0 <= number < 1 << 63
+               for number in (record.number, record.seed, record.version)): return False
+    return (offsets.shape == (moves + 1,) and offsets[0] == 0 and offsets[-1] == entries
+            and record.actions.ndim == record.policy_actions.ndim == record.outcome.ndim == 1
+            and record.movers.shape == (moves,) and record.values.shape == (moves, len(record.outcome))
+            and record.policy_visits.shape == (entries,))
+
+# %% ../nbs/09_records.ipynb #07ac74d1
 def join_records(records: list[GameRecord]) -> dict[str, np.ndarray]:
-    "One array per field for all games, and their lengths."
-    table = {name: np.concatenate([getattr(r, name) for r in records])
-             for name in (*_PER_MOVE, "policy_actions", "policy_visits")}
+    "Return one array per field for all games, and their lengths; a ValueError names a game whose fields do not fit together."
+    if not records: raise ValueError("there are no games to join.")
+    for record in records:
+        if not _fits(record): raise ValueError(f"game {record.number} is damaged: its fields do not fit together.")
+        if len(record.outcome) != len(records[0].outcome):
+            raise ValueError(f"game {record.number} has {len(record.outcome)} players, another has {len(records[0].outcome)}.")
+    table = {name: np.concatenate([getattr(r, name) for r in records]) for name in (*_PER_MOVE, *_PER_ENTRY)}
     table["policy_counts"] = np.concatenate([np.diff(r.policy_offsets) for r in records])
     table["outcome"] = np.stack([r.outcome for r in records])
     table |= {name: np.array([getattr(r, name) for r in records], np.int64) for name in _SCALARS}
     return table | dict(length=np.array([len(r) for r in records], np.int32))
 
-# %% ../nbs/09_records.ipynb #07ac74d1
+# %% ../nbs/09_records.ipynb #f99e488d
+def _refuse(what: str) -> None:
+    raise ValueError(f"this is no table of finished games: {what}.")
+
+
+def _check_form(table: dict) -> None:
+    "Raise a ValueError for a field that is missing, of another type or of another length."
+    for name, (kind, dimensions, _) in _FORM.items():
+        if name not in table: _refuse(f"{name!r} is missing")
+        array = table[name]
+        if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != dimensions:
+            _refuse(f"{name!r} is not an array of {kind} with {dimensions} dimension{'s' * (dimensions > 1)}")
+    for name, least in (("length", 1), ("policy_counts", 0)):
+        if (table[name] < least).any(): _refuse(f"a number in {name!r} is {table[name].min()}, which is less than {least}")
+    rows = dict(games=len(table["length"]), moves=int(table["length"].sum(dtype=np.int64)),
+                entries=int(table["policy_counts"].sum(dtype=np.int64)))
+    for name, (_, _, what) in _FORM.items():
+        if len(table[name]) != rows[what]: _refuse(f"it has {rows[what]} {what}, and {name!r} has {len(table[name])} rows")
+    if table["values"].shape[1] != table["outcome"].shape[1]: _refuse("'values' and 'outcome' differ in the number of players")
+
+# %% ../nbs/09_records.ipynb #203f3df4
+def _check_numbers(table: dict) -> None:
+    "Raise a ValueError that names the first game with a number that cannot be."
+    values, searched, players = table["values"], table["policy_counts"] > 0, table["outcome"].shape[1]
+    finite = np.isfinite(values).all(1)
+    laws = [(table[name] < 0, "games", f"its {name} is negative") for name in _SCALARS]
+    laws += [(~np.isfinite(table["outcome"]).all(1), "games", "its outcome is not finite"),
+             ((table["movers"] < 0) | (table["movers"] >= players), "moves", f"a mover is no seat below {players}"),
+             (~finite & ~np.isnan(values).all(1), "moves", "some values of a move are not finite"),
+             (~finite & searched, "moves", "a searched move has no values"),
+             (table["policy_visits"] < 1, "entries", "a visit count is not positive")]
+    for wrong, what, law in laws:
+        if not wrong.any(): continue
+        row = int(wrong.argmax())
+        if what == "entries": row = int(np.searchsorted(np.cumsum(table["policy_counts"], dtype=np.int64), row, "right"))
+        if what != "games": row = int(np.searchsorted(np.cumsum(table["length"], dtype=np.int64), row, "right"))
+        raise ValueError(f"game {table['number'][row]} is damaged: {law}.")
+
+# %% ../nbs/09_records.ipynb #a04b25f0
 def split_records(
     table: dict,  # What join_records made
 ) -> list[GameRecord]:
-    "The games of a table, one by one."
-    ends = np.cumsum(table["length"])
-    policy_ends = np.concatenate([[0], np.cumsum(table["policy_counts"])])
+    "Return the games of a table, one by one; a ValueError says what is wrong with a table that cannot be one."
+    _check_form(table)
+    _check_numbers(table)
+    ends = np.cumsum(table["length"], dtype=np.int64)
+    policy_ends = np.concatenate([[0], np.cumsum(table["policy_counts"], dtype=np.int64)])
     records = []
     for game, (start, end) in enumerate(zip(ends - table["length"], ends)):
         policy = slice(policy_ends[start], policy_ends[end])
-        moves = {name: table[name][start:end] for name in _PER_MOVE}
         records.append(GameRecord(
-            **moves, policy_offsets=(policy_ends[start:end + 1] - policy_ends[start]).astype(np.int32),
-            policy_actions=table["policy_actions"][policy], policy_visits=table["policy_visits"][policy],
+            **{name: table[name][start:end] for name in _PER_MOVE},
+            policy_offsets=(policy_ends[start:end + 1] - policy_ends[start]).astype(np.int32),
+            **{name: table[name][policy] for name in _PER_ENTRY},
             outcome=table["outcome"][game], **{name: int(table[name][game]) for name in _SCALARS}))
     return records
+
+# %% ../nbs/09_records.ipynb #c557a9c9
+_ENDED, _MOVER, _ACTION, _POLICY, _OPEN, _OUTCOME = range(1, 7)
+_BROKEN = {
+    _ENDED: "it goes on after its end", _MOVER: "its mover is not the one who moves there by the rules",
+    _ACTION: "its action is not legal", _POLICY: "its policy is not on legal actions in increasing order",
+    _OPEN: "it stops before its end", _OUTCOME: "its outcome is not the result by the rules"}
+
+
+@njit(nogil=True, cache=True)
+def _all_legal(legal, count, actions):
+    "Return True if `actions` increase and are among the first `count` of `legal`, which increase as well."
+    place = 0
+    for action in actions:
+        while place < count and legal[place] < action: place += 1
+        if place == count or legal[place] != action: return False
+        place += 1
+    return True
+
+# %% ../nbs/09_records.ipynb #034bfbd8
+@njit(nogil=True, cache=True)
+def play_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
+    "Play games at[0] to stop − 1; return the law that game at[0] breaks at move at[1] (0: none), and the next row of `inputs`."
+    state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)
+    result = np.empty(api[PLAYERS], np.float32)
+    while at[0] < stop:
+        first, last = ends[at[0]], ends[at[0] + 1]
+        state[:] = 0
+        call_start(api[START], state, seeds[at[0]])
+        for move in range(first, last):
+            at[1], mover = move - first, call_mover(api[MOVER], state)
+            if mover < 0: return _ENDED, row
+            if mover != movers[move]: return _MOVER, row
+            count = call_legal(api[LEGAL], state, legal)
+            if count < 1 or count > api[MAX_LEGAL]: raise ValueError("legal returned fewer than 1 or more than max_legal actions")
+            for i in range(1, count):
+                if legal[i] <= legal[i - 1]: raise ValueError("legal returned actions that are not in increasing order")
+            if not _all_legal(legal, count, actions[move:move + 1]): return _ACTION, row
+            policy = policy_actions[entry_ends[move]:entry_ends[move + 1]]
+            if not _all_legal(legal, count, policy): return _POLICY, row
+            if len(policy) and len(inputs):
+                write_inputs(api, state, inputs[row])
+                row += 1
+            call_play(api[PLAY], state, actions[move])
+        if call_mover(api[MOVER], state) >= 0: return _OPEN, row
+        result[:] = 0
+        call_returns(api[RETURNS], state, result)
+        for player in range(len(result)):
+            if result[player] != outcomes[at[0], player]: return _OUTCOME, row
+        at[0] += 1
+    return 0, row
+
+# %% ../nbs/09_records.ipynb #c0c197a5
+def _ends(counts: np.ndarray) -> np.ndarray: return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def check_table(
+    game: Game,
+    table: dict,                        # What join_records made
+    inputs: np.ndarray | None = None,   # (searched moves, input_size) int8 zeros: becomes the network's inputs of these moves
+) -> None:
+    "Raise a ValueError that names the first game of a table that is not a whole game by the rules."
+    _check_form(table)
+    _check_numbers(table)
+    players, numbers, longest = table["outcome"].shape[1], table["number"], int(table["length"].max(initial=0))
+    if players != game.players: raise ValueError(f"the games have {players} players and {game.name} has {game.players}.")
+    if longest > game.max_length:
+        raise ValueError(f"game {numbers[table['length'].argmax()]} has {longest} moves and {game.name} has at most {game.max_length}.")
+    if inputs is None: inputs = np.zeros((0, game.input_size), np.int8)
+    seeds, actions, movers, policy_actions, outcomes = (
+        np.ascontiguousarray(table[name]) for name in ("seed", "actions", "movers", "policy_actions", "outcome"))
+    ends, entry_ends, at, row = _ends(table["length"]), _ends(table["policy_counts"]), np.zeros(2, np.int64), 0
+    while at[0] < len(numbers):
+        stop = at[0] + 1 if game.in_python else len(numbers)
+        try: law, row = play_games(game.api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row)
+        except Exception as error:
+            cause = game.cause(error)
+            if not isinstance(cause, Exception): raise cause from None   # Ctrl-C while Python was asked
+            raise ValueError(f"game {numbers[at[0]]} cannot be played by the rules of {game.name}: at move {at[1]} they raise "
+                             f"{type(cause).__name__}: {str(cause).rstrip('.')}.") from cause
+        finally: game.forget()
+        if law:
+            where = f" at move {at[1]}" if law <= _POLICY else ""
+            raise ValueError(f"game {numbers[at[0]]} breaks the rules of {game.name}{where}: {_BROKEN[law]}.")
+
+
+def check_records(game: Game, records: list[GameRecord]) -> None:
+    "Raise a ValueError that names the first record that is not a whole game by the rules."
+    if records: check_table(game, join_records(records))

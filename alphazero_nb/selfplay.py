@@ -200,8 +200,9 @@ class Meter:
         "The last position of the last finished game, as text."
         if self.last is None: return ""
         game, record = self.engine.game, self.last
-        try: return game.text(game.play(record.states[-1], int(record.actions[-1])))
+        try: return game.text(game.replay(record.actions, record.seed))
         except Exception as error: return f"the last position cannot be shown: {error}"
+        finally: game.forget()
 
 # %% ../nbs/22_selfplay.ipynb #215d0eb9
 class Teller(Player):

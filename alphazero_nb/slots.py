@@ -142,35 +142,37 @@ def choose(nodes, edges, root, slots, slot, settings):
 # %% ../nbs/19_slots.ipynb #76f96f01
 class Ledger:
     "Room for the running game of every slot."
-    def __init__(self, game: Game, slots: int, simulations: int):
-        moves, entries = game.max_length, game.max_length * min(game.max_legal, simulations)
-        self.states = np.zeros((slots, moves, game.state_size), np.int16)
+    def __init__(self, game: Game, slots: int):
+        moves = game.max_length
         self.actions, self.movers = np.zeros((slots, moves), np.int32), np.zeros((slots, moves), np.int8)
         self.values = np.zeros((slots, moves, game.players), np.float32)
         self.offsets = np.zeros((slots, moves + 1), np.int32)
-        self.policy_actions, self.policy_visits = (np.zeros((slots, entries), np.int32) for _ in range(2))
+        self.policy_actions, self.policy_visits = (np.zeros((slots, game.max_legal), np.int32) for _ in range(2))
         self.outcome = np.zeros((slots, game.players), np.float32)
 
     def arrays(self) -> tuple:
-        return (self.states, self.actions, self.movers, self.values, self.offsets, self.policy_actions,
-                self.policy_visits, self.outcome)
+        return self.actions, self.movers, self.values, self.offsets, self.policy_actions, self.policy_visits, self.outcome
+
+    def grow(self) -> None:
+        "Double the room for search results."
+        self.policy_actions, self.policy_visits = (
+            np.concatenate([array, np.zeros_like(array)], axis=1) for array in (self.policy_actions, self.policy_visits))
 
     def read(self, slot: int, ply: int, **scalars) -> GameRecord:
         "The finished game of a slot."
         entries = self.offsets[slot, ply]
         return GameRecord(
-            self.states[slot, :ply].copy(), self.actions[slot, :ply].copy(), self.movers[slot, :ply].copy(),
-            self.values[slot, :ply].copy(), self.offsets[slot, :ply + 1].copy(),
+            self.actions[slot, :ply].copy(), self.movers[slot, :ply].copy(), self.values[slot, :ply].copy(),
+            self.offsets[slot, :ply + 1].copy(),
             self.policy_actions[slot, :entries].copy(), self.policy_visits[slot, :entries].copy(),
             self.outcome[slot].copy(), **scalars)
 
 # %% ../nbs/19_slots.ipynb #a538bf44
 @njit(nogil=True, cache=True)
-def write_move(nodes, edges, values, state, root, slots, slot, edge,
-               r_states, r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits):
+def write_move(nodes, edges, values, root, slots, slot, edge,
+               r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits):
     "Writes the move along `edge`, and what the search found if it was a full one."
     ply, visits = slots[slot].ply, nodes[root].visits
-    r_states[slot, ply, :] = state
     r_actions[slot, ply], r_movers[slot, ply] = edges[edge].action, nodes[root].mover
     for player in range(values.shape[1]):
         r_values[slot, ply, player] = values[root, player] / visits if visits > 0 else math.nan
@@ -254,23 +256,27 @@ def walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings,
 @njit(nogil=True, cache=True)
 def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, settings,
               count, waiting, rows, observations, edge_offsets, edge_actions,
-              r_states, r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits, r_outcome):
-    "Carries every slot to its next question, `count` rows being asked already; returns how many wait."
+              r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits, r_outcome):
+    "Carry every slot to its next question, `count` rows being asked already; return how many wait, and if a slot lacks room to write."
     actions, result = np.empty(api[MAX_LEGAL], np.int32), np.empty(api[PLAYERS], np.float32)
     state, worlds, node_room = np.empty(states.shape[1], np.int16), int(settings[0].worlds), len(nodes) // len(trees)
+    cramped = False
     for slot in range(len(slots)):
         root = slot * worlds * node_room
         slots[slot].busy = 1
         while slots[slot].number >= 0 and not slots[slot].done:
             if nodes[root].count > 1:
+                if slots[slot].full and r_offsets[slot, slots[slot].ply] + nodes[root].count > r_policy_actions.shape[1]:
+                    cramped = True
+                    break
                 count, waits = walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings, count, waiting,
                                            rows, observations, edge_offsets, edge_actions, actions, result)
                 if waits: break
                 merge_worlds(nodes, edges, values, node_room, slot, worlds)
             edge = choose(nodes, edges, root, slots, slot, settings)
             if slots[slot].ply >= r_actions.shape[1]: raise ValueError("a game is longer than its max_length")
-            write_move(nodes, edges, values, truths[slot], root, slots, slot, edge,
-                       r_states, r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits)
+            write_move(nodes, edges, values, root, slots, slot, edge,
+                       r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits)
             slots[slot].ply += 1
             if make_move(api, trees, nodes, edges, values, states, truths, remap, slots, slot, edge, settings, state, actions):
                 begin_search(slots, slot, settings)
@@ -279,7 +285,7 @@ def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, se
                 call_returns(api[RETURNS], truths[slot], r_outcome[slot])
                 slots[slot].done = 1
         slots[slot].busy = 0
-    return count
+    return count, cramped
 
 # %% ../nbs/19_slots.ipynb #273da8b5
 class Block:
@@ -291,14 +297,15 @@ class Block:
         self.slots, self.settings = np.zeros(slots, SLOT), _settings_row(settings, game)
         self.truths = np.zeros((slots, game.state_size), np.int16)   # The games themselves, beside what may be searched
         self.slots["number"] = -1
-        self.requests, self.ledger = Requests(game, slots * worlds), Ledger(game, slots, simulations * worlds)
+        self.requests, self.ledger = Requests(game, slots * worlds), Ledger(game, slots)
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
         self._scratch = np.zeros(game.state_size, np.int16), np.zeros(game.max_legal, np.int32)
         t, r = self.trees, self.requests
         self._tables = t.trees, t.nodes, t.edges, t.values, t.states
         self._before = game.api, *self._tables, self.truths, t.remap, self.slots, self.settings
-        self._after = (r.waiting, r.rows, r.observations, r.edge_offsets, r.edge_actions, *self.ledger.arrays())
+        self._asks = r.waiting, r.rows, r.observations, r.edge_offsets, r.edge_actions
+        self._written = self.ledger.arrays()
 
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Starts game `number` in an idle slot."
@@ -308,8 +315,13 @@ class Block:
 
     def advance(self) -> None:
         "Carries every slot to its next question; a GameFailed when the rules raise an exception."
-        try: self.requests.count = play_step(*self._before, self.requests.count, *self._after)
-        except Exception as error: raise game_failed(self, error) from self.game.cause(error)
+        cramped = True
+        while cramped:
+            try: self.requests.count, cramped = play_step(*self._before, self.requests.count, *self._asks, *self._written)
+            except Exception as error: raise game_failed(self, error) from self.game.cause(error)
+            if cramped:
+                self.ledger.grow()
+                self._written = self.ledger.arrays()
 
     def submit(self, evaluator) -> None:
         "Sends the questions; the answers are awaited by `receive`."

@@ -40,8 +40,8 @@ def bench(game="connect4", **rates):
 
 def record(length, outcome, values=None, number=0):
     values = np.full((length, 2), np.nan, np.float32) if values is None else np.array(values, np.float32)
-    return GameRecord(np.zeros((length, 9), np.int16), np.arange(length, dtype=np.int32), np.arange(length, dtype=np.int8) % 2,
-                      values, np.zeros(length + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32),
+    return GameRecord(np.arange(length, dtype=np.int32), np.arange(length, dtype=np.int8) % 2, values,
+                      np.zeros(length + 1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32),
                       np.array(outcome, np.float32), number, 0, 0)
 
 

@@ -254,7 +254,7 @@ def cut(arrays):
     "Takes the last move of the last game away."
     games = split_records(arrays)
     last = games[-1]
-    parts = {name: getattr(last, name)[:-1] for name in ("states", "actions", "movers", "values", "policy_offsets")}
+    parts = {name: getattr(last, name)[:-1] for name in ("actions", "movers", "values", "policy_offsets")}
     end = parts["policy_offsets"][-1]
     parts |= dict(policy_actions=last.policy_actions[:end], policy_visits=last.policy_visits[:end])
     arrays.update(join_records([*games[:-1], replace(last, **parts)]))
