@@ -204,7 +204,7 @@ class Game(Sendable):
         name: str,                      # Canonical name with parameters: "gomoku(size=9)"
         *,
         start: Callable, mover: Callable, legal: Callable, play: Callable, returns: Callable, observe: Callable,
-        redeal: Callable | None = None, # Left out where nothing is hidden and nothing is drawn
+        redeal: Callable | None = None, # Left out where nothing is hidden; never for dice still to be thrown
         reveal: Callable | None = None, # What others hold, as `reveal_size` numbers for the value of a network
         reveal_size: int = 0,
         groups: tuple | None = None,    # (count, features, actions): the observation and the actions begin with `count` parts that
