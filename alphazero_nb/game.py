@@ -5,7 +5,7 @@
 # %% ../nbs/01_game.ipynb #08cfa73c
 from __future__ import annotations
 
-import difflib, importlib, importlib.util, inspect, os, re
+import difflib, importlib, importlib.util, inspect, re
 from typing import Callable
 
 import numpy as np
@@ -14,6 +14,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
+from .compiled import compile_for, digest
 
 # %% auto #0
 __all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe', 'call_redeal',
@@ -71,20 +72,6 @@ def write_inputs(api, state, row):
 class ContractError(ValueError):
     "A game breaks a law of the contract; the sentence names the function, the position and the law."
 
-
-def _plain(value) -> bool:
-    "Whether a value is a number, a text, or an array or tuple of them."
-    if isinstance(value, tuple): return all(map(_plain, value))
-    if isinstance(value, (np.ndarray, np.generic)): return value.dtype.kind in "biufc"
-    return value is None or type(value) in (bool, int, float, complex, str, bytes)
-
-
-def _cacheable(function: Callable) -> bool:
-    "Whether compiled code may be kept on disk: a module's own file, and only plain data in the closure."
-    if function.__module__ == "__main__" or not os.path.exists(inspect.getsourcefile(function) or ""): return False
-    try: return all(_plain(cell.cell_contents) for cell in function.__closure__ or ())
-    except ValueError: return False   # A variable of the closure has no value yet.
-
 # %% ../nbs/01_game.ipynb #530d80dc
 def _compile(name: str, function: Callable, **options):
     "`function` compiled with the signature that the contract gives to `name`."
@@ -94,7 +81,7 @@ def _compile(name: str, function: Callable, **options):
         raise ContractError(f"{name}({', '.join(parameters)}) takes {len(parameters)} arguments, "
                             f"the contract gives it {len(signature.args)}.")
     try:
-        return njit(signature, nogil=True, **options)(python)
+        return compile_for(signature, python, **options)
     except NumbaError as error:
         raise ContractError(_explain(name, python, str(error))) from error
 
@@ -233,7 +220,7 @@ class Game(Sendable):
         name: str,                      # Canonical name with parameters: "gomoku(size=9)"
         *,
         start: Callable, mover: Callable, legal: Callable, play: Callable, returns: Callable, observe: Callable,
-        redeal: Callable | None = None, # Left out where nothing is hidden and nothing is drawn
+        redeal: Callable | None = None, # Left out where nothing is hidden; never for dice still to be thrown
         reveal: Callable | None = None, # What others hold, as `reveal_size` numbers for the value of a network
         reveal_size: int = 0,
         groups: tuple | None = None,    # (count, features, actions): the observation and the actions begin with `count` parts that
@@ -264,7 +251,8 @@ class Game(Sendable):
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                          redeal=redeal or _no_redeal, **(dict(reveal=reveal) if reveal else {}))
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
-        self.compiled = {key: _compile(key, f, cache=_cacheable(f)) for key, f in self.functions.items()}
+        self.digest = digest(*self.functions.values())   # Of the rules as they are compiled now; None if that cannot be read
+        self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
         sizes = [state_size, players, actions, self.observation_size, self.max_legal]
         reveals = [_address(self.compiled["reveal"]) if reveal else 0, reveal_size]
         self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes + reveals, np.int64)

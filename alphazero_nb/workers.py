@@ -13,6 +13,7 @@ from multiprocessing import connection
 import cloudpickle
 import numpy as np
 from .actors import TOTALS, Crew, Ended, Numbers
+from .compiled import digest
 from .device import usable_cores
 from .evaluator import EvaluatorError
 from .events import Message, WorkerLost, WorkerStarted
@@ -20,7 +21,7 @@ from .game import Game
 from .python_game import why_not_sendable
 from .records import GameRecord
 from .search import SearchSettings
-from .slots import GameFailed, SelfPlaySettings
+from .slots import GameFailed, SelfPlaySettings, play_step
 
 # %% auto #0
 __all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Supply', 'WorkerTraceback', 'tell_error', 'told_error', 'worker_main',
@@ -185,7 +186,8 @@ def _make_crew(setup: dict) -> Crew:
     inside, sample = setup.pop("inside"), setup.pop("sample")
     if warm(setup["game"]) != sample:
         raise ValueError(f"the rules of {setup['game'].name} are not the same here as in the parent: something that they use was "
-                         f"changed after they were compiled. Make the game again, with every function that it uses.")
+                         f"changed after the parent compiled them. Make the game again with every function that it uses, or "
+                         f"start Python again if a file was changed.")
     if setup["network"] is not None:
         import torch
         torch.set_num_threads(inside)
@@ -277,8 +279,8 @@ class Worker:
         self.process.close()
 
 # %% ../nbs/21_workers.ipynb #55d149c9
-def warm(game: Game, games: int = 8) -> list[tuple]:
-    "Plays a few games with the smallest search, which compiles the kernels or finds them in the cache; their moves and results."
+def warm(game: Game, games: int = 8) -> tuple:
+    "Play a few games with the smallest search, which loads or compiles the kernels; return digests, moves and results."
     few = SelfPlaySettings(search=SearchSettings(simulations=2), cheap_simulations=2)
     numbers, crew = Numbers(run_ahead=False), Crew(game, None, "cpu", [games], games, 1, False, None, few, seed=0)
     numbers.want(games)
@@ -286,7 +288,8 @@ def warm(game: Game, games: int = 8) -> list[tuple]:
     crew.join()
     while not isinstance(news := numbers.news.get(), Ended): pass
     if news.error: raise news.error
-    return [(record.actions.tolist(), record.outcome.tolist()) for record in numbers.take()]
+    played = [(record.actions.tolist(), record.outcome.tolist()) for record in numbers.take()]
+    return game.digest, digest(play_step), played
 
 
 def check_sendable(game: Game, network) -> None:

@@ -8,7 +8,7 @@ PACKAGE = "alphazero_nb"
 HOME = Path(__file__).resolve().parent.parent/PACKAGE
 
 # From the ground up; `games` stands for every module of the subpackage.
-ROOMS = ["device", "game", "python_game", "games", "records", "events", "progress", "dashboard", "tree", "network", "inference", "evaluator",
+ROOMS = ["device", "compiled", "game", "python_game", "games", "records", "events", "progress", "dashboard", "tree", "network", "inference", "evaluator",
          "checkpoint", "search", "slots", "actors", "workers", "selfplay", "replay", "arena", "train", "board", "table", "play", "plots", "report", "benchmark", "cli", "all"]
 HEAVY = ["torch", "numba", "matplotlib"]
 

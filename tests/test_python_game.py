@@ -1,11 +1,12 @@
 "Rules in Python against the same rules compiled; OpenSpiel's games; errors on their way out; games sent to fresh processes."
-import copy, json, pickle, subprocess, sys, threading
+import copy, json, pickle, re, subprocess, sys, threading
 
 import numpy as np
 import pytest
 from numba import njit
 
-from alphazero_nb.game import ContractError, _cacheable, board_symmetries, get_game, list_games
+from alphazero_nb.compiled import digest
+from alphazero_nb.game import PLAY, ContractError, board_symmetries, call_play, get_game, list_games
 from alphazero_nb.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search import SearchSettings, search
 
@@ -368,7 +369,7 @@ def test_connect_four_of_open_spiel_is_ours():
 
 @needs_open_spiel
 @pytest.mark.parametrize("name, players", [("hex,board_size=4", 2), ("breakthrough,columns=4,rows=5", 2),
-                                           ("nim,pile_sizes=2;3", 2), ("pig,players=3,winscore=12", 3),
+                                           ("nim,pile_sizes=2;3", 2),
                                            ("go,board_size=3,komi=0.5", 2)])
 def test_other_games_of_open_spiel_keep_the_laws(name, players):
     game = get_game(f"openspiel(game={name})")
@@ -389,16 +390,91 @@ def test_the_observation_says_who_moves():
         assert planes.shape == (11, 3, 3) and planes[9 + seat].all() and not planes[10 - seat].any()
 
 
+def open_spiel_game(name, actions, begins=lambda: [], then=lambda line: []):
+    """Registers a game with OpenSpiel: three moves, the last mover wins an even sum. `begins` gives the outcomes that chance has
+    before the first move, `then` those it has after these moves; an outcome counts as no move."""
+    import pyspiel
+    kind = pyspiel.GameType(short_name=name, long_name=name, dynamics=pyspiel.GameType.Dynamics.SEQUENTIAL,
+        chance_mode=pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC, information=pyspiel.GameType.Information.PERFECT_INFORMATION,
+        utility=pyspiel.GameType.Utility.ZERO_SUM, reward_model=pyspiel.GameType.RewardModel.TERMINAL, max_num_players=2,
+        min_num_players=2, provides_information_state_string=False, provides_information_state_tensor=False,
+        provides_observation_string=True, provides_observation_tensor=True, parameter_specification={})
+    info = pyspiel.GameInfo(num_distinct_actions=actions, max_chance_outcomes=8, num_players=2, min_utility=-1., max_utility=1.,
+                            utility_sum=0., max_game_length=3)
+
+    class Observer:
+        def __init__(self):
+            self.tensor = np.zeros(2, np.float32)
+            self.dict = dict(seen=self.tensor)
+        def set_from(self, state, player): self.tensor[:] = len(state.line), sum(state.line) % 100 + (state.drawn or 0)
+        def string_from(self, state, player): return str(state)
+
+    class State(pyspiel.State):
+        def __init__(self, game):
+            super().__init__(game)
+            self.line, self.drawn, self.left = [], None, begins()
+        def current_player(self):
+            if self.left: return pyspiel.PlayerId.CHANCE
+            return pyspiel.PlayerId.TERMINAL if self.is_terminal() else len(self.line) % 2
+        def is_terminal(self): return len(self.line) == 3 and not self.left
+        def _legal_actions(self, player): return list(range(actions))
+        def chance_outcomes(self): return [(outcome, 1 / len(self.left)) for outcome in self.left]
+        def _apply_action(self, action):
+            if self.left: self.drawn, self.left = action, []
+            else:
+                self.line.append(action)
+                self.left = then(self.line)
+        def _action_to_string(self, player, action): return str(action)
+        def returns(self): return [0., 0.] if not self.is_terminal() else [1., -1.] if sum(self.line) % 2 == 0 else [-1., 1.]
+        def __str__(self): return f"{self.drawn} {self.line}"
+
+    class Made(pyspiel.Game):
+        def __init__(self, params=None): super().__init__(kind, info, params or {})
+        def new_initial_state(self): return State(self)
+        def make_py_observer(self, iig_obs_type=None, params=None): return Observer()
+    pyspiel.register_game(kind, Made)
+    return f"openspiel(game={name})"
+
+
 @needs_open_spiel
-def test_dice_follow_from_the_seed():
-    game = get_game("openspiel(game=backgammon)")
+def test_chance_before_the_first_move_follows_from_the_seed():
+    game = get_game(open_spiel_game("python_begins", 3, begins=lambda: [0, 1, 2, 3]))
     starts = [game.text(game.new(seed)) for seed in range(30)]
-    assert starts == [game.text(game.new(seed)) for seed in range(30)] and len(set(starts)) > 10
-    state = game.new(seed=1)
-    move = game.legal_actions(state)[0]
-    throws = {game.text(game.play(game.redeal(state, seed), move)) for seed in range(30)}
-    assert len(throws) > 5 and game.text(game.redeal(state, 3)) == game.text(state)
-    game.check(games=1)
+    assert starts == [game.text(game.new(seed)) for seed in range(30)] and len(set(starts)) == 4
+    assert not game.hides, "nothing is hidden or still to be drawn, so a search needs one world"
+    assert len({game.text(game.redeal(game.new(1), seed)) for seed in range(9)}) == 1
+    game.check(games=3)
+
+
+@needs_open_spiel
+@pytest.mark.parametrize("name", ["pig", "pig,players=3,winscore=12", "backgammon", "einstein_wurfelt_nicht", "banqi", "maedn"])
+def test_chance_after_the_first_move_is_refused(name):
+    "A world would hold the throws to come, and the search of it would know them."
+    with pytest.raises(ValueError) as error: get_game(f"openspiel(game={name})")
+    word = name.partition(",")[0]
+    assert re.fullmatch(rf"{word} of OpenSpiel cannot be played here: chance decides after move \d+, and a search would know the "
+                        r"outcome in advance; chance before the first move is allowed\.", str(error.value)), str(error.value)
+
+
+@needs_open_spiel
+def test_chance_that_only_a_rare_move_brings_is_refused():
+    name = open_spiel_game("python_second", 3, then=lambda line: [5, 6] if line == [2, 2] else [])
+    with pytest.raises(ValueError, match="python_second of OpenSpiel cannot .* chance decides after move 2, "): get_game(name)
+
+
+@needs_open_spiel
+def test_chance_that_no_trial_game_met_is_refused_when_it_comes():
+    game = get_game(open_spiel_game("python_rare", 5000, then=lambda line: [5, 6] if 1234 in line else []))
+    state = game.play(game.new(), 17)
+    with pytest.raises(ValueError, match="python_rare of OpenSpiel cannot .* chance decides after move 2, "): game.play(state, 1234)
+    assert game.legal_actions(game.play(state, 1233)) == list(range(5000))
+    api, row = game.api, state.copy()
+    with pytest.raises(RuleError) as error: kernel_play(api, row, 1234)
+    assert "chance decides after move 2" in str(game.cause(error.value))
+
+
+@njit
+def kernel_play(api, row, action): call_play(api[PLAY], row, action)
 
 
 @needs_open_spiel
@@ -592,14 +668,7 @@ def test_functions_of_a_script_that_cannot_be_sent_are_named(tmp_path):
                      "short: its action_names, a builtin_function_or_method, cannot be sent to another process."], done.stderr
 
 
-def test_only_plain_closures_are_kept_on_disk():
-    def closed(value):
-        def rule(state): return value
-        return rule
-    for value in (3, 1.5, "word", None, (1, 2.0), np.arange(3)): assert _cacheable(closed(value))
-    for value in (njit(lambda a: a), threading.Lock(), [1], np.array([None]), tictactoe()._calls["mover"]):
-        assert not _cacheable(closed(value))
-    assert not any(_cacheable(f.py_func) for f in tictactoe()._crossing.values() if f.py_func.__closure__)
-    script = closed(3)
-    script.__module__ = "__main__"
-    assert not _cacheable(script)
+def test_rules_that_ask_python_are_never_kept_on_disk():
+    "Their machine code holds addresses of this process."
+    game = tictactoe()
+    assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key != "redeal")

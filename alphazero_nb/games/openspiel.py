@@ -12,45 +12,37 @@ from ..game import did_you_mean, register
 from ..python_game import PythonGame
 
 # %% auto #0
-__all__ = ['Position', 'ChancePosition', 'Spiel', 'openspiel']
+__all__ = ['Position', 'pass_chance', 'Spiel', 'openspiel']
 
 # %% ../../nbs/07_games_openspiel.ipynb #ed9796f9
 class Position:
     "A state of OpenSpiel as a position of a `PythonGame`."
-    def __init__(self, spiel: "Spiel", state, seed: int, ply: int):
-        self.spiel, self.state, self.seed, self.ply = spiel, state, seed, ply
+    def __init__(self, spiel: "Spiel", state, ply: int): self.spiel, self.state, self.ply = spiel, state, ply
 
     def mover(self) -> int: return max(-1, self.state.current_player())
     def legal(self) -> list[int]: return self.state.legal_actions()
     def text(self) -> str: return str(self.state)
-    def copy(self) -> "Position": return type(self)(self.spiel, self.state.clone(), self.seed, self.ply)
+    def copy(self) -> "Position": return type(self)(self.spiel, self.state.clone(), self.ply)
     def returns(self) -> list[float]: return [result / self.spiel.most for result in self.state.returns()]
     def observe(self) -> np.ndarray: return self.spiel.observe(self.state, self.mover())
 
     def play(self, action: int) -> None:
         self.state.apply_action(action)
         self.ply += 1
+        if self.state.is_chance_node(): raise self.spiel.late_chance(self.ply)
 
 # %% ../../nbs/07_games_openspiel.ipynb #8b4af991
-class ChancePosition(Position):
-    "A position of a game with chance: what comes next is drawn from the seed."
-    def play(self, action: int) -> None:
-        super().play(action)
-        self.draw()
-
-    def draw(self) -> None:
-        "Passes chance nodes until a player moves or the game is over."
-        draws = 0
-        while self.state.is_chance_node():
-            digest = hashlib.blake2b(struct.pack("<qqq", self.seed, self.ply, draws), digest_size=8).digest()
-            left = int.from_bytes(digest, "little") / 2 ** 64
-            for outcome, probability in self.state.chance_outcomes():
-                left -= probability
-                if left < 0: break
-            self.state.apply_action(outcome)
-            draws += 1
-
-    def redeal(self, seed: int) -> None: self.seed = seed
+def pass_chance(state, seed: int) -> None:
+    "Draw the outcomes of chance from the seed until a player moves or the game is over."
+    draws = 0
+    while state.is_chance_node():
+        digest = hashlib.blake2b(struct.pack("<qq", seed, draws), digest_size=8).digest()
+        left = int.from_bytes(digest, "little") / 2 ** 64
+        for outcome, probability in state.chance_outcomes():
+            left -= probability
+            if left < 0: break
+        state.apply_action(outcome)
+        draws += 1
 
 # %% ../../nbs/07_games_openspiel.ipynb #e5fcfbc4
 class Spiel:
@@ -63,14 +55,19 @@ class Spiel:
         self.shape = (shape[0] + self.players, *shape[1:]) if len(shape) == 3 else (int(np.prod(shape)) + self.players,)
         places = int(np.prod(shape[1:])) if len(shape) == 3 else 1
         self.seats = np.repeat(np.eye(self.players + 1, self.players, dtype=np.int8), places, axis=1)
-        self.kind = Position if game.get_type().chance_mode == game.get_type().ChanceMode.DETERMINISTIC else ChancePosition
+        self.has_chance = game.get_type().chance_mode != game.get_type().ChanceMode.DETERMINISTIC
         self.local, self.names = threading.local(), None
 
     def start(self, seed: int) -> Position:
         "The first position."
-        position = self.kind(self, self.game.new_initial_state(), seed, 0)
-        if self.kind is ChancePosition: position.draw()
-        return position
+        state = self.game.new_initial_state()
+        pass_chance(state, seed)
+        return Position(self, state, 0)
+
+    def late_chance(self, ply: int) -> ValueError:
+        "Return the error for chance that decides after the first move."
+        return ValueError(f"{self.game.get_type().short_name} of OpenSpiel cannot be played here: chance decides after move {ply}, "
+                          f"and a search would know the outcome in advance; chance before the first move is allowed.")
 
     def observe(self, state, mover: int) -> np.ndarray:
         "What the mover sees and who that is; at the end what seat 0 sees and nobody."
@@ -150,19 +147,27 @@ def _refuse(words, kind) -> None:
         if bad: raise ValueError(f"{kind.short_name} of OpenSpiel cannot be played here: {why}.")
 
 # %% ../../nbs/07_games_openspiel.ipynb #9ca79dcb
+def _try_out(spiel: Spiel) -> None:
+    "Play random games, so that an observation or a chance that cannot be used is an error now."
+    games, moves, generator = *((100, 10_000) if spiel.has_chance else (1, 50)), random.Random(0)
+    for seed in range(games):
+        position = spiel.start(seed)
+        while position.mover() >= 0 and moves > 0:
+            if seed == 0 and position.ply < 50: position.observe()
+            position.play(generator.choice(position.legal()))
+            moves -= 1
+
+# %% ../../nbs/07_games_openspiel.ipynb #6ea12a0f
 def openspiel(
     game: str = "connect_four",  # OpenSpiel's name of the game
     **parameters,                # Its parameters: board_size=5
 ) -> PythonGame:                 # A ValueError says what is wrong with a name, a parameter or a game
-    "A game of OpenSpiel: one mover at a time, nothing hidden, dice allowed."
+    "Return a game of OpenSpiel: one mover at a time, nothing hidden, no chance after the first move."
     game = str(game)
     loaded, given = _load(game, parameters)
     if loaded.num_players() < 2: raise ValueError(f"{game} of OpenSpiel has one player here; there must be two or more.")
-    spiel, generator = Spiel(loaded), random.Random(0)
-    position = spiel.start(0)
-    while position.mover() >= 0 and position.ply < 50:
-        position.observe()
-        position.play(generator.choice(position.legal()))
+    spiel = Spiel(loaded)
+    _try_out(spiel)
     return PythonGame(_name(game, given), spiel.start, players=spiel.players, actions=loaded.num_distinct_actions(),
                       shape=spiel.shape, max_length=loaded.max_game_length(), action_names=spiel.action_name)
 

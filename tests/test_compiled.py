@@ -1,0 +1,363 @@
+"Compiled code on disk is used again only where everything that was compiled in is unchanged."
+import ctypes, enum, errno, os, shutil, subprocess, sys, threading, types
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.experimental import jitclass
+from numba.extending import intrinsic, overload
+
+from alphazero_nb import compiled
+from alphazero_nb.compiled import ROOM, compile_for, digest, kernel, outside_names
+
+PACKAGE = Path(__file__).resolve().parent.parent/"alphazero_nb"
+
+
+def run(folder, program, *args, **more):
+    "What a new process that starts in `folder` prints; it must succeed. The package of this checkout is found after the folder."
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(folder), str(PACKAGE.parent)]), PYTHONDONTWRITEBYTECODE="1", **more)
+    done = subprocess.run([sys.executable, *program, *map(str, args)], capture_output=True, text=True, cwd=folder, env=env, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
+
+
+# Rules that import from another file ------------------------------------------------------------
+
+SETTINGS = """
+import numpy as np
+from numba import njit
+import pile_deep
+STONES, WIDTH, TABLE = 5, 12, np.array([1, 2, 3])
+
+@njit
+def taken(action): return TABLE[action] + pile_deep.EXTRA
+"""
+DEEP = "EXTRA = 0\n"
+RULES = """
+import pile_settings
+from alphazero_nb.game import Game
+from pile_settings import STONES, taken
+
+def start(state, seed): state[0] = STONES
+def mover(state): return state[1] if state[0] > 0 else -1
+def legal(state, actions):
+    for action in range(3): actions[action] = action
+    return 3
+def play(state, action):
+    state[0] -= taken(action)
+    state[1] = 1 - state[1]
+def returns(state, out): out[state[1]], out[1 - state[1]] = -1, 1
+def observe(state, planes): planes[0] = pile_settings.WIDTH
+
+def pile():
+    return Game("pile", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                state_size=2, players=2, actions=3, shape=(1,), max_length=30)
+"""
+SHOW = """
+from pile_rules import pile
+game = pile()
+state = game.new()
+game.check(games=2)
+hits = sum(sum(f.stats.cache_hits.values()) for f in game.compiled.values())
+print(state[0], state[0] - game.play(state, 1)[0], game.observe(state)[0], hits)
+"""
+
+
+@pytest.fixture
+def pile(tmp_path):
+    "A folder with rules that take their numbers and a helper from other files."
+    for name, text in (("pile_settings", SETTINGS), ("pile_deep", DEEP), ("pile_rules", RULES)): (tmp_path/f"{name}.py").write_text(text)
+    (tmp_path/"show.py").write_text(SHOW)
+    return tmp_path
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_rules_follow_what_they_import(pile):
+    assert run(pile, ["show.py"])[:3] == ["5", "2", "12"]
+    change(pile/"pile_settings.py", "STONES, WIDTH, TABLE = 5, 12, np.array([1, 2, 3])",
+           "STONES, WIDTH, TABLE = 6, 13, np.array([1, 3, 5])")
+    assert run(pile, ["show.py"])[:3] == ["6", "3", "13"]
+    change(pile/"pile_deep.py", "0", "10")
+    assert run(pile, ["show.py"]) == ["6", "13", "13", "6"], "only play uses it, and is compiled"
+    assert run(pile, ["show.py"]) == ["6", "13", "13", "7"], "the next process loads all seven rules"
+
+
+# The digest -------------------------------------------------------------------------------------
+
+Pair, space = namedtuple("Pair", "a b"), types.ModuleType("space")
+HERE, TABLE, space.deep = 1, np.array([1, 2]), types.SimpleNamespace()
+size = threading.Lock()   # A name that the functions below take as an attribute and not from here
+
+
+class Color(enum.IntEnum): RED, BLUE = 1, 2
+
+
+def made(value, default=0):
+    "A function whose closure holds `value`."
+    def function(x, y=default): return x.size + value
+    return function
+
+
+def uses(name, value):
+    "A function that looks up `name`, which has this value."
+    source = f"def function(x): return x.size + {name}"
+    exec(source, names := {name.partition(".")[0]: value})
+    return names["function"]
+
+
+@njit
+def helper(x): return x + HERE
+
+
+@njit
+def far(x): return helper(x) + space.number
+
+
+@intrinsic
+def shifted(typingctx, x): return x(x), lambda context, builder, signature, args: builder.add(args[0], constant(context, x))
+def constant(context, x): return context.get_constant(x, OFFSET)
+
+
+OFFSET = 2
+
+
+@njit
+def native(x): return shifted(x)
+
+
+@njit
+def falling(x): return falling(x - 1) if x > HERE else x
+
+
+@njit
+def ping(x): return pong(x - 1) if x > HERE else x
+@njit
+def pong(x): return ping(x - 1) if x > 0 else x
+
+
+@pytest.mark.parametrize("values", [(1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("a", b"a"), ((1, 2), [1, 2]), ((1, (2, 3)), (1, 2, 3)),
+    (np.int8(1), np.int16(1)), (np.arange(4), np.arange(4).reshape(2, 2)), (np.zeros((2, 3)), np.zeros((2, 3), order="F")),
+    (np.dtype("i4"), np.dtype("i8")), (np.zeros(1, "i4,i4"), np.zeros(1, "i4,f4")), (Pair(1, 2), (1, 2)), (Pair(1, 2), Pair(1, 3)),
+    (Color.RED, Color.BLUE), (np.add, np.subtract), (np.float32, np.float64), (helper, far), (ValueError, KeyError), (len, max),
+    (njit(made(1)), njit(fastmath=True)(made(1))), (None, False)])
+def test_different_values_have_different_digests(values):
+    def in_module(value):
+        module = types.ModuleType("module")
+        module.word = value
+        return uses("module.word", module)
+    for wrap in (made, lambda value: made(0, value), lambda value: uses("word", value), lambda value: made((value, 1)), in_module):
+        one, other, again = (digest(wrap(value)) for value in (*values, values[0]))
+        assert None not in (one, other) and one != other and one == again
+
+
+@pytest.mark.parametrize("function, where, name, value", [(helper, None, "HERE", 2), (far, None, "HERE", 2), (far, space, "number", 2),
+    (native, None, "OFFSET", 3), (falling, None, "HERE", 2), (pong, None, "HERE", 2), (ping, None, "HERE", 2)])
+def test_a_change_anywhere_below_changes_the_digest(monkeypatch, function, where, name, value):
+    monkeypatch.setattr(space, "number", 1, raising=False)
+    before = digest(function)
+    with monkeypatch.context() as change:
+        change.setattr(where or sys.modules[__name__], name, value)
+        assert digest(function) != before != None
+    assert digest(function) == before
+
+
+@jitclass([("x", compiled.numba.int64)])
+class Box:
+    def __init__(self): self.x = 1
+
+
+def plain(x): return x
+@overload(plain)
+def compiled_plain(x): return lambda x: x + HERE
+
+
+def importing(x):
+    import pytest
+    return pytest
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), (1, threading.Lock()), ctypes.CFUNCTYPE(None)(lambda: None), {1}, iter([1]), Box,
+                                   object(), np.array([None]), plain, pytest, getattr, ctypes.CDLL(None).abs], ids=repr)
+def test_what_cannot_be_read_has_no_digest(value):
+    assert digest(made(value)) is None and digest(uses("word", value)) is None
+    assert digest(importing) is None and digest(helper) is not None
+
+
+def test_only_names_that_are_looked_up_count():
+    "This module has a lock named `size`, and the function takes the attribute of an array."
+    assert ("size",) not in outside_names(made(1).__code__) and digest(made(1)) is not None
+    def inner(x): return [np.linalg.norm(y) + HERE for y in x]
+    assert {("np", "linalg", "norm"), ("HERE",)} <= set(outside_names(inner.__code__))
+
+
+DIGESTS = """
+from alphazero_nb.compiled import digest
+from alphazero_nb.game import get_game
+from alphazero_nb.slots import play_step
+from pile_rules import pile, legal
+def chooses(x): return x in {"a", "b", "c", 1, 2.0}
+print(digest(play_step), get_game("tictactoe").digest, pile().digest, digest(chooses))
+"""
+
+
+def test_digests_are_the_same_in_every_process(pile):
+    first, second = (run(pile, ["-c", DIGESTS], PYTHONHASHSEED=seed) for seed in "12")
+    assert first == second and len(set(first)) == 4 and "None" not in first
+
+
+# Compiling --------------------------------------------------------------------------------------
+
+@pytest.fixture
+def on_disk(tmp_path, monkeypatch):
+    "A folder for code, and a function (source, name) -> the compiled function `name` of a fresh module with this source."
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path / "code"))
+
+    def load(source, name="f"):
+        file = tmp_path / "fresh.py"
+        file.write_text("from alphazero_nb.compiled import *\n" + source)
+        module = types.ModuleType("fresh")
+        exec(compile(file.read_text(), str(file), "exec"), module.__dict__)
+        for value in vars(module).values():
+            if getattr(value, "__module__", "") == "builtins": value.__module__ = "fresh"
+        return getattr(module, name)
+    load.files = lambda: sorted((tmp_path / "code").rglob("*.nbc"))
+    return load
+
+
+def hits(function): return sum(function.stats.cache_hits.values())
+
+
+ADDING = "N = {}\n@kernel\ndef g(x): return x + N\n@kernel\ndef f(x): return 2 * g(x)\n"
+
+
+def test_code_is_loaded_while_it_is_the_same(on_disk):
+    for n, found in ((1, 0), (1, 1), (2, 0), (1, 1), (2, 1)):
+        f = on_disk(ADDING.format(n))
+        assert (f(3), hits(f)) == (2 * (3 + n), found)
+    assert f(.5) == 5. and hits(f) == 1 and hits(on_disk(ADDING.format(2))) == 0
+
+
+def test_a_helper_counts_as_what_it_was_when_it_was_compiled(on_disk):
+    "It was compiled with the old constant, and the caller is compiled with it after the change."
+    f, g = (on_disk(ADDING.format(1), name) for name in "fg")
+    f = types.FunctionType(f.py_func.__code__, dict(f.py_func.__globals__, g=g), "f")
+    f.__module__ = "fresh"
+    assert g(3) == 4
+    g.py_func.__globals__["N"] = 2
+    assert kernel(f)(3) == 8, "numba links what is compiled"
+    assert on_disk(ADDING.format(2))(3) == 10, "and a new process must not load that"
+
+
+def test_a_function_that_changed_between_two_types_is_not_kept(on_disk):
+    g = on_disk(ADDING.format(1), "g")
+    assert g(1) == 2 and len(on_disk.files()) == 1
+    g.py_func.__globals__["N"] = 5
+    assert g(1.) == 6. and g(1) == 2 and len(on_disk.files()) == 1
+
+
+def test_old_versions_go(on_disk):
+    one = "N = {}\n@kernel\ndef f(x): return x + N\n"
+    for n in range(ROOM + 5): assert on_disk(one.format(n))(1) == n + 1
+    assert len(on_disk.files()) == ROOM
+    assert on_disk(one.format(0))(1) == 1 and len(on_disk.files()) == ROOM
+
+
+def test_damaged_code_is_compiled_again(on_disk):
+    assert on_disk(ADDING.format(1))(3) == 8
+    for file in on_disk.files(): file.write_bytes(file.read_bytes()[:-1])
+    f = on_disk(ADDING.format(1))
+    assert f(3) == 8 and hits(f) == 0 and hits_after(on_disk) == 1
+
+
+def hits_after(on_disk):
+    f = on_disk(ADDING.format(1))
+    f(3)
+    return hits(f)
+
+
+def test_a_full_disk_costs_a_compilation_and_nothing_else(on_disk, monkeypatch):
+    def full(*names): raise OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as change:
+        change.setattr(os, "replace", full)
+        assert on_disk(ADDING.format(1))(3) == 8
+    assert hits_after(on_disk) == 0
+
+
+def test_functions_in_a_closure_are_kept_too(on_disk):
+    source = "def make(h):\n    def f(x): return h(x) + 1\n    return f\n@kernel\ndef {0}(x): return x + {1}\nf = kernel(make({0}))"
+    for name, n, found in (("one", 1, 0), ("one", 1, 1), ("one", 2, 0), ("two", 2, 0), ("two", 2, 1)):
+        f = on_disk(source.format(name, n))
+        assert (f(1), hits(f)) == (2 + n, found)
+
+
+def test_compiling_for_one_signature():
+    assert compile_for(compiled.numba.int64(compiled.numba.int64), global_factorial)(5) == 120
+    with pytest.raises(compiled.numba.TypingError): compile_for(compiled.numba.int64(compiled.numba.int64), lambda x: x.nothing)
+
+
+def global_factorial(n): return n * global_factorial(n - 1) if n > 1 else 1
+
+
+@pytest.mark.parametrize("lacks", ["register_dispatcher"])
+def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_disk, lacks):
+    monkeypatch.setattr(compiled, lacks, None)
+    assert on_disk(ADDING.format(1))(3) == 8 and on_disk.files() == []
+    assert compile_for(compiled.numba.int64(compiled.numba.int64), global_factorial)(5) == 120
+
+
+# The package's own kernels ----------------------------------------------------------------------
+
+RECEIVE = """
+import alphazero_nb, numpy as np
+from alphazero_nb.search import receive
+from alphazero_nb.tree import Trees, add_edges, add_node
+t = Trees(1, 4, 4, 2, 1)
+add_node(t.trees, t.nodes, t.values, t.node_room, 0, -1, 0)
+add_edges(t.trees, t.nodes, t.edges, t.edge_room, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
+receive(t.nodes, t.edges, t.values, 0, np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(2, np.float32))
+print(alphazero_nb.__file__, t.nodes[0].visits if hasattr(t.nodes[0], "visits") else t.nodes[0]["visits"],
+      sum(receive.stats.cache_hits.values()))
+"""
+
+
+def test_a_kernel_follows_the_kernels_it_calls(tmp_path):
+    "As after an update of an editable install: one module of the package changes, its callers do not."
+    shutil.copytree(PACKAGE, tmp_path/"alphazero_nb", ignore=shutil.ignore_patterns("__pycache__"))
+    where, visits, _ = run(tmp_path, ["-c", RECEIVE])
+    assert Path(where).parent == tmp_path/"alphazero_nb" and visits == "1"
+    change(tmp_path/"alphazero_nb"/"tree.py", "        row.visits += 1\n", "        row.visits += 5\n")
+    assert run(tmp_path, ["-c", RECEIVE])[1] == "5"
+
+
+# Workers ----------------------------------------------------------------------------------------
+
+MEANWHILE = """
+import pathlib, sys
+from alphazero_nb.selfplay import SelfPlayEngine
+from pile_rules import pile
+
+if __name__ == "__main__":
+    game, (name, old, new) = pile(), sys.argv[1:]
+    file = pathlib.Path(name)
+    file.write_text(file.read_text().replace(old, new))
+    try:
+        with SelfPlayEngine(game, None, device="cpu", workers=1, layout="processes", simulations=4, games=4, listeners=()) as engine:
+            print(len(engine.generate_games(3)), "games")
+    except Exception as error: print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("name, old, new", [("pile_deep.py", "0", "10"), ("pile_settings.py", "12", "13"), ("pile_deep.py", "0", "0")])
+def test_a_worker_notices_rules_that_changed_after_the_parent_imported_them(pile, name, old, new):
+    "The second change reaches the observation alone, which no game without a network shows."
+    (pile/"meanwhile.py").write_text(MEANWHILE)
+    told = " ".join(run(pile, ["meanwhile.py"], name, old, new))
+    if old == new: assert told == "3 games"
+    else: assert told.startswith("ValueError the rules of pile are not the same here as in the parent:") and "\n" not in told, told
