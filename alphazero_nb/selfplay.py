@@ -5,12 +5,12 @@
 # %% ../nbs/22_selfplay.ipynb #c89f12fd
 from __future__ import annotations
 
-import queue, statistics, threading, time
+import queue, statistics, time
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from .actors import Crew, Ended, Numbers
+from .actors import Crew, Generation, Numbers
 from .device import Device, device_names, usable_cores
 from .dashboard import Dashboard
 from .events import EngineStatus, Events, GameFinished, Message, SelfPlayDone, SelfPlayStopped
@@ -207,31 +207,23 @@ class Meter:
 class Teller(Player):
     "Tells what is happening to the listeners."
     def _run(self, n: int, seconds: float | None = None) -> float:
-        "Lets them play until nothing is missing, or for some seconds; returns how long it took."
+        "Let them play until nothing is missing, or for some seconds; return how long it took."
         if self.closed: raise RuntimeError("this engine is shut down.")
         self._tell_old_news()
-        start, timer = time.perf_counter(), threading.Timer(seconds or 0, self.player.stop)
-        timer.daemon = True
+        start = time.perf_counter()
         try:
-            self.player.start(self.numbers)
-            if seconds is not None: timer.start()
-            self._watch(n, start)
+            try: self._watch(n, start, seconds)
+            finally:
+                self.player.stop()
+                self.player.join()
         except BaseException as error:
-            self._end(timer, start)
             if n: self.events.emit(SelfPlayStopped(len(self.numbers.finished), "" if isinstance(error, KeyboardInterrupt)
                                                    else type(error).__name__))
             raise
         finally:
-            took = self._end(timer, start)
+            took = time.perf_counter() - start
             self._seconds += took
         return took
-
-    def _end(self, timer: threading.Timer, start: float) -> float:
-        "Nobody plays when this returns; the seconds since the start."
-        timer.cancel()
-        self.player.stop()
-        self.player.join()
-        return time.perf_counter() - start
 
     def _tell_old_news(self) -> None:
         "Tells what happened to workers since the last call; of an interrupted call the games are kept and not told again."
@@ -240,12 +232,17 @@ class Teller(Player):
                                      f"they load PyTorch first, which takes some seconds."))
         while not self.numbers.news.empty():
             news = self.numbers.news.get()
-            if not isinstance(news, (tuple, Ended)): self.events.emit(news)
+            if not isinstance(news, (tuple, Generation)): self.events.emit(news)
 
-    def _watch(self, n: int, start: float) -> None:
-        "Tells the news until nobody plays any more; raises what ended it."
+    def _watch(self, n: int, start: float, seconds: float | None) -> None:
+        "Start a generation and tell the news until it has ended; raise what ended it."
         finished, before, self._sources, meter = 0, self.evaluations, Counter(), Meter(self, start)
-        while not isinstance(news := self._next_news(), Ended):
+        generation = self.player.start(self.numbers)
+        until = None if seconds is None else time.perf_counter() + seconds
+        while (news := self._next_news(until)) is not generation:
+            if until is not None and time.perf_counter() >= until:
+                self.player.stop()
+                until = None
             if isinstance(news, tuple) and n:
                 (record, missing, who), finished = news, finished + 1
                 self._sources[who] += 1
@@ -253,17 +250,18 @@ class Teller(Player):
                 self.events.emit(GameFinished(
                     record.number, max(0, n - missing), n, finished, len(record), tuple(record.outcome.tolist()),
                     time.perf_counter() - start, self.report()["evaluations"] - before, who))
-            elif news is not None and not isinstance(news, tuple): self.events.emit(news)
+            elif news is not None and not isinstance(news, (tuple, Generation)): self.events.emit(news)
             if n and meter.due(): self.events.emit(meter.read())
         if self.closed: raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
         self._notice_room()
-        if news.error is not None:
+        if generation.error is not None:
             self.shutdown()
-            raise news.error
+            raise generation.error
 
-    def _next_news(self):
-        "The next of the news, or None after a moment without."
-        try: return self.numbers.news.get(timeout=0.25)
+    def _next_news(self, until: float | None):
+        "The next of the news, or None after a moment without, or when the time is up."
+        rest = 0.25 if until is None else until - time.perf_counter()
+        try: return self.numbers.news.get(timeout=min(0.25, max(0.0, rest)))
         except queue.Empty: return None
 
     def _notice_room(self) -> None:
@@ -329,9 +327,8 @@ class SelfPlayEngine(Teller):
         self.numbers.want(n)
         before = dict(self.report(0.0))
         seconds = self._run(n)
-        records = self.numbers.take()
-        if records: self.events.emit(self._summarise(records, before, seconds))
-        return records
+        if n: self.events.emit(self._summarise(self.numbers.wanted(), before, seconds))
+        return self.numbers.take()
 
     def play_for(self, seconds: float) -> float:
         "Plays for about this long and returns how long; games that finish are kept for `generate_games`."
