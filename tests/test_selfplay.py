@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,17 @@ import pytest
 import torch
 from torch import nn
 
+from alphazero_nb import selfplay
 from alphazero_nb.actors import shielded
 from alphazero_nb.evaluator import EvaluatorError
-from alphazero_nb.events import GameFinished, SelfPlayDone
+from alphazero_nb.events import GameFinished, Message, SelfPlayDone
 from alphazero_nb.game import Game, get_game
 from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.search import SearchSettings
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.selfplay import SelfPlayEngine, candidate_layouts, measure_layouts, plan_layout
 from alphazero_nb.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, game_seed, retrace, uniform
 from alphazero_nb.tree import Trees, add_edges, add_node
+from alphazero_nb.workers import WorkerPool
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -720,3 +723,84 @@ def test_uneven_games_make_even_blocks():
     with engine(get_game("tictactoe"), games=33, max_batch=16) as playing:
         assert [len(block.slots) for block in playing.player.blocks] == [11, 11, 11]
         assert playing.player.network_evaluator.shapes == (11,)
+
+
+# Measuring layouts
+
+
+@pytest.mark.parametrize("network", [None, nn.Identity()])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("cores", [1, 2, 3, 4, 7, 64])
+def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, network):
+    monkeypatch.setattr(selfplay, "usable_cores", lambda: cores)
+    monkeypatch.setattr(selfplay, "device_names", lambda: list(dict.fromkeys([device, "cpu"])))
+    game = get_game("tictactoe")
+    found = candidate_layouts(game, network, plan_layout(game, network, device))
+    for name, layout in found.items():
+        assert len(layout.devices) <= cores, name
+        if layout.devices[0] == "cpu": assert len(layout.devices) * layout.threads <= cores, name
+    assert "single thread" in found and (cores == 1 or "processes" in found or network is None and device != "cpu")
+
+
+def test_layouts_are_measured_one_at_a_time(monkeypatch):
+    "Also the workers of the engine that measures are gone; with four cores there are never more than four processes."
+    from test_workers import children
+    before, alive, built = len(children()), [], []
+
+    class Counted(WorkerPool):
+        def __init__(self, *args):
+            alive.append(len(children()) - before)
+            built.append(len(args[2]))
+            super().__init__(*args)
+    monkeypatch.setattr(selfplay, "usable_cores", lambda: 4)
+    monkeypatch.setattr(selfplay, "WorkerPool", Counted)
+    game, told = get_game("tictactoe"), []
+    with SelfPlayEngine(game, None, "cpu", layout="auto", workers=3, simulations=8, listeners=(told.append,)) as measuring:
+        rows = measuring.calibrate(seconds=1)
+        assert set(alive) == {0} and built[:2] == [3, 4], "each starts when the one before is gone"
+        assert max(built) <= 4
+        assert [record.number for record in measuring.generate_games(20)] == list(range(20))
+        best = max(rows, key=lambda row: row["evals_per_s"])
+        assert measuring.layout == best["layout"]
+    assert [row["name"] for row in rows] == ["threads, an evaluator each", "single thread", "threads, larger blocks", "processes"]
+    keys = ["name", "layout", "games_per_min", "evals_per_s", "moves_per_s", "average_batch", "busy_share", "ready_s"]
+    assert all(list(row)[:8] == keys and row["evals_per_s_low"] <= row["evals_per_s"] <= row["evals_per_s_high"] for row in rows)
+    table = next(event.text for event in told if type(event) is Message and event.text.startswith("layout "))
+    assert all(row["name"] in table for row in rows)
+
+
+@pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abcba"), (5, [5, 5, 5], "abcba")])
+def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits):
+    game, visited, counted = get_game("tictactoe"), [], Counter()
+    layouts = {name: plan_layout(game, None, layout="threads", games=games) for name, games in (("a", 8), ("b", 16), ("c", 24))}
+
+    class Visited(SelfPlayEngine):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            visited.append({8: "a", 16: "b", 24: "c"}[options["layout"].games])
+    window = selfplay._window
+
+    def counting(engine, seconds):
+        counted[visited[-1]] += 1
+        return window(engine, seconds)
+    monkeypatch.setattr(selfplay, "SelfPlayEngine", Visited)
+    monkeypatch.setattr(selfplay, "_window", counting)
+    rows = measure_layouts(game, None, layouts, .1, rounds=rounds, evals_per_game=10.)
+    assert "".join(visited) == visits and [counted[name] for name in "abc"] == windows
+    assert [row["name"] for row in rows] == ["a", "b", "c"]
+
+
+def test_an_interrupted_measurement_is_repeated(monkeypatch):
+    measure, calls = selfplay.measure_layouts, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 1: raise KeyboardInterrupt
+        return measure(*args)
+    monkeypatch.setattr(selfplay, "measure_layouts", interrupted)
+    monkeypatch.setattr(selfplay, "candidate_layouts", lambda game, network, base: {"as planned": base})
+    game = get_game("tictactoe")
+    with SelfPlayEngine(game, None, "cpu", layout="auto", simulations=8, listeners=()) as measuring:
+        with pytest.raises(KeyboardInterrupt): measuring.generate_games(5)
+        assert [record.number for record in within(60, lambda: measuring.generate_games(5))] == list(range(5))
+    assert len(calls) == 2
