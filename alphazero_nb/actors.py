@@ -16,11 +16,11 @@ from .search import count_worlds
 from .slots import Block, SelfPlaySettings, game_seed
 
 # %% auto #0
-__all__ = ['TOTALS', 'Numbers', 'Ended', 'Actor', 'sharing_pays', 'Crew']
+__all__ = ['TOTALS', 'Numbers', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'Crew']
 
 # %% ../nbs/20_actors.ipynb #8ee398d0
 class Numbers:
-    "Which games are wanted, running and finished. News go to a queue: (record, missing, who), other events, at last an Ended."
+    "Which games are wanted, running and finished. News go to a queue: (record, missing, who), events, at last the Generation that ended."
     def __init__(self, first: int = 0, run_ahead: bool = True):
         self.lock, self.first, self.next, self.wanted_to = threading.Lock(), first, first, first  # First not returned yet
         self.run_ahead, self.endless, self.news = run_ahead, False, queue.SimpleQueue()
@@ -76,36 +76,82 @@ class Numbers:
             for record in records: self.finished[record.number] = record
             self.kept |= {record.number for record in records}
 
+    def wanted(self) -> list[GameRecord]:
+        "Return the wanted games, all finished, in the order of their numbers."
+        with self.lock: return [self.finished[number] for number in range(self.first, self.wanted_to)]
+
     def take(self) -> list[GameRecord]:
-        "The wanted games, all finished, in the order of their numbers."
+        "Return the wanted games and forget them."
+        records = self.wanted()
         with self.lock:
-            numbers, self.first = range(self.first, self.wanted_to), self.wanted_to
-            return [self.finished.pop(number) for number in numbers]
+            self.first = self.wanted_to
+            for record in records: del self.finished[record.number]
+            return records
 
-    def end(self, error: BaseException | None = None) -> None:
-        "Says that nobody plays any more, and why if something failed."
-        self.news.put(Ended(error))
+    def end(self, generation: "Generation") -> None:
+        "Report that a generation has ended."
+        self.news.put(generation)
 
-# %% ../nbs/20_actors.ipynb #7952ceb7
-class Ended:
-    "The last of the news: nobody plays any more."
-    def __init__(self, error: BaseException | None): self.error = error
+# %% ../nbs/20_actors.ipynb #783dfe85
+class Generation:
+    "One start of play: its source, whether it is to stop, its first error, and whether it has ended."
+    def __init__(self, source, actors: int = 0):
+        self.source, self.playing, self.stopping, self.error, self.ended = source, actors, False, None, False
+        self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        "Ask for the end after the present turn."
+        self.stopping = True
+        self.source.shut()
+
+    def leave(self, error: BaseException | None = None) -> None:
+        "Count an actor out. The first error stops the others; the last actor ends the generation."
+        with self.lock: self.playing, self.error, last = self.playing - 1, self.error or error, self.playing == 1
+        if error is not None: self.stop()
+        if last: self.end()
+
+    def end(self) -> None:
+        "Report the end to the source."
+        self.ended = True
+        self.source.end(self)
+
+# %% ../nbs/20_actors.ipynb #a13edc37
+def shielded(function) -> None:
+    "Call a function in another thread. An interrupt before it begins takes its place; a later one is raised when it is done."
+    claim, problems, interrupt = threading.Lock(), [], None   # The first to take the claim decides whether the function is called
+
+    def call():
+        if not claim.acquire(blocking=False): return
+        try: function()
+        except BaseException as error: problems.append(error)
+    thread = threading.Thread(target=call, name="alphazero_nb starter", daemon=True)
+    try:
+        thread.start()
+        thread.join()
+    except KeyboardInterrupt as error:
+        if claim.acquire(blocking=False): raise
+        interrupt = error
+    while thread.is_alive():
+        try: thread.join()
+        except KeyboardInterrupt as error: interrupt = error
+    if problems: raise problems[0]
+    if interrupt is not None: raise interrupt
 
 # %% ../nbs/20_actors.ipynb #4d42915e
 class Actor(threading.Thread):
-    "A thread that plays the games of its blocks until the source has no more."
-    def __init__(self, crew: "Crew", blocks: list[Block]):
+    "A thread that plays the games of its blocks until its generation stops or the source has no more."
+    def __init__(self, crew: "Crew", generation: Generation, blocks: list[Block]):
         super().__init__(name="alphazero_nb actor", daemon=True)
-        self.crew, self.source, self.blocks = crew, crew.source, blocks
+        self.crew, self.generation, self.source, self.blocks = crew, generation, generation.source, blocks
 
     def run(self):
         error = None
         try:
             if self.crew.network_threads: _set_network_threads(self.crew.network_threads)
-            while not self.crew.stopping and self.source.open:
+            while not self.generation.stopping and self.source.open:
                 if not any([self.turn(b) for b in self.blocks]) and not self.source.wait(): break
         except BaseException as problem: error = problem
-        finally: self.crew.left(error)
+        finally: self.generation.leave(error)
 
     def turn(self, block: Block) -> bool:
         "One turn of one block; whether it still has anything to do."
@@ -120,9 +166,9 @@ class Actor(threading.Thread):
         return block.requests.count > 0
 
     def fill(self, block: Block) -> None:
-        "Starts games in idle slots."
+        "Start games in idle slots, unless the generation is to stop."
         for slot in np.flatnonzero(block.slots["number"] < 0):
-            number = self.source.draw()
+            number = None if self.generation.stopping else self.source.draw()
             if number is None: return
             block.begin(slot, number, game_seed(self.crew.seed, number), self.crew.network_evaluator.version)
 
@@ -182,10 +228,10 @@ class Crew:
         seed: int,
         version: int = 0,           # Of these weights
     ):
-        self.seed, self.stopping, self.source, self._actors = seed, False, None, []
+        self.seed, self.generation, self._actors = seed, None, []
         self.blocks = [Block(game, slots, settings) for slots in blocks]
         batch = max_batch * count_worlds(game, settings.search)
-        self.threads, self._lock, self._left, self._error = min(threads, len(blocks)), threading.Lock(), 0, None
+        self.threads = min(threads, len(blocks))
         if network is None: self.device, self.name, self.dtype, self.network_evaluator = None, "cpu", "", UniformEvaluator(game)
         else:
             self.device = get_device(device)
@@ -198,29 +244,29 @@ class Crew:
         self.network_threads = 0 if network is None or self.shared else 1
         self.evaluator = BatchedEvaluator(self.network_evaluator, batch) if self.shared else self.network_evaluator
 
-    def start(self, source) -> None:
-        "Plays in the background until the source closes or `stop`; then the source's `end` is called once."
-        self.source, self.stopping, self._error = source, False, None
-        self._actors = [Actor(self, self.blocks[index::self.threads]) for index in range(self.threads)]
-        self._left, self._started = len(self._actors), time.perf_counter()
+    def start(self, source) -> Generation:
+        "Play in the background until the source closes or `stop`. First wait until the last generation has ended."
+        self.stop()
+        self.join()
+        generation = self.generation = Generation(source, self.threads)
+        self._actors = [Actor(self, generation, self.blocks[index::self.threads]) for index in range(self.threads)]
         if self.device is not None: self._inside = _get_network_threads()
-        for actor in self._actors: actor.start()
+        shielded(self._start_actors)
+        return generation
 
-    def left(self, error: BaseException | None) -> None:
-        "An actor has ended; the last one says so to the source."
-        with self._lock:
-            self._left, self._error = self._left - 1, self._error or error
-            last = not self._left
-        if error: self.stop()
-        if last: self.source.end(self._error)
+    def _start_actors(self) -> None:
+        for count, actor in enumerate(self._actors):
+            try: actor.start()
+            except RuntimeError as error:   # The system has no room for another thread
+                for _ in self._actors[count:]: self.generation.leave(error)
+                return
 
     def stop(self) -> None:
-        "Asks the actors to end after their turn."
-        self.stopping = True
-        if self.source is not None: self.source.shut()
+        "Ask the actors to end after their turn."
+        if self.generation is not None and not self.generation.ended: self.generation.stop()
 
     def join(self) -> None:
-        "Waits until the actors have ended and nothing is under way on the device."
+        "Wait until the actors have ended and nothing is under way on the device. Interrupted, it can be called again."
         for actor in self._actors:
             if actor.ident is not None: actor.join()
         for block in self.blocks:
@@ -251,8 +297,8 @@ class Crew:
         return {self.name: dict(self.report(), **(card_facts(self.name) if self.device else {}))}
 
     def close(self) -> None:
-        "Ends the evaluator's thread."
-        self.stopping = True
+        "End the evaluator's thread, and the actors after their turn."
+        self.stop()
         if self.shared: self.evaluator.close()
 
 

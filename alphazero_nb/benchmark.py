@@ -150,7 +150,7 @@ def bench_layouts(
     preset: str | None = None,
     simulations: int | None = None,  # Short for settings with this budget
     device: str = "auto",
-    windows: int = 12,        # Of each layout, taken in turn
+    windows: int = 12,        # Of each layout
     seconds: float = 2.0,     # Length of a window
     whole_games: int = 500,   # Games that tell how many evaluations one takes
     seed: int = 0,

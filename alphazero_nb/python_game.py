@@ -158,37 +158,82 @@ class RuleError(RuntimeError):
     "A rule written in Python failed inside a kernel; `game.cause(error)` is the error it failed with."
 
 
-_DONE = 1 << 40   # Added to every answer, so that no number left over by accident looks like one
+_stopped = threading.local()   # .error: what stopped a rule of this thread, until the kernel raises it
+
+
+class _Stopped(Exception):
+    "Raise what stopped the rule instead of being made."
+    def __new__(cls):
+        error, _stopped.error = getattr(_stopped, "error", None), None
+        raise error or KeyboardInterrupt
+
+
+_UNANSWERED, _FAILED = -1 << 40, -2 << 40   # No answers: those are −1 or more
 
 
 def _callback(rule: Callable, kept: _Kept):
-    "The rule as a machine address that keeps its errors."
-    def call(at, count, x):
-        try: return _DONE + rule(at, count, x)
-        except BaseException as error:
+    "Return the rule as a machine address that writes its answer to `out` and keeps its errors."
+    answer = ctypes.c_int64.from_address
+
+    def call(at, count, x, out):
+        try: answer(out).value = rule(at, count, x)
+        except Exception as error:
             kept.error = error
-            return 0
-    return ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)(call)
+            answer(out).value = _FAILED
+        except BaseException as error: _stopped.error = error
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(call)
+
+
+@njit(nogil=True)
+def _room():
+    return np.full(1, _UNANSWERED, np.int64)
 
 
 @njit(nogil=True)
 def _told(answer):
-    if answer < _DONE - 1 or answer > 2 * _DONE:
-        raise RuleError("a rule written in Python failed; game.cause(error) is the error it failed with.")
-    return answer - _DONE
+    if answer[0] == _FAILED: raise RuleError("a rule written in Python failed; game.cause(error) is the error it failed with.")
+    if answer[0] == _UNANSWERED: raise _Stopped
+    return answer[0]
 
 # %% ../nbs/06_python_game.ipynb #0f12b8ae
 def _bridge(calls: dict) -> dict:
     "The functions of the contract, each of which asks Python."
     start_, mover_, legal_, play_, returns_, observe_, redeal_ = (calls[key] for key in SIGNATURES)
 
-    def start(state, seed): _told(start_(state.ctypes.data, 0, seed))
-    def mover(state): return _told(mover_(state.ctypes.data, state[0], 0))
-    def legal(state, actions): return _told(legal_(state.ctypes.data, state[0], actions.ctypes.data))
-    def play(state, action): _told(play_(state.ctypes.data, state[0], action))
-    def returns(state, out): _told(returns_(state.ctypes.data, state[0], out.ctypes.data))
-    def observe(state, planes): _told(observe_(state.ctypes.data, state[0], planes.ctypes.data))
-    def redeal(state, seed): _told(redeal_(state.ctypes.data, state[0], seed))
+    def start(state, seed):
+        answer = _room()
+        start_(state.ctypes.data, 0, seed, answer.ctypes.data)
+        _told(answer)
+
+    def mover(state):
+        answer = _room()
+        mover_(state.ctypes.data, state[0], 0, answer.ctypes.data)
+        return _told(answer)
+
+    def legal(state, actions):
+        answer = _room()
+        legal_(state.ctypes.data, state[0], actions.ctypes.data, answer.ctypes.data)
+        return _told(answer)
+
+    def play(state, action):
+        answer = _room()
+        play_(state.ctypes.data, state[0], action, answer.ctypes.data)
+        _told(answer)
+
+    def returns(state, out):
+        answer = _room()
+        returns_(state.ctypes.data, state[0], out.ctypes.data, answer.ctypes.data)
+        _told(answer)
+
+    def observe(state, planes):
+        answer = _room()
+        observe_(state.ctypes.data, state[0], planes.ctypes.data, answer.ctypes.data)
+        _told(answer)
+
+    def redeal(state, seed):
+        answer = _room()
+        redeal_(state.ctypes.data, state[0], seed, answer.ctypes.data)
+        _told(answer)
     return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, redeal=redeal)
 
 # %% ../nbs/06_python_game.ipynb #e41a2815

@@ -5,12 +5,12 @@
 # %% ../nbs/22_selfplay.ipynb #c89f12fd
 from __future__ import annotations
 
-import queue, statistics, threading, time
+import queue, statistics, time
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from .actors import Crew, Ended, Numbers
+from .actors import Crew, Generation, Numbers
 from .device import Device, device_names, usable_cores
 from .dashboard import Dashboard
 from .events import EngineStatus, Events, GameFinished, Message, SelfPlayDone, SelfPlayStopped
@@ -208,31 +208,23 @@ class Meter:
 class Teller(Player):
     "Tells what is happening to the listeners."
     def _run(self, n: int, seconds: float | None = None) -> float:
-        "Lets them play until nothing is missing, or for some seconds; returns how long it took."
+        "Let them play until nothing is missing, or for some seconds; return how long it took."
         if self.closed: raise RuntimeError("this engine is shut down.")
         self._tell_old_news()
-        start, timer = time.perf_counter(), threading.Timer(seconds or 0, self.player.stop)
-        timer.daemon = True
+        start = time.perf_counter()
         try:
-            self.player.start(self.numbers)
-            if seconds is not None: timer.start()
-            self._watch(n, start)
+            try: self._watch(n, start, seconds)
+            finally:
+                self.player.stop()
+                self.player.join()
         except BaseException as error:
-            self._end(timer, start)
             if n: self.events.emit(SelfPlayStopped(len(self.numbers.finished), "" if isinstance(error, KeyboardInterrupt)
                                                    else type(error).__name__))
             raise
         finally:
-            took = self._end(timer, start)
+            took = time.perf_counter() - start
             self._seconds += took
         return took
-
-    def _end(self, timer: threading.Timer, start: float) -> float:
-        "Nobody plays when this returns; the seconds since the start."
-        timer.cancel()
-        self.player.stop()
-        self.player.join()
-        return time.perf_counter() - start
 
     def _tell_old_news(self) -> None:
         "Tells what happened to workers since the last call; of an interrupted call the games are kept and not told again."
@@ -241,12 +233,17 @@ class Teller(Player):
                                      f"they load PyTorch first, which takes some seconds."))
         while not self.numbers.news.empty():
             news = self.numbers.news.get()
-            if not isinstance(news, (tuple, Ended)): self.events.emit(news)
+            if not isinstance(news, (tuple, Generation)): self.events.emit(news)
 
-    def _watch(self, n: int, start: float) -> None:
-        "Tells the news until nobody plays any more; raises what ended it."
+    def _watch(self, n: int, start: float, seconds: float | None) -> None:
+        "Start a generation and tell the news until it has ended; raise what ended it."
         finished, before, self._sources, meter = 0, self.evaluations, Counter(), Meter(self, start)
-        while not isinstance(news := self._next_news(), Ended):
+        generation = self.player.start(self.numbers)
+        until = None if seconds is None else time.perf_counter() + seconds
+        while (news := self._next_news(until)) is not generation:
+            if until is not None and time.perf_counter() >= until:
+                self.player.stop()
+                until = None
             if isinstance(news, tuple) and n:
                 (record, missing, who), finished = news, finished + 1
                 self._sources[who] += 1
@@ -254,17 +251,18 @@ class Teller(Player):
                 self.events.emit(GameFinished(
                     record.number, max(0, n - missing), n, finished, len(record), tuple(record.outcome.tolist()),
                     time.perf_counter() - start, self.report()["evaluations"] - before, who))
-            elif news is not None and not isinstance(news, tuple): self.events.emit(news)
+            elif news is not None and not isinstance(news, (tuple, Generation)): self.events.emit(news)
             if n and meter.due(): self.events.emit(meter.read())
         if self.closed: raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
         self._notice_room()
-        if news.error is not None:
+        if generation.error is not None:
             self.shutdown()
-            raise news.error
+            raise generation.error
 
-    def _next_news(self):
-        "The next of the news, or None after a moment without."
-        try: return self.numbers.news.get(timeout=0.25)
+    def _next_news(self, until: float | None):
+        "The next of the news, or None after a moment without, or when the time is up."
+        rest = 0.25 if until is None else until - time.perf_counter()
+        try: return self.numbers.news.get(timeout=min(0.25, max(0.0, rest)))
         except queue.Empty: return None
 
     def _notice_room(self) -> None:
@@ -330,12 +328,12 @@ class SelfPlayEngine(Teller):
         self.numbers.want(n)
         before = dict(self.report(0.0))
         seconds = self._run(n)
-        records = self.numbers.take()
-        if records: self.events.emit(self._summarise(records, before, seconds))
-        return records
+        if n: self.events.emit(self._summarise(self.numbers.wanted(), before, seconds))
+        return self.numbers.take()
 
     def play_for(self, seconds: float) -> float:
         "Plays for about this long and returns how long; games that finish are kept for `generate_games`."
+        if self._measure: self.calibrate()
         self.numbers.endless = True
         try: return self._run(0, seconds)
         finally: self.numbers.endless = False
@@ -350,13 +348,15 @@ class SelfPlayEngine(Teller):
 
     def calibrate(self, seconds: float = 5.0) -> list[dict]:
         "Measures layouts with this game and network for this long in all, takes the fastest, and returns the table."
-        self._measure = False
+        self._measure = True   # An interrupted measurement is repeated before the next games
         self.events.emit(Message(f"Measuring who plays fastest here, for about {seconds:.0f} s and the time that processes need to start."))
+        self.player.close()    # Its processes would run beside those that are measured
         rows = measure_layouts(self.game, self.network, candidate_layouts(self.game, self.network, self.layout),
                                seconds, self.settings, self.seed)
+        self.use(max(rows, key=lambda row: row["evals_per_s"])["layout"])
+        if self.closed: self.player.close()
+        self._measure = False
         self.events.emit(Message(layout_table(rows)))
-        best = max(rows, key=lambda row: row["evals_per_s"])["layout"]
-        if best != self.layout: self.use(best)
         return rows
 
     def shutdown(self) -> None:
@@ -369,21 +369,20 @@ class SelfPlayEngine(Teller):
 
 # %% ../nbs/22_selfplay.ipynb #3d5d3d6f
 def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
-    "What is worth trying beside `base`, by name."
+    "Return what is worth trying beside `base`, by name, and fits this machine; the layout that takes longest to start is the last."
+    if len(set(base.devices)) > 1: return {"as planned": base}
     cores, device, slots = usable_cores(), base.devices[0], base.max_batch
     card, several = device != "cpu", max(2, min(4, cores))
     make = lambda **options: plan_layout(game, network, **(dict(max_batch=slots) | options))
-    inside, outside = dict(device=device, layout="threads"), dict(layout="processes")
-    processes = [device] * (2 if card else cores)
+    inside, outside = dict(device=device, layout="threads"), lambda count: dict(layout="processes", devices=[device] * count)
     found = {"single thread": make(**inside, threads=1, shared=False),
              "threads, shared evaluator": make(**inside, threads=several, shared=True),
              "threads, larger blocks": make(**inside, threads=several, shared=True if card else False, max_batch=2 * slots),
-             "processes": make(**outside, devices=processes, threads=1, shared=card),
-             "processes with threads": make(**outside, devices=processes, threads=2, shared=True)}
-    if not card: found["threads, an evaluator each"] = make(**inside, threads=cores, shared=False)
-    if network is None: found = {name: layout for name, layout in found.items() if not layout.shared}
-    if len(set(base.devices)) > 1: found = {"as planned": base}
-    return found
+             "processes with threads": make(**outside(2 if card else max(2, cores // 2)), threads=2, shared=True),
+             "processes": make(**outside(2 if card else cores), threads=1, shared=card)}
+    if not card: found = {"threads, an evaluator each": make(**inside, threads=cores, shared=False)} | found
+    fits = lambda layout: len(layout.devices) * (1 if card else layout.threads) <= cores
+    return {name: layout for name, layout in found.items() if fits(layout) and not (network is None and layout.shared)}
 
 # %% ../nbs/22_selfplay.ipynb #9cb3aabc
 def measure_layouts(
@@ -393,24 +392,24 @@ def measure_layouts(
     seconds: float,              # Of play, for all layouts together
     settings: SelfPlaySettings = SelfPlaySettings(),
     seed: int = 0,
-    rounds: int = 2,             # Windows of each layout, taken in turn
+    rounds: int = 2,             # Windows of each layout
     evals_per_game: float | None = None,  # For the games per minute; estimated where left out
 ) -> list[dict]:                 # Per layout: name, layout, evals_per_s, moves_per_s, games_per_min, average_batch, busy_share, ready_s
-    "Plays in all layouts in turn, and says how fast each is."
-    engines, window = {}, seconds / (len(layouts) * (rounds + 0.5))
-    started = time.monotonic()
-    try:
-        for name, layout in layouts.items():
-            engines[name] = SelfPlayEngine(game, network, layout=layout, settings=settings, seed=seed, listeners=())
-        ready = {name: (engine.player.wait_ready(), time.monotonic() - started)[1] for name, engine in engines.items()}
-        for engine in engines.values(): engine.play_for(window / 2)
-        windows = {name: [] for name in engines}
-        for _ in range(rounds):
-            for name, engine in engines.items(): windows[name].append(_window(engine, window))
-    finally:
-        for engine in engines.values(): engine.shutdown()
+    "Play in one layout after the other, there and back, and say how fast each is."
+    names, window, windows, found, ready = list(layouts), seconds / (len(layouts) * (rounds + 1)), {}, {}, {}
+    there, back = rounds - rounds // 2, rounds // 2
+    visits = [*((name, there) for name in names[:-1]), (names[-1], rounds), *((name, back) for name in names[-2::-1])]
+    for name, count in visits:
+        if not count: continue
+        started = time.monotonic()
+        with SelfPlayEngine(game, network, layout=found.get(name, layouts[name]), settings=settings, seed=seed, listeners=()) as engine:
+            engine.player.wait_ready()
+            ready.setdefault(name, time.monotonic() - started)
+            engine.play_for(window / 2)
+            windows.setdefault(name, []).extend(_window(engine, window) for _ in range(count))
+            found[name] = engine.layout
     evals_per_game = evals_per_game or usual_length(game) * _evals_per_move(sum(windows.values(), []))
-    return [_row(name, engine.layout, windows[name], evals_per_game, ready[name]) for name, engine in engines.items()]
+    return [_row(name, found[name], windows[name], evals_per_game, ready[name]) for name in names]
 
 # %% ../nbs/22_selfplay.ipynb #52e75e45
 def _window(engine: SelfPlayEngine, seconds: float) -> dict:

@@ -30,7 +30,7 @@ from .run_folder import RunFolder, SavedRun
 from .search import Agent, require
 from .selfplay import LAYOUTS, Layout, SelfPlayEngine, plan_layout
 from .slots import SelfPlaySettings, default_settings
-from .workers import shielded
+from .actors import shielded
 
 # %% auto #0
 __all__ = ['TrainSettings', 'default_training', 'losses', 'Learner', 'learner_arrays', 'restore_learner', 'remember_layout',

@@ -12,7 +12,7 @@ from multiprocessing import connection
 
 import cloudpickle
 import numpy as np
-from .actors import TOTALS, Crew, Ended, Numbers
+from .actors import TOTALS, Crew, Generation, Numbers, shielded
 from .compiled import digest
 from .device import usable_cores
 from .evaluator import EvaluatorError
@@ -24,7 +24,7 @@ from .search import SearchSettings
 from .slots import GameFailed, SelfPlaySettings, play_step
 
 # %% auto #0
-__all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Supply', 'WorkerTraceback', 'tell_error', 'told_error', 'worker_main',
+__all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Inbox', 'Supply', 'WorkerTraceback', 'tell_error', 'told_error', 'worker_main',
            'Worker', 'warm', 'check_sendable', 'Roster', 'Dispatcher', 'Undertaker', 'WorkerPool']
 
 # %% ../nbs/21_workers.ipynb #07654947
@@ -84,6 +84,21 @@ def receive(pipe: connection.Connection) -> list[tuple]:
     "The messages of one sending; an EOFError or OSError when the other side is gone."
     return pickle.loads(pipe.recv_bytes())
 
+# %% ../nbs/21_workers.ipynb #3bc64df3
+class Inbox(threading.Thread):
+    "Puts (sender, messages) into a queue for every sending, and at last (sender, None)."
+    def __init__(self, pipe: connection.Connection, sender, heard: queue.SimpleQueue):
+        super().__init__(name="alphazero_nb inbox", daemon=True)
+        self.pipe, self.sender, self.heard, self.error = pipe, sender, heard, None
+        self.start()
+
+    def run(self):
+        try:
+            while True: self.heard.put((self.sender, receive(self.pipe)))
+        except (EOFError, OSError): pass                # The other side is gone
+        except Exception as error: self.error = error   # It sent something that is no message
+        self.heard.put((self.sender, None))
+
 # %% ../nbs/21_workers.ipynb #025874a4
 class Supply:
     "The source of a crew in a worker: numbers come from the pipe, finished games go into it."
@@ -111,9 +126,9 @@ class Supply:
 
     def finish(self, record: GameRecord, who: str = "") -> None: self.outbox.put("game", record)
 
-    def end(self, error: BaseException | None = None) -> None:
+    def end(self, generation: Generation) -> None:
         self.outbox.put("report", self.crew.reports()[self.crew.name])
-        self.outbox.put("paused") if error is None else self.outbox.put("failed", *tell_error(error))
+        self.outbox.put("paused") if generation.error is None else self.outbox.put("failed", *tell_error(generation.error))
 
 # %% ../nbs/21_workers.ipynb #444f9cfa
 _KINDS = {kind.__name__: kind for kind in (GameFailed, EvaluatorError, ValueError)}
@@ -223,25 +238,10 @@ def _no_interrupts():
     try: yield
     finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-
-def _shielded(function) -> None:
-    "Calls a function whole, in another thread; an interrupt is raised after it."
-    problems, interrupts = [], []
-
-    def call():
-        try: function()
-        except BaseException as error: problems.append(error)
-    thread = threading.Thread(target=call, name="alphazero_nb starter", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        try: thread.join()
-        except KeyboardInterrupt as interrupt: interrupts.append(interrupt)
-    for error in problems + interrupts: raise error
-
 # %% ../nbs/21_workers.ipynb #0500f9e9
 class Worker:
     "What the parent knows of one worker."
-    def __init__(self, index: int, device: str, room: int, messages: list[tuple]):
+    def __init__(self, index: int, device: str, room: int, messages: list[tuple], heard: queue.SimpleQueue):
         self.index, self.device, self.name, self.room = index, device, f"worker {index} {device}", room
         self.state, self.numbers, self.finished, self.report, self.given_up = "starting", set(), 0, Counter(), ""
         self.launched = self.heard = time.monotonic()
@@ -251,7 +251,7 @@ class Worker:
         try:
             with _no_interrupts(): self.process.start()
         finally: theirs.close()
-        self.outbox = Outbox(self.pipe)
+        self.outbox, self.inbox = Outbox(self.pipe), Inbox(self.pipe, self, heard)
         for message in messages: self.outbox.put(*message)
 
     def cause(self) -> str:
@@ -259,6 +259,7 @@ class Worker:
         self.process.join(1)
         code = self.process.exitcode
         if self.given_up: return self.given_up
+        if self.inbox.error: return f"sent a message that cannot be read ({self.inbox.error})"
         if code is None: return "closed its pipe"
         if code >= 0: return f"ended with exit code {code}"
         memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
@@ -275,7 +276,8 @@ class Worker:
         if self.process.is_alive(): self.process.kill()
         self.process.join()
         self.outbox.close(1)
-        self.pipe.close()
+        self.inbox.join(1)
+        if not (self.outbox.is_alive() or self.inbox.is_alive()): self.pipe.close()   # Else a child of the worker has its end
         self.process.close()
 
 # %% ../nbs/21_workers.ipynb #55d149c9
@@ -284,10 +286,9 @@ def warm(game: Game, games: int = 8) -> tuple:
     few = SelfPlaySettings(search=SearchSettings(simulations=2), cheap_simulations=2)
     numbers, crew = Numbers(run_ahead=False), Crew(game, None, "cpu", [games], games, 1, False, None, few, seed=0)
     numbers.want(games)
-    crew.start(numbers)
+    generation = crew.start(numbers)
     crew.join()
-    while not isinstance(news := numbers.news.get(), Ended): pass
-    if news.error: raise news.error
+    if generation.error: raise generation.error
     played = [(record.actions.tolist(), record.outcome.tolist()) for record in numbers.take()]
     return game.digest, digest(play_step), played
 
@@ -307,6 +308,7 @@ class Roster:
         self.devices, self.blocks, self.setup, self.news = devices, blocks, setup, news
         self.workers, self.vacant, self.network, self.past = [], list(range(len(devices))), None, Counter()
         self.lost_in_a_row, self.first_cause, self.lost_with = 0, "", Counter()
+        self.heard: queue.SimpleQueue = queue.SimpleQueue()   # (worker, messages) of all pipes; None wakes the reader
 
     def fill(self) -> None:
         "Starts a worker in every vacant place."
@@ -315,7 +317,7 @@ class Roster:
             setup = pack(dict(self.setup, device=self.devices[index], blocks=self.blocks[index]))
             slots = sum(self.blocks[index])
             messages = [("setup", setup)] + ([("network", *self.network)] if self.network else [])
-            self.workers.append(Worker(index, self.devices[index], slots + slots // 4 + 1, messages))
+            self.workers.append(Worker(index, self.devices[index], slots + slots // 4 + 1, messages, self.heard))
 
     def remove(self, worker: Worker) -> str:
         "Takes a worker that has ended off the list; returns how it ended."
@@ -350,8 +352,15 @@ class Dispatcher(Roster):
     "Hands out games and hears what became of them. Every method is called under `lock`."
     def __init__(self, *args):
         super().__init__(*args)
-        self.source, self.active, self.failure, self.hopeless, self.dtype = None, False, None, None, ""
-        self.lock, self.idle = threading.RLock(), threading.Event()
+        self.source, self.generation, self.hopeless, self.dtype, self.lock = None, None, None, "", threading.RLock()
+
+    @property
+    def active(self) -> bool:  # Whether workers are to play
+        return self.generation is not None and not self.generation.stopping
+
+    @property
+    def idle(self) -> bool:    # Whether no worker plays
+        return self.generation is None or self.generation.ended
 
     def hand_out(self) -> None:
         "Fills the workers that have room."
@@ -391,14 +400,14 @@ class Dispatcher(Roster):
         worker.outbox.put("play")
 
     def pause(self) -> None:
-        "Lets nobody play on."
-        self.active = False
+        "Ask every worker that plays to stop after its turn."
+        if self.active: self.generation.stop()
         for worker in self.workers:
             if worker.state == "playing": worker.outbox.put("pause")
 
     def fail(self, error: Exception, worker: Worker | None = None) -> None:
-        "Ends the run with the first error."
-        self.failure = self.failure or error
+        "End the run with the first error."
+        if not self.idle: self.generation.error = self.generation.error or error
         if worker is not None: worker.state = "failed"
         self.pause()
 
@@ -431,9 +440,7 @@ class Undertaker(Dispatcher):
         if self.active and not self.workers: self.fail(self.hopeless or RuntimeError("no worker is left."))
         if self.active and not self.source.open: self.pause()
         if self.active: self.hand_out()
-        elif not self.idle.is_set() and not any(worker.state == "playing" for worker in self.workers):
-            self.source.end(self.failure)
-            self.idle.set()
+        elif not self.idle and not any(worker.state == "playing" for worker in self.workers): self.generation.end()
 
 # %% ../nbs/21_workers.ipynb #ef7d17c9
 class WorkerPool(Undertaker):
@@ -460,12 +467,10 @@ class WorkerPool(Undertaker):
         super().__init__(list(devices), blocks, dict(
             game=game, network=network, max_batch=max_batch, threads=threads, shared=shared, rows=rows,
             settings=settings, seed=seed, version=version, inside=inside, sample=sample), news)
-        self.closed, self.silence_s, self.looked = False, silence_s, time.monotonic()
-        self.listening, self.waker = _context.Pipe(duplex=False)
-        self.idle.set()
+        self.closed, self.broken, self.silence_s, self.looked = False, None, silence_s, time.monotonic()
         self.thread = threading.Thread(target=self._listen, name="alphazero_nb workers", daemon=True)
         atexit.register(self.close)
-        try: _shielded(self._open)
+        try: shielded(self._open)
         except BaseException:
             self.close()
             raise
@@ -475,72 +480,80 @@ class WorkerPool(Undertaker):
             if self.closed: return
             self.thread.start()
             self.fill()
-        self._wake()
 
-    def _wake(self) -> None:
-        with self.lock:
-            if not self.closed: self.waker.send_bytes(b"!")
+    def _wake(self) -> None: self.heard.put(None)
 
     def _listen(self) -> None:
-        "Hears pipes and ends of processes until the pool is closed; an error ends the run and reaches the caller."
+        "Handle messages and watch the workers until the pool is closed; an error ends the run and reaches the caller."
         try:
             while not self.closed: self._round()
         except BaseException as error:
-            self.failure, self.active = error, False
-            if self.source is not None: self.source.end(error)
-            self.idle.set()
+            self.broken = error
+            if self.idle: return
+            self.generation.error, self.generation.stopping = error, True
+            self.generation.end()
 
     def _round(self) -> None:
-        with self.lock: ends = {end: w for w in self.workers for end in (w.pipe, w.process.sentinel)}
-        ready = connection.wait([*ends, self.listening], 1.0)
-        if self.listening in ready: self.listening.recv_bytes()
-        heard = {worker: _messages(worker) for worker in {ends[end] for end in ready if end in ends}}
+        try: heard = [self.heard.get(timeout=0.5)]
+        except queue.Empty: heard = []
+        while not self.heard.empty(): heard.append(self.heard.get())
         with self.lock:
             if self.closed: return
-            for worker, (messages, ended) in heard.items():
+            for worker, messages in filter(None, heard):
                 worker.heard = time.monotonic()
-                for message in messages: self.hear(worker, *message)
-                if ended and worker.state != "gone": self.lost(worker)
+                for message in messages or ():
+                    if worker.state != "gone": self.hear(worker, *message)
+                if messages is None and worker.state != "gone": self.lost(worker)
             self._end_silent()
             self.settle()
 
     def _end_silent(self) -> None:
-        "Gives up workers that have said nothing for too long; the next round finds them lost."
+        "End workers that have said nothing for too long, and lose those whose process has ended without the end of its pipe."
         now = time.monotonic()
         asleep, self.looked = now - self.looked > 2, now  # This process itself did not run, so silence says nothing
-        for worker in self.workers:
+        for worker in list(self.workers):
             patience = 5 * self.silence_s if worker.state == "starting" else self.silence_s
             if asleep: worker.heard = now
-            if now - worker.heard > patience: worker.give_up(f"said nothing for {patience:g} s")
+            if now - worker.heard > patience and not worker.given_up: worker.give_up(f"said nothing for {patience:g} s")
+            if now - worker.heard > 2 and not worker.process.is_alive(): self.lost(worker)
 
-    def start(self, source: Numbers) -> None:
-        "Plays in the background until the source closes or `stop`; then the source's `end` is called once."
-        _shielded(lambda: self._start(source))
+    def start(self, source: Numbers) -> Generation:
+        "Play in the background until the source closes or `stop`. First wait until the last generation has ended."
+        self.stop()
+        self.join()
+        if self.broken is not None: raise self.broken
+        if not self.idle: raise RuntimeError("the last call has not ended: a worker process was killed and is still there.")
+        shielded(lambda: self._start(source))
+        return self.generation
 
     def _start(self, source: Numbers) -> None:
         with self.lock:
-            if self.closed: return
-            self.source, self.active, self.failure = source, True, None
+            self.source, self.generation = source, Generation(source)
+            if self.closed: return self.generation.end()
             self.lost_in_a_row, self.first_cause = 0, ""
-            self.idle.clear()
             self.fill()
             for worker in self.workers:
                 if worker.state == "idle": self.begin(worker)
         self._wake()
 
     def stop(self) -> None:
-        "Asks the workers to end after their turn; running games stay where they are."
+        "Ask the workers to end after their turn; running games stay where they are."
         with self.lock: self.pause()
         self._wake()
 
     def join(self, timeout_s: float = 1.0) -> None:
-        "Waits until nobody plays; a worker that does not stop in time is ended, at a second interrupt at once."
-        try: self.idle.wait(timeout_s if not self.active else None)
+        "Wait until no worker plays. One that does not stop in time is ended, at an interrupt at once."
+        try:
+            end = None
+            while not self.idle and (end is None or time.monotonic() < end):
+                if end is None and not self.active: end = time.monotonic() + timeout_s
+                time.sleep(0.005)
         finally:
             with self.lock:
                 for worker in self.workers:
-                    if worker.state == "playing" and not self.idle.is_set(): worker.give_up("did not stop in time")
-            self.idle.wait(5)
+                    if worker.state == "playing" and not self.idle: worker.give_up("did not stop in time")
+        end = time.monotonic() + 5
+        while not self.idle and time.monotonic() < end: time.sleep(0.005)
 
     @property
     def starting(self) -> int:  # Processes that are not ready yet
@@ -561,8 +574,8 @@ class WorkerPool(Undertaker):
         "Ends all workers; what does not end in time is killed. A second interrupt kills at once."
         with self.lock:
             if self.closed: return
-            self._wake()
             self.closed, end = True, time.monotonic() + timeout_s
+        self._wake()
         try:
             for worker in self.workers: worker.outbox.put("close")
             for worker in self.workers: worker.process.join(max(0.0, end - time.monotonic()))
@@ -570,17 +583,5 @@ class WorkerPool(Undertaker):
             for worker in self.workers: worker.process.kill()
             if self.thread.is_alive(): self.thread.join(5)
             for worker in self.workers: worker.bury()
-            self.listening.close()
-            self.waker.close()
-            if not self.idle.is_set(): self.source.end()
-            self.idle.set()
+            if not self.idle: self.generation.end()
             atexit.unregister(self.close)
-
-
-def _messages(worker: Worker) -> tuple[list[tuple], bool]:
-    "Everything that lies in the pipe of a worker, and whether the worker has ended."
-    messages, dead = [], not worker.process.is_alive()
-    try:
-        while worker.pipe.poll(): messages += receive(worker.pipe)
-    except (EOFError, OSError): return messages, True
-    return messages, dead

@@ -1,14 +1,18 @@
 "Rules in Python against the same rules compiled; OpenSpiel's games; errors on their way out; games sent to fresh processes."
-import copy, json, pickle, re, subprocess, sys, threading
+import copy, ctypes, json, pickle, re, signal, subprocess, sys, threading
 
 import numpy as np
 import pytest
 from numba import njit
 
+from alphazero_nb.arena import RandomPlayer, RolloutPlayer, play_match
 from alphazero_nb.compiled import digest
-from alphazero_nb.game import PLAY, ContractError, board_symmetries, call_play, get_game, list_games
+from alphazero_nb.events import MatchMoved, RunDone
+from alphazero_nb.game import (MOVER, PLAY, ContractError, _registry, board_symmetries, call_mover, call_play, get_game,
+                               list_games)
 from alphazero_nb.python_game import HEADER, PythonGame, RuleError, why_not_sendable
-from alphazero_nb.search import SearchSettings, search
+from alphazero_nb.search import Agent, SearchSettings, search
+from alphazero_nb.slots import Block, SelfPlaySettings
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
                                       reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")
@@ -264,14 +268,93 @@ def test_every_thread_has_its_own_cause():
     assert {name: cause.args for name, cause in found.items()} == {f"actor {k}": (f"actor {k}",) for k in range(4)}
 
 
-def test_an_interrupt_inside_a_rule_is_kept():
-    class Interrupted(Small):
-        def observe(self): raise KeyboardInterrupt
+class Interrupted(Small):
+    "Sends its process a real Ctrl-C from `observe`, which kernels call, once it is armed."
+    armed = False
 
-    game = tictactoe(Interrupted)
-    with pytest.raises(RuleError) as error:
-        search(game, Evaluator(game, flat=True), game.new()[None], SearchSettings(simulations=8))
-    assert isinstance(game.cause(error.value), KeyboardInterrupt)
+    def observe(self):
+        if type(self).armed:
+            type(self).armed = False
+            signal.raise_signal(signal.SIGINT)
+        return super().observe()
+
+
+@pytest.fixture
+def interrupted():
+    "The game that interrupts itself; armed, and disarmed at the end."
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    Interrupted.armed = True
+    yield tictactoe(Interrupted)
+    Interrupted.armed = False
+    signal.signal(signal.SIGINT, before)
+
+
+def advance(game):
+    block = Block(game, 2, SelfPlaySettings())
+    block.begin(0, 0, 0, 0)
+    block.advance()
+
+
+@pytest.mark.parametrize("play", [
+    lambda game: Agent(game, Evaluator(game, flat=True), simulations=8).act(game.new()),
+    lambda game: search(game, Evaluator(game, flat=True), game.new()[None]),
+    lambda game: play_match(game, Agent(game, Evaluator(game, flat=True), simulations=8), RandomPlayer(game), 2),
+    advance, lambda game: game.check(2), lambda game: game.inputs(game.new()),
+], ids=["act", "search", "match", "block", "check", "inputs"])
+def test_an_interrupt_inside_a_rule_comes_out_as_itself(interrupted, play):
+    with pytest.raises(KeyboardInterrupt): play(interrupted)
+    found = search(interrupted, Evaluator(interrupted, flat=True), interrupted.new()[None], SearchSettings(simulations=8))
+    assert found.visits.sum() == 8, "the game goes on"
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit("enough"), GeneratorExit()], ids=repr)
+def test_what_is_no_error_is_no_rule_error(stop):
+    "In the thread of the caller, and in the threads of a player by playouts."
+    class Stopping(Small):
+        def returns(self): raise stop
+
+    game = tictactoe(Stopping)
+    for play in (lambda: search(game, Evaluator(game, flat=True), game.replay([0, 1, 2, 4, 3])[None]),
+                 lambda: RolloutPlayer(game, 20).acts(game.new()[None])):
+        with pytest.raises(type(stop)) as raised: play()
+        assert raised.value is stop
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="raise() of the C library is found by another name there")
+def test_an_interrupt_before_the_first_line_of_a_rule_is_no_answer(monkeypatch):
+    "It arrives while the kernel runs; Python raises it before the rule begins, where nothing can catch it."
+    send, ignored = ctypes.CDLL(None)["raise"], []
+    send.argtypes, send.restype = [ctypes.c_int], ctypes.c_int
+    interrupt = int(signal.SIGINT)
+
+    @njit(nogil=True)
+    def kernel(api, state):
+        before = call_mover(api[MOVER], state)
+        send(interrupt)
+        return before, call_mover(api[MOVER], state)
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: ignored.append(told.exc_type))
+    game, before = tictactoe(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt): kernel(game.api, game.new())
+    finally: signal.signal(signal.SIGINT, before)
+    assert set(ignored) <= {KeyboardInterrupt}
+
+
+def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path, monkeypatch):
+    from alphazero_nb.train import Trainer, TrainSettings
+    Interrupted.armed, told = False, []
+
+    def listen(event):
+        told.append(event)
+        if type(event) is MatchMoved: Interrupted.armed = True
+    monkeypatch.setitem(_registry, "interrupted", lambda: interrupted)
+    interrupted.name = "interrupted"
+    settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, yardstick="random")
+    run = Trainer("interrupted", "tiny", tmp_path / "run", device="cpu", simulations=4, settings=settings, layout="threads",
+                  games=4, threads=1, listeners=(listen,)).fit(iterations=2)
+    assert type(told[-1]) is RunDone and told[-1].stopped and not told[-1].error
+    assert run.iteration == 0 and [record.number for record in run.folder.kept()][:4] == [0, 1, 2, 3]
 
 
 def changed(**methods):

@@ -1,10 +1,12 @@
 "Self-play: a seed is a game whoever plays it, records tell the truth, and nothing that goes wrong is lost or hangs."
 import ast
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,17 @@ import pytest
 import torch
 from torch import nn
 
+from alphazero_nb import selfplay
+from alphazero_nb.actors import shielded
 from alphazero_nb.evaluator import EvaluatorError
-from alphazero_nb.events import GameFinished, SelfPlayDone
+from alphazero_nb.events import GameFinished, Message, SelfPlayDone
 from alphazero_nb.game import Game, get_game
 from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.search import SearchSettings
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.selfplay import SelfPlayEngine, candidate_layouts, measure_layouts, plan_layout
 from alphazero_nb.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, game_seed, retrace, uniform
 from alphazero_nb.tree import Trees, add_edges, add_node
+from alphazero_nb.workers import WorkerPool
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -516,6 +521,164 @@ def test_after_an_interrupt_nothing_is_missing():
     assert done.returncode == 0 and "goes on" in done.stdout, done.stderr
 
 
+class Gated(Cheap):
+    "Waits in its next batch until the gate is open, once it is closed."
+    def __init__(self, game):
+        super().__init__(game)
+        self.gate, self.reached = threading.Event(), threading.Event()
+        self.gate.set()
+
+    def __deepcopy__(self, memo): return self
+
+    def forward(self, x):
+        if not self.gate.is_set(): self.reached.set()
+        assert self.gate.wait(60)
+        return super().forward(x)
+
+
+def frame_of(thread, name):
+    "The frame of this function in the stack of a thread, if it is there."
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None and frame.f_code.co_name != name: frame = frame.f_back
+    return frame
+
+
+def interrupt_each_join(over):
+    "Sends the main thread a real Ctrl-C, and another one in each `join` that it waits in, until it is over."
+    main, seen = threading.main_thread(), None
+    signal.pthread_kill(main.ident, signal.SIGINT)
+    while not over.wait(.01):
+        frame = frame_of(main, "join")
+        while frame is not None and frame.f_globals["__name__"] != "alphazero_nb.actors": frame = frame.f_back
+        if frame is None or frame is seen: continue
+        seen = frame
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_call_after_two_interrupts_in_a_slow_batch(shared):
+    "The next call waits until the batch is done, and every game comes, once and as ever."
+    game = get_game("tictactoe")
+    network, want, over = Gated(game), play(game, 500, threads=2, games=32), threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with engine(game, network, games=32, shared=shared) as playing:
+        assert len(playing.generate_games(3)) == 3
+        network.gate.clear()
+
+        def interrupt():
+            assert network.reached.wait(60)
+            interrupt_each_join(over)
+        thread, started = threading.Thread(target=interrupt), time.monotonic()
+        thread.start()
+        try:
+            try: playing.generate_games(497)
+            except KeyboardInterrupt: over.set()
+            else: assert False, "nothing was interrupted"
+        finally:
+            over.set()
+            thread.join()
+            signal.signal(signal.SIGINT, before)
+        result = []
+        second = threading.Thread(target=lambda: result.append(playing.generate_games(497)), daemon=True)
+        second.start()
+        wait_for(lambda: frame_of(second, "_watch"))
+        playing_now = [thread for thread in actors() if "actor" in thread.name]
+        assert len(playing_now) <= 2, "two threads work on one block"
+        network.gate.set()
+        second.join(60)
+        assert result, "497 games were never returned"
+    assert [record.number for record in result[0]] == list(range(3, 500)) and result[0] == want[3:]
+
+
+def test_a_stop_is_for_one_generation():
+    "An actor of an old generation takes no game for the new one and does not end it."
+    game = get_game("tictactoe")
+    network = Gated(game)
+    with engine(game, network, games=16, threads=1) as playing:
+        crew, numbers = playing.player, playing.numbers
+        network.gate.clear()
+        numbers.want(10)
+        first = crew.start(numbers)
+        assert network.reached.wait(60)
+        crew.stop()
+        begun = set(numbers.running)
+        numbers.want(40)
+        starting = threading.Thread(target=lambda: begins.append(crew.start(numbers)), daemon=True)
+        begins = []
+        starting.start()
+        wait_for(lambda: frame_of(starting, "join"))
+        assert not begins and numbers.running == begun
+        network.gate.set()
+        starting.join(60)
+        second, = begins
+        wait_for(lambda: second.ended, 60)
+        news = [numbers.news.get() for _ in range(numbers.news.qsize())]
+        assert news.index(first) < news.index(second) == len(news) - 1 and second.error is None
+        assert sorted(record.number for record in numbers.take()) == list(range(40))
+
+
+@pytest.mark.parametrize("moment", ["wait", "join"])
+def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatch, moment):
+    "It falls where the main thread waits for the thread that starts the actors."
+    from alphazero_nb import actors as module
+    game, fired = get_game("tictactoe"), []
+
+    class Interrupting(threading.Thread):
+        def join(self, timeout=None):
+            if self.name == "alphazero_nb starter" and moment == "join" and not fired:
+                fired.append(True)
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+        def start(self):
+            super().start()
+            if self.name == "alphazero_nb starter" and moment == "wait" and not fired:
+                fired.append(True)
+                raise KeyboardInterrupt
+    with engine(game, games=32) as playing:
+        monkeypatch.setattr(module.threading, "Thread", Interrupting)
+        try:
+            with pytest.raises(KeyboardInterrupt): playing.generate_games(200)
+        finally: monkeypatch.undo()
+        assert fired and not [thread for thread in actors() if "actor" in thread.name]
+        assert [record.number for record in within(60, lambda: playing.generate_games(200))] == list(range(200))
+
+
+def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
+    "An interrupt comes while the helper thread begins, before and after it has called the function."
+    for begun in (True, False):
+        calling, done, thread = threading.Event(), [], threading.Thread
+
+        def function():
+            calling.set()
+            wait_for(lambda: waits(main) or raised)
+            done.append(True)
+
+        class Interrupting(thread):
+            def start(self):
+                if begun: super().start(), calling.wait(30)
+                raise KeyboardInterrupt
+        main, raised = threading.main_thread(), []
+        waits = lambda waiting: frame_of(waiting, "join")
+        monkeypatch.setattr(threading, "Thread", Interrupting)
+        try: shielded(function)
+        except KeyboardInterrupt: raised.append(True)
+        finally: monkeypatch.undo()
+        assert raised and bool(done) == begun
+
+
+def test_an_interrupt_while_the_summary_is_shown_loses_no_game():
+    game = get_game("tictactoe")
+
+    def stop(event):
+        if type(event) is SelfPlayDone: raise KeyboardInterrupt
+    with engine(game, listeners=[stop]) as playing:
+        with pytest.raises(KeyboardInterrupt): playing.generate_games(20)
+        playing.events.listeners.remove(stop)
+        assert playing.generate_games(40) == play(game, 40)
+
+
 MEMORY = """
 import resource, torch
 torch.set_num_threads(1)
@@ -560,3 +723,84 @@ def test_uneven_games_make_even_blocks():
     with engine(get_game("tictactoe"), games=33, max_batch=16) as playing:
         assert [len(block.slots) for block in playing.player.blocks] == [11, 11, 11]
         assert playing.player.network_evaluator.shapes == (11,)
+
+
+# Measuring layouts
+
+
+@pytest.mark.parametrize("network", [None, nn.Identity()])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("cores", [1, 2, 3, 4, 7, 64])
+def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, network):
+    monkeypatch.setattr(selfplay, "usable_cores", lambda: cores)
+    monkeypatch.setattr(selfplay, "device_names", lambda: list(dict.fromkeys([device, "cpu"])))
+    game = get_game("tictactoe")
+    found = candidate_layouts(game, network, plan_layout(game, network, device))
+    for name, layout in found.items():
+        assert len(layout.devices) <= cores, name
+        if layout.devices[0] == "cpu": assert len(layout.devices) * layout.threads <= cores, name
+    assert "single thread" in found and (cores == 1 or "processes" in found or network is None and device != "cpu")
+
+
+def test_layouts_are_measured_one_at_a_time(monkeypatch):
+    "Also the workers of the engine that measures are gone; with four cores there are never more than four processes."
+    from test_workers import children
+    before, alive, built = len(children()), [], []
+
+    class Counted(WorkerPool):
+        def __init__(self, *args):
+            alive.append(len(children()) - before)
+            built.append(len(args[2]))
+            super().__init__(*args)
+    monkeypatch.setattr(selfplay, "usable_cores", lambda: 4)
+    monkeypatch.setattr(selfplay, "WorkerPool", Counted)
+    game, told = get_game("tictactoe"), []
+    with SelfPlayEngine(game, None, "cpu", layout="auto", workers=3, simulations=8, listeners=(told.append,)) as measuring:
+        rows = measuring.calibrate(seconds=1)
+        assert set(alive) == {0} and built[:2] == [3, 4], "each starts when the one before is gone"
+        assert max(built) <= 4
+        assert [record.number for record in measuring.generate_games(20)] == list(range(20))
+        best = max(rows, key=lambda row: row["evals_per_s"])
+        assert measuring.layout == best["layout"]
+    assert [row["name"] for row in rows] == ["threads, an evaluator each", "single thread", "threads, larger blocks", "processes"]
+    keys = ["name", "layout", "games_per_min", "evals_per_s", "moves_per_s", "average_batch", "busy_share", "ready_s"]
+    assert all(list(row)[:8] == keys and row["evals_per_s_low"] <= row["evals_per_s"] <= row["evals_per_s_high"] for row in rows)
+    table = next(event.text for event in told if type(event) is Message and event.text.startswith("layout "))
+    assert all(row["name"] in table for row in rows)
+
+
+@pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abcba"), (5, [5, 5, 5], "abcba")])
+def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits):
+    game, visited, counted = get_game("tictactoe"), [], Counter()
+    layouts = {name: plan_layout(game, None, layout="threads", games=games) for name, games in (("a", 8), ("b", 16), ("c", 24))}
+
+    class Visited(SelfPlayEngine):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            visited.append({8: "a", 16: "b", 24: "c"}[options["layout"].games])
+    window = selfplay._window
+
+    def counting(engine, seconds):
+        counted[visited[-1]] += 1
+        return window(engine, seconds)
+    monkeypatch.setattr(selfplay, "SelfPlayEngine", Visited)
+    monkeypatch.setattr(selfplay, "_window", counting)
+    rows = measure_layouts(game, None, layouts, .1, rounds=rounds, evals_per_game=10.)
+    assert "".join(visited) == visits and [counted[name] for name in "abc"] == windows
+    assert [row["name"] for row in rows] == ["a", "b", "c"]
+
+
+def test_an_interrupted_measurement_is_repeated(monkeypatch):
+    measure, calls = selfplay.measure_layouts, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 1: raise KeyboardInterrupt
+        return measure(*args)
+    monkeypatch.setattr(selfplay, "measure_layouts", interrupted)
+    monkeypatch.setattr(selfplay, "candidate_layouts", lambda game, network, base: {"as planned": base})
+    game = get_game("tictactoe")
+    with SelfPlayEngine(game, None, "cpu", layout="auto", simulations=8, listeners=()) as measuring:
+        with pytest.raises(KeyboardInterrupt): measuring.generate_games(5)
+        assert [record.number for record in within(60, lambda: measuring.generate_games(5))] == list(range(5))
+    assert len(calls) == 2

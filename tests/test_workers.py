@@ -10,6 +10,7 @@ import os
 import queue
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -646,6 +647,68 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_is_stuck(goes_on):
         assert not goes_on or out.endswith("goes on\nleft []\n")
 
 
+MANY = """
+def main_waits():   # In the pool's join, which the next interrupt leaves
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and not (frame.f_code.co_name == "join" and frame.f_globals["__name__"] == "alphazero_nb.workers"): frame = frame.f_back
+    return frame
+
+def interrupt():
+    seen = None
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    while not over.wait(.005):
+        frame = main_waits()
+        if frame is None or frame is seen: continue
+        seen = frame
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+over = threading.Event()
+with build() as engine:
+    engine.player.wait_ready()
+    stopped = engine.player.workers[0].process.pid
+    def stop(event):
+        if type(event) is GameFinished and event.finished == 10:
+            os.kill(stopped, signal.SIGSTOP)
+            threading.Thread(target=interrupt).start()
+    engine.events.listeners.append(stop)
+    try: engine.generate_games(1000)
+    except KeyboardInterrupt: over.set()
+    engine.events.listeners.remove(stop)
+    try: os.kill(stopped, signal.SIGCONT)
+    except OSError: pass
+    records = engine.generate_games(1000)
+    assert [record.number for record in records] == list(range(1000)) and same(records)
+    say("goes on")
+say("left", left())
+"""
+
+
+def test_an_interrupt_in_every_wait_and_then_another_call():
+    "No wait is finished, so the call returns while a worker is still stuck."
+    with Script(MANY) as script:
+        out = script.end()
+        assert out.endswith("goes on\nleft []\n"), out
+
+
+def test_a_generation_waits_for_the_workers_of_the_last_one():
+    "One that does not stop in time is ended. What it says later is not taken for the end of the new generation."
+    with engine(simulations=100) as playing:
+        pool, numbers = playing.player, playing.numbers
+        pool.wait_ready()
+        numbers.want(300)
+        first = pool.start(numbers)
+        wait_for(lambda: len(numbers.finished) > 20)
+        stuck = pids(playing)[0]
+        os.kill(stuck, signal.SIGSTOP)
+        pool.stop()
+        second = within(30, pool.start, numbers)
+        if not gone(stuck): os.kill(stuck, signal.SIGCONT)
+        wait_for(lambda: not numbers.missing, 60)
+        within(30, pool.join)
+        assert first.ended and second.ended and first is not second
+        assert numbers.take() == undisturbed(300, simulations=100)
+
+
 STARTING = """
 from alphazero_nb.network import PolicyValueNet
 engine = build(network=PolicyValueNet(get_game("tictactoe"), "tiny"))
@@ -715,6 +778,79 @@ def test_a_worker_that_says_nothing_is_replaced():
     lost, = heard.of(WorkerLost)
     assert lost.worker == 0 and lost.repeated > 0 and lost.cause == "said nothing for 2.5 s and was ended"
     assert gone(stopped[0])
+
+
+class Frozen(Steps):
+    "Freezes its worker when half of a message is in the pipe, once."
+    def __init__(self, seed, folder=""):
+        super().__init__(seed)
+        self.folder = folder
+
+    def play(self, action):
+        if in_worker() and self.seed not in REHEARSED: self.freeze()
+        super().play(action)
+
+    def freeze(self):
+        try: os.close(os.open(Path(self.folder) / "frozen", os.O_CREAT | os.O_EXCL))
+        except FileExistsError: return
+        outbox = next(thread for thread in threading.enumerate() if isinstance(thread, Outbox))
+        outbox.pipe._send(struct.pack("!i", 40_000) + bytes(20_000))
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
+    heard, game = Heard(), steps(functools.partial(Frozen, folder=str(tmp_path)))
+    with engine(game, listeners=[heard], seed=1) as playing:
+        playing.player.wait_ready()
+        playing.player.silence_s = 2
+        records = within(60, playing.generate_games, 300)
+    assert (tmp_path / "frozen").exists() and records == undisturbed(300, steps(), seed=1)
+    lost, = heard.of(WorkerLost)
+    assert lost.cause == "said nothing for 2 s and was ended" and lost.repeated > 0
+
+
+def test_a_worker_that_freezes_in_the_middle_of_a_message_delays_no_end(tmp_path):
+    "Nor does a message that is too long for the pipe of a frozen worker."
+    game = steps(functools.partial(Frozen, folder=str(tmp_path)))
+    with engine(game, seed=1) as playing:
+        playing.player.wait_ready()
+        thread = threading.Thread(target=within, args=(60, playing.generate_games, 1_000_000), daemon=True)
+        thread.start()
+        wait_for((tmp_path / "frozen").exists, 30)
+        for worker in playing.player.workers: worker.outbox.put("games", list(range(10**6, 10**6 + 300_000)))
+        start = time.monotonic()
+        playing.shutdown()
+        assert time.monotonic() - start < 3
+        thread.join(30)
+
+
+class Forking(Steps):
+    "Kills its worker and leaves a child that holds the worker's end of the pipe, once."
+    def __init__(self, seed, folder=""):
+        super().__init__(seed)
+        self.folder = folder
+
+    def play(self, action):
+        if in_worker() and self.seed not in REHEARSED: self.fork()
+        super().play(action)
+
+    def fork(self):
+        try: file = os.open(Path(self.folder) / "child", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError: return
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        os.write(file, str(child).encode())
+        os._exit(3)
+
+
+def test_a_worker_whose_pipe_outlives_it_is_replaced(tmp_path):
+    heard, game = Heard(), steps(functools.partial(Forking, folder=str(tmp_path)))
+    with engine(game, listeners=[heard], seed=1) as playing:
+        records = within(60, playing.generate_games, 300)
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    lost, = heard.of(WorkerLost)
+    assert lost.cause == "ended with exit code 3" and records == undisturbed(300, steps(), seed=1)
 
 
 @pytest.mark.parametrize("when", ["playing", "idle", "starting"])
