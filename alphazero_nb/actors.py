@@ -13,7 +13,8 @@ from .evaluator import BatchedEvaluator, NetworkEvaluator, UniformEvaluator
 from .game import Game
 from .records import GameRecord
 from .search import count_worlds
-from .slots import Block, SelfPlaySettings, game_seed
+from .slots import Block, SelfPlaySettings
+from .streams import Purpose, derive_seed
 
 # %% auto #0
 __all__ = ['TOTALS', 'Numbers', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'Crew']
@@ -170,7 +171,8 @@ class Actor(threading.Thread):
         for slot in np.flatnonzero(block.slots["number"] < 0):
             number = None if self.generation.stopping else self.source.draw()
             if number is None: return
-            block.begin(slot, number, game_seed(self.crew.seed, number), self.crew.network_evaluator.version)
+            seed = derive_seed(self.crew.seed, Purpose.SELF_PLAY, number)
+            block.begin(slot, number, seed, self.crew.network_evaluator.version)
 
 
 def _set_network_threads(count: int) -> None:

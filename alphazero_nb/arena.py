@@ -19,14 +19,15 @@ from .events import MatchMoved, MatchPlayed, elo
 from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, Game, call_legal, call_mover, call_play,
                                call_returns, did_you_mean)
 from .search import Agent, draw_worlds, expand, plant
-from .slots import SLOT, game_seed, uniform
+from .slots import SLOT, uniform
+from .streams import Purpose, derive_seed
 from .tree import Trees, add_node, back_up
 
 # %% auto #0
-__all__ = ['UCT_CONSTANT', 'select_uct', 'play_out', 'search_uct', 'RandomPlayer', 'RolloutPlayer', 'RulePlayer', 'get_player',
-           'random_openings', 'start_positions', 'play_tables', 'share_beaten', 'MatchResult', 'rotate', 'play_match',
-           'measure', 'mean_interval', 'DuplicateResult', 'play_duplicate', 'meet', 'default_yardstick',
-           'default_ladder', 'climb_ladder']
+__all__ = ['UCT_CONSTANT', 'OPENING_PLIES', 'select_uct', 'play_out', 'search_uct', 'RandomPlayer', 'RolloutPlayer', 'RulePlayer',
+           'get_player', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables',
+           'share_beaten', 'MatchResult', 'rotate', 'play_match', 'measure', 'mean_interval', 'DuplicateResult',
+           'play_duplicate', 'meet', 'default_yardstick', 'default_ladder', 'climb_ladder', 'check_match']
 
 # %% ../nbs/24_arena.ipynb #bfa1c1ca
 UCT_CONSTANT = 1.0  # For results in [−1, 1]
@@ -90,7 +91,8 @@ def search_uct(api, trees, nodes, edges, values, states, random, slot, simulatio
 class RandomPlayer:
     "Plays any legal move."
     def __init__(self, game: Game, seed: int = 0):
-        self.game, self.name, self.rng = game, "random", np.random.default_rng(seed)
+        self.game, self.name = game, "random"
+        self.rng = np.random.default_rng(derive_seed(seed, Purpose.RANDOM_MOVES))
 
     def acts(self, states) -> np.ndarray:
         "(n,) a legal action for each state, uniformly."
@@ -108,7 +110,7 @@ class RolloutPlayer:
     def acts(self, states) -> np.ndarray:
         "(n,) the most visited action for each state."
         states = np.atleast_2d(states)
-        seeds = [game_seed(self.seed, self.asked + i) for i in range(len(states))]
+        seeds = [derive_seed(self.seed, Purpose.PLAYOUTS, self.asked + i) for i in range(len(states))]
         self.asked += len(states)
         with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))
 
@@ -160,24 +162,47 @@ def get_player(
                      f"brings one), or the folder of a training run.{did_you_mean(str(name), ['random', 'rule', 'rollouts:400'])}")
 
 # %% ../nbs/24_arena.ipynb #6a279379
-def random_openings(game: Game, count: int, plies: int, seed: int) -> list[list[int]]:
-    "`count` sequences of `plies` random moves that do not end the game, without repetition while there are new ones."
-    rng, openings, tries = np.random.default_rng(seed), [], 0
-    while len(openings) < count:
-        state, moves = game.new(int(rng.integers(2**31))), []
-        while len(moves) < plies and not game.over(state):
-            moves.append(int(rng.choice(game.legal_actions(state))))
-            state = game.play(state, moves[-1])
-        tries += 1
-        if not game.over(state) and (moves not in openings or tries > 20 * count): openings.append(moves)
-        if tries > 1000 * count: raise ValueError(f"{game.name} ends within {plies} random moves; use shorter openings.")
-    return openings
+def canonical(game: Game, state) -> tuple:
+    "Return a key that positions share when a symmetry of the game turns one into the other."
+    views = game.inputs(state)[game.symmetries[0]]   # (symmetries, inputs)
+    return game.mover(state), min(view.tobytes() for view in views)
+
+# %% ../nbs/24_arena.ipynb #6268cdc3
+def next_positions(game: Game, states: list, room: int, rng) -> tuple[list, bool]:
+    "Return different open positions one move later, from at most `room` continuations, and whether these were all."
+    moves = [(state, action) for state in states for action in game.legal_actions(state)]
+    found = {}
+    for i in rng.permutation(len(moves))[:room]:
+        state = game.play(*moves[i])
+        if not game.over(state): found.setdefault(canonical(game, state), state)
+    return list(found.values()), len(moves) <= room
+
+# %% ../nbs/24_arena.ipynb #20e1061a
+def random_openings(
+    game: Game,    # One that deals nothing
+    count: int,
+    plies: int,    # Moves of an opening; fewer where no game is open after so many
+    seed: int,
+) -> tuple[list, int]:  # States, and the moves that led to each
+    "Return `count` open positions, different ones while there are any."
+    start, rng = game.new(), np.random.default_rng(derive_seed(seed, Purpose.OPENINGS))
+    if game.over(start): raise ValueError(f"{game.name} is over before the first move, so there is nothing to play.")
+    for share in (2, 8, 32, 128):
+        states, depth, complete = [start], 0, True
+        while depth < plies:
+            longer, every = next_positions(game, states, share * max(count, 16), rng)
+            complete = complete and every
+            if not longer: break
+            states, depth = longer, depth + 1
+        if complete or (depth == plies and len(states) >= count): break
+    order = rng.permutation(len(states))
+    return [states[order[i % len(order)]] for i in range(count)], depth
 
 # %% ../nbs/24_arena.ipynb #f7451a15
-def start_positions(game: Game, count: int, plies: int, seed: int) -> list[np.ndarray]:
-    "`count` different positions to start a match from."
-    if game.hides: return [game.new(game_seed(seed, number)) for number in range(count)]
-    return [game.replay(moves) for moves in random_openings(game, count, plies, seed)]
+def start_positions(game: Game, count: int, plies: int, seed: int) -> tuple[list, int]:
+    "Return `count` positions to start a match from, and the moves that led to each."
+    if not game.hides: return random_openings(game, count, plies, seed)
+    return [game.new(derive_seed(seed, Purpose.OPENINGS, number)) for number in range(count)], 0
 
 # %% ../nbs/24_arena.ipynb #7cca1881
 def play_tables(
@@ -239,6 +264,9 @@ class MatchResult:
                     losses=int((self.scores < .5).sum()), elo=elo(self.score), elo_low=elo(low), elo_high=elo(high))
 
 # %% ../nbs/24_arena.ipynb #0a93877f
+OPENING_PLIES = 4   # Random moves before a match, where nothing is dealt
+
+
 def rotate(game: Game, player, opponent) -> list[list]:
     "A table for each seat of the player, the opponent on all others."
     return [[player if other == seat else opponent for other in range(game.players)] for seat in range(game.players)]
@@ -249,14 +277,14 @@ def play_match(
     player,               # Has a name and acts(states)
     opponent,             # Sits on all other seats
     games: int = 100,     # Rounded up, so that every opening is played from every seat
-    opening_plies: int = 4,  # Where nothing is dealt
+    opening_plies: int = OPENING_PLIES,  # Where nothing is dealt; fewer in a game that does not last so long
     seed: int = 0,        # Of the openings
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
 ) -> MatchResult:
     "Plays `games` games side by side from varied openings, the player on every seat in turn."
     if games < 1: raise ValueError(f"games is {games}; it must be at least 1.")
-    starts, seats = start_positions(game, -(-games // game.players), opening_plies, seed), range(game.players)
-    tables, plies = rotate(game, player, opponent) * len(starts), 0 if game.hides else opening_plies
+    (starts, plies), seats = start_positions(game, -(-games // game.players), opening_plies, seed), range(game.players)
+    tables = rotate(game, player, opponent) * len(starts)
     def told(over, moves): listener(MatchMoved(player.name, opponent.name, over, len(tables), moves + plies * len(tables)))
     states, moves = play_tables(game, [state for state in starts for _ in seats], tables, told if listener else None)
     scores = [share_beaten(game.returns(state), i % game.players) for i, state in enumerate(states)]
@@ -325,7 +353,7 @@ def play_duplicate(
     if deals < 2: raise ValueError(f"deals is {deals}; it must be at least 2.")
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def told(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))
-    starts = [state for state in start_positions(game, deals, 0, seed) for _ in tables]
+    starts = [state for state in start_positions(game, deals, 0, seed)[0] for _ in tables]
     states, moves = play_tables(game, starts, tables * deals, told if listener else None)
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
@@ -336,7 +364,7 @@ def play_duplicate(
 # %% ../nbs/24_arena.ipynb #707a917e
 def meet(game: Game, player, opponent, games: int = 100, seed: int = 0, listener: Callable | None = None):
     "A match of so many games; of so many deals in duplicate where cards are hidden. Both results have event() and to_dict()."
-    if game.hides: return play_duplicate(game, player, opponent, max(2, games), seed, listener)
+    if game.hides: return play_duplicate(game, player, opponent, games, seed, listener)
     return play_match(game, player, opponent, games, seed=seed, listener=listener)
 
 
@@ -353,5 +381,15 @@ def default_ladder(game: Game) -> tuple:
 
 def climb_ladder(game: Game, player, games: int = 200, ladder: tuple | None = None, seed: int = 0, listener: Callable | None = None):
     "Yields the result of `player` against every rung, as soon as it is there; the game's own ladder where none is given."
+    seed = derive_seed(seed, Purpose.LADDER)
     for rung in default_ladder(game) if ladder is None else ladder:
         yield meet(game, player, get_player(rung, game, seed=seed), games, seed, listener)
+
+# %% ../nbs/24_arena.ipynb #263844e3
+def check_match(game: Game, yardstick: str, evaluate_games: int) -> None:
+    "Raise a ValueError if a training run could not play its matches with these settings."
+    fewest = 2 if game.hides else 1
+    if evaluate_games < fewest: raise ValueError(f"evaluate_games is {evaluate_games}; it must be at least {fewest}.")
+    try: get_player(yardstick, game, device="cpu")
+    except ValueError as error: raise ValueError(f"The yardstick cannot play: {error}") from None
+    start_positions(game, -(-evaluate_games // game.players), OPENING_PLIES, seed=0)

@@ -22,7 +22,8 @@ from .network import PolicyValueNet, default_preset
 from .progress import JsonLines
 from .search import SearchSettings
 from .selfplay import SelfPlayEngine, candidate_layouts, layout_table, measure_layouts, plan_layout
-from .slots import EFFORTS, Block, SelfPlaySettings, default_settings, game_seed
+from .slots import EFFORTS, Block, SelfPlaySettings, default_settings
+from .streams import Purpose, derive_seed
 
 # %% auto #0
 __all__ = ['bare_rate', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts', 'bench_layouts', 'bench_kernels',
@@ -195,7 +196,7 @@ def bench_kernels(game: Game | str, simulations: int | None = None, slots: int =
 def _begin_games(block: Block, number: int) -> int:
     "Begins a new game wherever one is over; the number of the next one."
     for slot in np.flatnonzero(block.slots["done"]):
-        block.begin(slot, number, game_seed(0, number), 0)
+        block.begin(slot, number, derive_seed(0, Purpose.SELF_PLAY, number), 0)
         number += 1
     return number
 

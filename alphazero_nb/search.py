@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from .game import (ACTIONS, LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, REDEAL, RETURNS,
                                Game, call_legal, call_mover, call_play, call_redeal, call_returns, get_game, write_inputs)
+from .streams import Purpose, derive_seed
 from .tree import Trees, add_edges, add_node, attach, back_up, select_edge
 
 # %% auto #0
@@ -205,7 +206,7 @@ def read_roots(trees, nodes, edges, values, visits, means):
 def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.ndarray:
     "(n · worlds, state_size): the worlds of each position, one after another; the positions themselves where nothing is hidden."
     if not game.hides: return states
-    seeds = np.random.SeedSequence(seed).generate_state(len(states) * worlds, np.uint64) >> np.uint64(1)
+    seeds = np.random.default_rng(derive_seed(seed, Purpose.WORLDS)).integers(2**63, size=len(states) * worlds, dtype=np.uint64)
     return np.stack([game.redeal(states[tree // worlds], int(seeds[tree])) for tree in range(len(seeds))])
 
 
@@ -270,7 +271,8 @@ class Agent:
     def search(self, states) -> SearchResult:
         "Visits and values of a block of states, (n, state_size); one state counts as a block of one."
         self.asked += 1
-        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed=[self.seed, self.asked])
+        seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
+        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed)
 
     def policy(self, states) -> np.ndarray:
         "(n, actions) float32: shares of the search's visits."

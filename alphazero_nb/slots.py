@@ -19,7 +19,7 @@ from .tree import Trees, keep_subtree
 # %% auto #0
 __all__ = ['EFFORTS', 'SLOT', 'SelfPlaySettings', 'default_settings', 'uniform', 'draw_seed', 'normal', 'gamma', 'add_noise',
            'choose', 'Ledger', 'write_move', 'begin_search', 'plant_worlds', 'begin_game', 'make_move', 'walk_worlds',
-           'play_step', 'Block', 'GameFailed', 'retrace', 'game_failed', 'game_seed']
+           'play_step', 'Block', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../nbs/19_slots.ipynb #402efedf
 @dataclass(frozen=True)
@@ -408,8 +408,3 @@ def game_failed(block: Block, error: Exception) -> GameFailed:
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
                       f"{type(cause).__name__}: {str(cause).rstrip('.')}. To see it again: {again}")
-
-# %% ../nbs/19_slots.ipynb #fa821d1a
-def game_seed(run_seed: int, number: int) -> int:
-    "The seed of game `number` of a run, 63 bits."
-    return int(np.random.SeedSequence([run_seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))

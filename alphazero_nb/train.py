@@ -30,6 +30,7 @@ from .run_folder import RunFolder, SavedRun
 from .search import Agent, require
 from .selfplay import LAYOUTS, Layout, SelfPlayEngine, plan_layout
 from .slots import SelfPlaySettings, default_settings
+from .streams import Purpose, derive_seed
 from .actors import shielded
 
 # %% auto #0
@@ -410,7 +411,7 @@ class Trainer:
         "Optimiser steps for this many new positions; mean policy and value loss, none while there is nothing to learn from."
         settings = self.settings
         if not len(self.replay): return None, None
-        rng = np.random.default_rng([self.seed, self.iteration, 1])
+        rng = np.random.default_rng([self.seed, self.iteration, Purpose.BATCHES])
         steps = max(1, round(new_positions * settings.uses_per_position / settings.batch_size))
         sums = torch.zeros(2, device=self.device.name)
         for step in range(steps):
@@ -423,9 +424,10 @@ class Trainer:
 
     def _evaluate(self) -> dict:
         "Play a match against the yardstick. Return its result as plain data."
-        opponent = get_player(self.settings.yardstick, self.game, seed=self.iteration)
+        seed = derive_seed(self.seed, Purpose.TRAINING_MATCH, self.iteration)
+        opponent = get_player(self.settings.yardstick, self.game, seed=seed)
         search = self.selfplay.search
         agent = self.agent(search.simulations, worlds=search.worlds) if self.game.hides else self.agent()
-        match = meet(self.game, agent, opponent, self.settings.evaluate_games, self.iteration, self._run.emit)
+        match = meet(self.game, agent, opponent, self.settings.evaluate_games, seed, self._run.emit)
         self._run.emit(match.event(self.iteration))
         return dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds)

@@ -1,18 +1,21 @@
 "The arena: fair matches, honest intervals, and opponents that are as strong as they say."
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 
-from alphazero_nb.arena import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer, climb_ladder,
+from alphazero_nb.arena import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer, check_match, climb_ladder,
                                 default_ladder, default_yardstick, elo, get_player, mean_interval, meet, play_duplicate,
                                 play_match, play_tables, random_openings, share_beaten)
 from alphazero_nb.events import tell_measures
 from alphazero_nb.game import Game, get_game
 from alphazero_nb.games import blob as rules
-from alphazero_nb.slots import game_seed
-from alphazero_nb.search import Agent
+from alphazero_nb.search import Agent, SearchSettings
+from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.slots import SelfPlaySettings
+from alphazero_nb.streams import Purpose, derive_seed
 from test_search import Ignorant, all_positions, best_actions, late_positions
 
 TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
@@ -25,6 +28,15 @@ class Watched:
     def acts(self, states):
         self.asked += [(state.tobytes(), self.game.mover(state)) for state in states]
         return np.array([self.game.legal_actions(state)[0] for state in states])
+
+
+class First:
+    "Plays the first legal action, or the last one: no luck of its own, and no look at anything else."
+    def __init__(self, game, which=0, name="first"): self.game, self.which, self.name, self.asked = game, which, name, 0
+
+    def acts(self, states):
+        self.asked += len(states)
+        return np.array([self.game.legal_actions(state)[self.which] for state in states])
 
 
 class Perfect:
@@ -43,7 +55,7 @@ def test_every_opening_is_played_from_every_seat(name):
     player, opponent = Watched(game), Watched(game, "other")
     result = play_match(game, player, opponent, games=20, opening_plies=2, seed=3)
     assert len(result.scores) == len(result.lengths) == 20 and (result.player, result.opponent) == ("watched", "other")
-    openings = [game.replay(moves).tobytes() for moves in random_openings(game, 10, 2, 3)]
+    openings = [state.tobytes() for state in random_openings(game, 10, 2, 3)[0]]
     first = [state for state, _ in player.asked[:10]]
     assert sorted(first) == sorted(openings), "the player is on the move in one of each opening's two games"
     assert {seat for _, seat in player.asked} == {0, 1} == {seat for _, seat in opponent.asked}
@@ -64,21 +76,138 @@ def test_lengths_count_every_move():
     assert result.lengths.sum() == 40 * 3 + len(player.asked) + len(opponent.asked)
 
 
-def test_openings_are_distinct_and_open():
-    for game, plies in ((CONNECT4, 4), (TICTACTOE, 2), (get_game("dots(rows=3,cols=3)"), 3)):
-        openings = random_openings(game, 60, plies, seed=1)
-        assert len({tuple(moves) for moves in openings}) == 60 and all(len(moves) == plies for moves in openings)
-        assert not any(game.over(game.replay(moves)) for moves in openings)
-        assert openings == random_openings(game, 60, plies, seed=1) != random_openings(game, 60, plies, seed=2)
+# Openings, held against positions that are enumerated move by move on plain tuples
 
 
-def test_when_there_are_no_more_openings_they_repeat():
-    openings = random_openings(TICTACTOE, 30, 1, seed=0)
-    assert len(openings) == 30 and {tuple(moves) for moves in openings} == {(a,) for a in range(9)}
+def lines_of_four():
+    "The cells of every line of four in Connect Four."
+    ways = [(r, c, down, right) for r in range(6) for c in range(7) for down, right in ((0, 1), (1, 0), (1, 1), (1, -1))]
+    inside = [way for way in ways if way[0] + 3 * way[2] < 6 and 0 <= way[1] + 3 * way[3] < 7]
+    return [[7 * (r + k * down) + c + k * right for k in range(4)] for r, c, down, right in inside]
 
 
-def test_openings_that_end_the_game_are_refused():
-    with pytest.raises(ValueError, match="tictactoe.*9"): random_openings(TICTACTOE, 2, 9, seed=0)
+GRID = np.arange(9).reshape(3, 3)
+PLAIN = {   # Cells, lines that win, symmetries as the cell that each cell shows, and the free cell of every move
+    "tictactoe": (9, [*GRID.tolist(), *GRID.T.tolist(), [0, 4, 8], [2, 4, 6]],
+                  [np.rot90(g, k).ravel().tolist() for g in (GRID, GRID[:, ::-1]) for k in range(4)],
+                  lambda board: [cell for cell in range(9) if not board[cell]]),
+    "connect4": (42, lines_of_four(), [list(range(42)), [7 * r + 6 - c for r in range(6) for c in range(7)]],
+                 lambda board: [max(cell for cell in range(c, 42, 7) if not board[cell]) for c in range(7) if not board[c]]),
+}
+
+
+def one_of_all(name, board):
+    "The smallest of the boards that a symmetry turns this one into."
+    return min(tuple(board[cell] for cell in view) for view in PLAIN[name][2])
+
+
+def all_openings(name, plies):
+    "Every open position after so many moves, up to symmetry."
+    cells, lines, _, moves = PLAIN[name]
+    boards = {(0,) * cells}
+    for ply in range(plies):
+        boards = {board[:cell] + (1 + ply % 2,) + board[cell + 1:] for board in boards for cell in moves(board)}
+        boards = {board for board in boards if 0 in board
+                  and not any(board[line[0]] and len({board[cell] for cell in line}) == 1 for line in lines)}
+    return {one_of_all(name, board) for board in boards}
+
+
+def openings_of_match(game, openings, plies, seed):
+    "The positions that a match starts from, up to symmetry: what the mover is asked first."
+    asked, played = Watched(game), game.name
+    play_match(game, *((asked, First(game)) if plies % 2 == 0 else (First(game), asked)), openings * 2, plies, seed)
+    firsts = [state for state, _ in asked.asked[:openings]]
+    return [one_of_all(played, tuple(np.frombuffer(state, np.int16)[:PLAIN[played][0]].tolist())) for state in firsts]
+
+
+@pytest.mark.parametrize("name, plies, openings", [
+    ("connect4", 4, 200), ("connect4", 2, 40), ("connect4", 4, 1500), ("tictactoe", 1, 30), ("tictactoe", 2, 50), ("tictactoe", 4, 100),
+    ("tictactoe", 4, 400), ("tictactoe", 7, 100),
+])
+def test_openings_differ_as_positions_while_there_are_different_ones(name, plies, openings):
+    "Not as sequences of moves: other orders, turned and mirrored boards are the same opening. Then all are used equally often."
+    every = all_openings(name, plies)
+    for seed in range(3):
+        counts = Counter(openings_of_match(get_game(name), openings, plies, seed))
+        assert counts.keys() <= every, "each opening is a position that the game can reach"
+        assert len(counts) == min(openings, len(every))
+        assert max(counts.values()) - min(counts.values()) <= 1
+
+
+@pytest.mark.parametrize("name", ["connect4", "gomoku(size=15)", "dots(rows=3,cols=3)", "tictactoe"])
+def test_openings_follow_from_the_seed(name):
+    game = get_game(name)
+    openings = lambda seed: [state.tobytes() for state in random_openings(game, 60, 4, seed)[0]]
+    assert openings(1) == openings(1) != openings(2)
+    assert not any(game.over(state) for state in random_openings(game, 60, 4, 1)[0])
+    assert random_openings(game, 60, 4, 1)[1] == 4
+
+
+def heap(stones):
+    "Two players take one or two stones; the last one wins."
+    def start(state, seed): state[0], state[1] = stones, 0
+    def mover(state): return -1 if state[0] == 0 else state[1]
+    def legal(state, actions):
+        actions[0], actions[1] = 0, 1
+        return min(2, state[0])
+    def play(state, action): state[0], state[1] = state[0] - action - 1, 1 - state[1]
+    def returns(state, out): out[1 - state[1]], out[state[1]] = 1, -1
+    def observe(state, planes): planes[0] = state[0]
+    return Game(f"heap{stones}", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, state_size=2,
+                players=2, actions=2, shape=(1,), max_length=max(1, stones))
+
+
+def test_openings_are_as_long_as_the_game_allows():
+    "A heap of three lasts three moves at most, so four moves of an opening become two: one stone each."
+    game = heap(3)
+    result = play_match(game, First(game), First(game), games=10)
+    assert result.lengths.tolist() == [3] * 10 and result.score == .5
+    states, plies = random_openings(game, 5, 4, 0)
+    assert plies == 2 and {tuple(state) for state in states} == {(1, 0)}
+    result = play_match(TICTACTOE, First(TICTACTOE), First(TICTACTOE), games=20, opening_plies=9)
+    assert result.lengths.tolist() == [9] * 20, "eight moves, and the last free cell"
+
+
+def test_a_game_that_is_over_at_once_has_no_opening():
+    with pytest.raises(ValueError, match="heap0 is over before the first move"): random_openings(heap(0), 2, 4, seed=0)
+
+
+def test_no_match_has_a_deal_of_another_purpose():
+    "64 of 64 deals of a ladder were once the first training games of its run."
+    game = get_game("blob(players=3,cards=3)")
+    cards = lambda state: np.frombuffer(state, np.int16)[:rules.CARDS].tobytes()
+    def dealt(play):
+        player = Watched(game)
+        play(player, First(game))
+        firsts = [np.frombuffer(state, np.int16) for state, _ in player.asked]
+        return {cards(row.tobytes()) for row in firsts if row[rules.BIDDERS] == 0}
+    settings = SelfPlaySettings(SearchSettings(2, worlds=1), cheap_simulations=1)
+    with SelfPlayEngine(game, None, device="cpu", settings=settings, threads=1, games=128, listeners=(), reproducible=True) as engine:
+        records = engine.generate_games(2000)
+    match = lambda iteration: derive_seed(0, Purpose.TRAINING_MATCH, iteration)
+    deals = [{cards(game.new(record.seed).tobytes()) for record in records},
+             dealt(lambda *players: meet(game, *players, 64)),
+             dealt(lambda *players: list(climb_ladder(game, players[0], 64, ("random",)))),
+             *[dealt(lambda *players: meet(game, *players, 64, match(iteration))) for iteration in (1, 2, 10)]]
+    assert [len(some) for some in deals] == [2000] + [64] * 5
+    assert len(set.union(*deals)) == 2000 + 5 * 64
+
+
+@pytest.mark.parametrize("game, yardstick, games, words", [
+    (CONNECT4, "rolouts:100", 40, "yardstick.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "brings no player by rule"),
+    (CONNECT4, "rollouts:0", 40, "at least one playout"), (CONNECT4, "random", 0, "evaluate_games is 0; it must be at least 1"),
+    (get_game("blob(players=3,cards=2)"), "rule", 1, "evaluate_games is 1; it must be at least 2"),
+    (CONNECT4, "runs/nowhere", 40, "runs/nowhere"), (heap(0), "random", 40, "over before the first move"),
+])
+def test_a_match_that_cannot_be_played_is_found_before_a_run(game, yardstick, games, words):
+    with pytest.raises(ValueError, match=words): check_match(game, yardstick, games)
+
+
+@pytest.mark.parametrize("game", [CONNECT4, TICTACTOE, heap(2), get_game("blob(players=3,cards=2)")])
+def test_a_match_that_can_be_played_passes(game):
+    for yardstick in ("random", "rollouts:20", default_yardstick(game)):
+        check_match(game, yardstick, 2)
+        meet(game, First(game), get_player(yardstick, game), 2)
 
 
 def test_a_match_seen_from_the_other_side():
@@ -158,7 +287,7 @@ def test_many_playouts_find_what_is_best():
 
 
 def test_players_are_reproducible_by_seed():
-    states = np.stack([CONNECT4.replay(moves) for moves in random_openings(CONNECT4, 40, 6, 0)])
+    states = np.stack(random_openings(CONNECT4, 40, 6, 0)[0])
     for name in ("random", "rollouts:30"):
         acts = lambda seed: get_player(name, CONNECT4, seed=seed).acts(states).tolist()
         assert acts(1) == acts(1) != acts(2)
@@ -209,15 +338,6 @@ def test_a_ladder_is_a_match_per_rung():
 BLOB = get_game("blob(players=3,cards=2)")
 
 
-class First:
-    "Plays the first legal action, or the last one: no luck of its own, and no look at anything else."
-    def __init__(self, game, which=0, name="first"): self.game, self.which, self.name, self.asked = game, which, name, 0
-
-    def acts(self, states):
-        self.asked += len(states)
-        return np.array([self.game.legal_actions(state)[self.which] for state in states])
-
-
 @pytest.mark.parametrize("results, shares", [
     ([1, -1], [1, 0]), ([0, 0], [.5, .5]), ([-1, -1], [.5, .5]), ([.3, .2, .1], [1, .5, 0]), ([.2, .2, -1, .9], [.5, .5, 0, 1]),
     ([0, 0, 0, 0], [.5] * 4),
@@ -263,7 +383,7 @@ def test_every_deal_is_played_from_every_seat_and_once_without():
     found = play_duplicate(BLOB, player, opponent, deals, seed=5)
     mine, theirs, met, scores = np.zeros((deals, 3)), np.zeros((deals, 3)), np.zeros((deals, 3)), []
     for deal in range(deals):
-        start = BLOB.new(game_seed(5, deal))
+        start = BLOB.new(derive_seed(5, Purpose.OPENINGS, deal))
         theirs[deal] = rules.scores(by_hand(BLOB, start, [opponent] * 3)[0])
         for seat in range(3):
             state, _ = by_hand(BLOB, start, [player if k == seat else opponent for k in range(3)])
@@ -336,7 +456,7 @@ def test_empty_seats_do_not_count():
     game = get_game("blob(players=5,cards=3,deals=all)")
     found = play_duplicate(game, RulePlayer(game), RandomPlayer(game), deals=40)
     taken = np.isfinite(found.mine["points a round"])
-    players = [int(game.new(game_seed(0, deal))[rules.PLAYERS]) for deal in range(40)]
+    players = [int(game.new(derive_seed(0, Purpose.OPENINGS, deal))[rules.PLAYERS]) for deal in range(40)]
     assert set(players) == {3, 4, 5} and taken.sum(1).tolist() == players and len(found.match.scores) == sum(players)
     assert np.isfinite(found.measures["exact bids"]["difference"]).all() and found.match.score > .5
 

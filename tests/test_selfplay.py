@@ -22,7 +22,8 @@ from alphazero_nb.game import Game, get_game
 from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.search import SearchSettings
 from alphazero_nb.selfplay import SelfPlayEngine, candidate_layouts, measure_layouts, plan_layout
-from alphazero_nb.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, game_seed, retrace, uniform
+from alphazero_nb.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, retrace, uniform
+from alphazero_nb.streams import Purpose, derive_seed
 from alphazero_nb.tree import Trees, add_edges, add_node
 from alphazero_nb.workers import WorkerPool
 from test_search import HashEvaluator, Node, slow_search, visits_of
@@ -129,7 +130,7 @@ def test_weights_can_change_between_calls():
 
 
 def test_seeds_of_games_are_distinct():
-    seeds = {game_seed(run, number) for run in range(20) for number in range(2000)}
+    seeds = {derive_seed(run, Purpose.SELF_PLAY, number) for run in range(20) for number in range(2000)}
     assert len(seeds) == 40_000 and all(0 <= seed < 2**64 for seed in seeds)
     for bit in (0, 31, 62): assert .48 < sum(seed >> bit & 1 for seed in seeds) / len(seeds) < .52
 
@@ -144,7 +145,7 @@ def test_laws_of_a_record(name):
     for record in records:
         state = game.new(record.seed)
         assert len(record.movers) == len(record.values) == len(record.policy_offsets) - 1 == len(record)
-        assert record.seed == game_seed(2, record.number)
+        assert record.seed == derive_seed(2, Purpose.SELF_PLAY, record.number)
         for t, action in enumerate(record.actions):
             legal = game.legal_actions(state)
             assert record.movers[t] == game.mover(state)

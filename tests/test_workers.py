@@ -28,7 +28,8 @@ from alphazero_nb.events import GameFinished, Message, SelfPlayDone, WorkerLost,
 from alphazero_nb.game import Game, get_game
 from alphazero_nb.python_game import PythonGame
 from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.slots import GameFailed, game_seed, retrace
+from alphazero_nb.slots import GameFailed, retrace
+from alphazero_nb.streams import Purpose, derive_seed
 from alphazero_nb.workers import Outbox, WorkerTraceback, receive
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix")
@@ -260,7 +261,7 @@ def test_three_losses_in_a_row_end_the_run():
     assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
 
 
-REHEARSED = {game_seed(0, number) for number in range(100)}   # A worker plays some of these before it is ready
+REHEARSED = {derive_seed(0, Purpose.SELF_PLAY, number) for number in range(100)}   # A worker plays some of these before it is ready
 
 
 class Deadly(Steps):
@@ -291,7 +292,7 @@ class DeadlyLate(Steps):
 
 
 def test_a_game_that_kills_five_workers_ends_the_run():
-    game, heard = steps(functools.partial(DeadlyLate, deadly=game_seed(1, 3)), 60), Heard()
+    game, heard = steps(functools.partial(DeadlyLate, deadly=derive_seed(1, Purpose.SELF_PLAY, 3)), 60), Heard()
     with engine(game, listeners=[heard], simulations=4, seed=1) as playing:
         error = within(60, playing.generate_games, 50)
         kept = playing.leftover()
@@ -344,7 +345,7 @@ def test_rules_that_raise_are_told_with_the_way_to_see_it_again(games):
         kept = playing.leftover()
     assert type(error) is GameFailed and what in str(error) and str(error).count("To see it again: ") == 1
     number, seed, line = re.search(r"^game (\d+) of .* To see it again: retrace\(game, (\d+), (\[.*?\])\)$", str(error)).groups()
-    assert int(seed) == game_seed(0, int(number)) and f"(seed {seed})" in str(error)
+    assert int(seed) == derive_seed(0, Purpose.SELF_PLAY, int(number)) and f"(seed {seed})" in str(error)
     with pytest.raises(kind, match=what): retrace(game, int(seed), ast.literal_eval(line))
     assert type(error.__cause__) is WorkerTraceback
     told = "".join(traceback.format_exception(error))
