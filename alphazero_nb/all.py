@@ -2,7 +2,7 @@
 from alphazero_nb.arena import RandomPlayer, RolloutPlayer, RulePlayer, climb_ladder, get_player, play_duplicate, play_match
 from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_selfplay
 from alphazero_nb.board import register_drawing, stone_board
-from alphazero_nb.checkpoint import run_folder
+from alphazero_nb.run_folder import run_folder
 from alphazero_nb.dashboard import Dashboard
 from alphazero_nb.device import check_device, device_report, get_device, list_devices
 from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator

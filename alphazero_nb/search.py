@@ -263,7 +263,7 @@ class Agent:
         **search,               # worlds and others, as above
     ) -> "Agent":               # A ValueError says what is missing
         "The agent of a training run."
-        from alphazero_nb.checkpoint import load_network
+        from alphazero_nb.run_folder import load_network
         from alphazero_nb.evaluator import NetworkEvaluator
         game, network, name = load_network(folder)
         return cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)

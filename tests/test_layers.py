@@ -8,8 +8,8 @@ PACKAGE = "alphazero_nb"
 HOME = Path(__file__).resolve().parent.parent/PACKAGE
 
 # From the ground up; `games` stands for every module of the subpackage.
-ROOMS = ["device", "compiled", "game", "python_game", "games", "records", "events", "progress", "dashboard", "tree", "network", "inference", "evaluator",
-         "checkpoint", "search", "slots", "actors", "workers", "selfplay", "replay", "arena", "train", "board", "table", "play", "plots", "report", "benchmark", "cli", "all"]
+ROOMS = ["device", "compiled", "streams", "game", "python_game", "games", "records", "events", "progress", "dashboard", "tree", "network", "inference", "evaluator",
+         "checkpoint", "run_folder", "search", "slots", "actors", "workers", "selfplay", "replay", "arena", "train", "board", "table", "play", "plots", "report", "benchmark", "cli", "all"]
 HEAVY = ["torch", "numba", "matplotlib"]
 
 

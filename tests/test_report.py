@@ -20,6 +20,7 @@ from alphazero_nb.game import get_game
 from alphazero_nb.play import play
 from alphazero_nb.records import join_records, split_records
 from alphazero_nb.report import html_text, read_run, report
+from alphazero_nb.run_folder import read_saved
 from alphazero_nb.slots import SelfPlaySettings
 from alphazero_nb.train import Trainer, TrainSettings
 
@@ -110,8 +111,7 @@ def test_the_ladder_is_shown_where_it_is_given(folder):
 
 def test_measures_are_shown_where_the_same_deals_were_played_twice(folder):
     assert "deal by deal" not in said(look(report(folder)))
-    manifest = json.loads((folder / "manifest.json").read_text())
-    write_json(folder / "manifest.json", dict(manifest, matches=[dealt(row) for row in manifest["matches"]]))
+    rewrite_log(folder, lambda rows: [row.update(match=dealt(row["match"])) for row in rows])
     page = look(report(folder, [dealt(match(.9, .8, .95, "rule"))]))
     cells = [cell.text for cell in page.iter("td")]
     first = cells.index("points a round")
@@ -185,12 +185,13 @@ HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "&lt;
 
 
 def test_names_from_a_stranger_are_only_names(folder):
-    config, manifest = json.loads((folder / "config.json").read_text()), json.loads((folder / "manifest.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
     settings = dict(config["settings"], yardstick=HOSTILE[0], **{word: word for word in HOSTILE})
     write_json(folder / "config.json", dict(config, settings=settings))
-    matches = [dict(manifest["matches"][0], opponent=word, player=word) for word in HOSTILE]
-    plan = {word: {word: [word]} for word in HOSTILE}
-    write_json(folder / "manifest.json", dict(manifest, matches=matches, plan=dict(plan, search=HOSTILE[0])))
+    def name(rows): rows[:] = [dict(rows[0], match=dict(rows[0]["match"], opponent=word, player=word)) for word in HOSTILE]
+    rewrite_log(folder, name)
+    matches = [row["match"] for row in read_saved(folder).rows()]
+    change(folder / "manifest.json", plan=dict({word: {word: [word]} for word in HOSTILE}, search=HOSTILE[0]))
     page = look(report(folder, matches))
     for word in HOSTILE:
         shown = "".join(letter if letter.isprintable() else "�" for letter in word)[:200]
@@ -217,37 +218,38 @@ def test_escaped_and_visible():
 # Damage
 
 
+def rewrite_log(folder, edit):
+    "Changes the rows of the log and its hash, as a stranger could."
+    rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text().splitlines()]
+    edit(rows)
+    log = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    (folder / "iterations.jsonl").write_bytes(log)
+    change(folder / "manifest.json", log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest())
+
+
 def rewrite_games(folder, edit):
     "Changes the newest games and their hash, as a stranger could."
-    manifest = json.loads((folder / "manifest.json").read_text())
-    entry = manifest["games"][-1]
-    arrays = read_arrays(folder / entry["file"])
+    arrays = read_arrays(folder / "games/000002.npz")
     edit(arrays)
-    entry["sha256"] = write_arrays(folder / entry["file"], arrays)
-    write_json(folder / "manifest.json", manifest)
+    sha256 = write_arrays(folder / "games/000002.npz", arrays)
+    rewrite_log(folder, lambda rows: rows[-1].update(sha256=sha256))
 
 
-def rewrite_rows(folder, which, **values):
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest[which][-1].update(values)
-    write_json(folder / "manifest.json", manifest)
+def rewrite_rows(folder, which, **values): rewrite_log(folder, lambda rows: rows[-1][which].update(values))
 
 
 def pickled(folder):
     class Bad:
         def __reduce__(self): return (print, ("code ran",))
-    rewrite_games(folder, lambda arrays: None)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    entry = manifest["games"][-1]
-    np.savez(folder / entry["file"], length=np.array([Bad()], object))
-    entry["sha256"] = hashlib.sha256((folder / entry["file"]).read_bytes()).hexdigest()
-    write_json(folder / "manifest.json", manifest)
+    np.savez(folder / "games/000002.npz", length=np.array([Bad()], object))
+    sha256 = hashlib.sha256((folder / "games/000002.npz").read_bytes()).hexdigest()
+    rewrite_log(folder, lambda rows: rows[-1].update(sha256=sha256))
 
 
 def elsewhere(folder):
     "A whole file of games with its right hash, beside the run and not in it."
-    shutil.copy(folder / "games/000002.npz", folder.parent / "secret.npz")
-    rewrite_rows(folder, "games", file="games/../../secret.npz")
+    (folder / "games/000002.npz").rename(folder.parent / "secret.npz")
+    (folder / "games/000002.npz").symlink_to(folder.parent / "secret.npz")
 
 
 def cut(arrays):
@@ -261,12 +263,11 @@ def cut(arrays):
 
 
 def half(path): path.write_bytes(path.read_bytes()[:len(path.read_bytes()) // 2])
-def newest(folder, key): return folder / json.loads((folder / "manifest.json").read_text())[key]["file"]
 
 
 def no_archive(folder):
     (folder / "games/000002.npz").write_bytes(b"PK\x03\x04 nothing")
-    rewrite_rows(folder, "games", sha256=hashlib.sha256(b"PK\x03\x04 nothing").hexdigest())
+    rewrite_log(folder, lambda rows: rows[-1].update(sha256=hashlib.sha256(b"PK\x03\x04 nothing").hexdigest()))
 
 
 def negative(arrays): arrays["length"][:2] = -1, arrays["length"][:2].sum() + 1
@@ -287,19 +288,18 @@ DAMAGE = dict(
     manifest_without_matches=lambda f: (f / "manifest.json").write_text(json.dumps({"iteration": 1})),
     seconds_text=lambda f: change(f / "manifest.json", seconds="<b>"),
     iteration_nan=lambda f: change(f / "manifest.json", iteration=math.nan),
-    history_text=lambda f: rewrite_rows(f, "history", policy_loss="1"),
-    history_infinite=lambda f: rewrite_rows(f, "history", value_loss=math.inf),
-    history_of_numbers=lambda f: change(f / "manifest.json", history=[1]),
-    score_seven=lambda f: rewrite_rows(f, "matches", score=7),
-    interval_backwards=lambda f: rewrite_rows(f, "matches", low=.9, high=.1),
-    measure_words=lambda f: rewrite_rows(f, "matches", measures={"points": "many"}),
-    measure_short=lambda f: rewrite_rows(f, "matches", **dealt({}, theirs=[1.0])),
-    measure_text=lambda f: rewrite_rows(f, "matches", **dealt({}, theirs=["1", "2", "3"])),
-    measure_backwards=lambda f: rewrite_rows(f, "matches", **dealt({}, theirs=[1.0, 2.0, 0.0])),
-    opponent_number=lambda f: rewrite_rows(f, "matches", opponent=3),
+    history_text=lambda f: rewrite_rows(f, "done", policy_loss="1"),
+    history_infinite=lambda f: rewrite_rows(f, "done", value_loss=math.inf),
+    history_of_words=lambda f: rewrite_rows(f, "done", seconds="1"),
+    newer_format=lambda f: change(f / "manifest.json", format=99),
+    score_seven=lambda f: rewrite_rows(f, "match", score=7),
+    interval_backwards=lambda f: rewrite_rows(f, "match", low=.9, high=.1),
+    measure_words=lambda f: rewrite_rows(f, "match", measures={"points": "many"}),
+    measure_short=lambda f: rewrite_rows(f, "match", **dealt({}, theirs=[1.0])),
+    measure_text=lambda f: rewrite_rows(f, "match", **dealt({}, theirs=["1", "2", "3"])),
+    measure_backwards=lambda f: rewrite_rows(f, "match", **dealt({}, theirs=[1.0, 2.0, 0.0])),
+    opponent_number=lambda f: rewrite_rows(f, "match", opponent=3),
     games_elsewhere=elsewhere,
-    games_absolute=lambda f: rewrite_rows(f, "games", file="/etc/passwd"),
-    games_missing=lambda f: (f / "games/000002.npz").unlink(),
     games_half=lambda f: half(f / "games/000002.npz"),
     games_pickled=pickled,
     games_no_archive=no_archive,
@@ -311,10 +311,15 @@ DAMAGE = dict(
     games_illegal=lambda f: rewrite_games(f, lambda a: a["actions"].__setitem__(slice(None), 4)),
     games_cut=lambda f: rewrite_games(f, cut),
     games_of_words=lambda f: rewrite_games(f, lambda a: a.update(movers=a["movers"].astype("U1"))),
-    network_missing=lambda f: newest(f, "network").unlink(),
-    network_half=lambda f: half(newest(f, "network")),
+    network_missing=lambda f: max(f.glob("network-*.npz")).unlink(),
+    network_half=lambda f: half(max(f.glob("network-*.npz"))),
     layout_text=lambda f: write_json(f / "layout.json", dict(measured=[dict(name="a", evals_per_s="fast")])),
     layout_backwards=lambda f: write_json(f / "layout.json", dict(measured=[BACKWARDS])))
+
+
+def test_deleted_games_are_not_shown_and_do_not_matter(folder):
+    (folder / "games/000002.npz").unlink()
+    assert "2 iterations, 32 games" in said(look(report(folder))) and len(read_run(folder).records) == 16
 
 
 @pytest.mark.parametrize("kind", DAMAGE)

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from alphazero_nb.arena import RandomPlayer, play_match
-from alphazero_nb.checkpoint import load_network, network_arrays
+from alphazero_nb.checkpoint import network_arrays
+from alphazero_nb.run_folder import load_network
 from alphazero_nb.game import get_game
 from alphazero_nb.network import PolicyValueNet
 from alphazero_nb.records import GameRecord
@@ -411,8 +412,8 @@ def test_building_a_trainer_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("file, harm", [(file, harm) for file in ("learner", "games", "manifest", "config")
-                                        for harm in ("bit", "cut", "gone") if harm != "gone" or file in ("learner", "games")])
+@pytest.mark.parametrize("file, harm", [(file, harm) for file in ("learner", "manifest", "config")
+                                        for harm in ("bit", "cut", "gone") if harm != "gone" or file == "learner"])
 def test_a_damaged_checkpoint_is_named(tmp_path, file, harm):
     folder = tmp_path / "run"
     trainer(folder).fit(iterations=1)
@@ -448,13 +449,18 @@ def test_the_folder_holds_data_only(tmp_path):
     folder = tmp_path / "run"
     trainer(folder).fit(iterations=3)
     manifest, before = (json.loads((folder / name).read_text()) for name in ("manifest.json", "previous.json"))
-    entries = [manifest["network"], manifest["learner"], before["network"], before["learner"], *manifest["games"]]
-    for entry in entries:
-        assert hashlib.sha256((folder / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
-        with np.load(folder / entry["file"], allow_pickle=False) as arrays: assert all(a.dtype != object for a in arrays.values())
-    files = {path.name for path in folder.rglob("*") if path.is_file()}
-    assert files <= {Path(entry["file"]).name for entry in entries} | {
-        "manifest.json", "previous.json", "config.json", "events.jsonl", ".lock"}
+    rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text().splitlines()]
+    hashes = {f"games/{row['iteration']:06}.npz": row["sha256"] for row in rows}
+    for told in (manifest, before):
+        hashes[f"learner-{told['iteration']:06}.npz"] = told["learner_sha256"]
+        hashes |= {f"network-{int(iteration):06}.npz": sha256 for iteration, sha256 in told["networks"].items()}
+    assert len(hashes) == 3 + 2 + 2
+    for name, sha256 in hashes.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha256
+        with np.load(folder / name, allow_pickle=False) as arrays: assert all(a.dtype != object for a in arrays.values())
+    assert hashlib.sha256((folder / "iterations.jsonl").read_bytes()).hexdigest() == manifest["log_sha256"]
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert files == hashes.keys() | {"manifest.json", "previous.json", "config.json", "events.jsonl", "iterations.jsonl", ".lock"}
     lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
 
