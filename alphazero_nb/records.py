@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, START, STATE_SIZE, Game, call_legal, call_mover,
                                call_play, call_returns, call_start, write_inputs)
 
@@ -136,7 +136,7 @@ _BROKEN = {
     _OPEN: "it stops before its end", _OUTCOME: "its outcome is not the result by the rules"}
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _all_legal(legal, count, actions):
     "Return True if `actions` increase and are among the first `count` of `legal`, which increase as well."
     place = 0
@@ -147,7 +147,7 @@ def _all_legal(legal, count, actions):
     return True
 
 # %% ../nbs/09_records.ipynb #034bfbd8
-@njit(nogil=True, cache=True)
+@kernel
 def play_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
     "Play games at[0] to stop − 1; return the law that game at[0] breaks at move at[1] (0: none), and the next row of `inputs`."
     state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .game import Game
 from .records import GameRecord, check_table, join_records
 
@@ -72,7 +72,7 @@ class Batch:
     values: np.ndarray  # (n, players) float32 in [−1, 1], the mover first
 
 # %% ../nbs/23_replay.ipynb #06aedf54
-@njit(nogil=True, cache=True)
+@kernel
 def gather(inputs, outcomes, values, first_entry, counts, policy_actions, policy_visits, index, turn,
            turn_planes, turn_actions, mix, planes, policy, targets):
     "Fill planes, policy and values of the rows `index`, each turned by its symmetry."
