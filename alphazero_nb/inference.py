@@ -5,7 +5,7 @@
 # %% ../nbs/15_inference.ipynb #b217d820
 from __future__ import annotations
 
-import copy, functools
+import copy, functools, warnings
 from typing import Callable
 
 import torch
@@ -16,40 +16,43 @@ from .device import Device, get_device
 from .network import BoardNet, pool
 
 # %% auto #0
-__all__ = ['BACKENDS', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'inference_copy']
+__all__ = ['BACKENDS', 'FoldedPair', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'inference_copy']
 
 # %% ../nbs/15_inference.ipynb #18f9526e
+class FoldedPair(nn.Sequential):
+    "A convolution and its batch norm; called as a whole, one convolution with the norm folded in. Evaluation only."
+    def __init__(self, conv: nn.Conv2d, norm: nn.BatchNorm2d):
+        super().__init__(conv, norm)
+        self.weight, self.bias = map(nn.Parameter, fuse_conv_bn_weights(
+            conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias))
+        self.stride, self.padding, self.dilation, self.groups = conv.stride, conv.padding, conv.dilation, conv.groups
+
+    def forward(self, x): return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
 def fold_batch_norm(module: nn.Module) -> nn.Module:
-    "Folds every convolution-and-batch-norm pair of `module`, in place; evaluation only."
+    "Makes every convolution-and-batch-norm pair of `module` a FoldedPair, in place; evaluation only."
     for name, child in module.named_children():
-        pair = isinstance(child, nn.Sequential) and [type(layer) for layer in child] == [nn.Conv2d, nn.BatchNorm2d]
+        pair = type(child) is nn.Sequential and [type(layer) for layer in child] == [nn.Conv2d, nn.BatchNorm2d]
         pair = pair and child[0].padding_mode == "zeros" and child[1].running_mean is not None
-        setattr(module, name, _folded(*child) if pair else fold_batch_norm(child))
+        setattr(module, name, FoldedPair(*child) if pair else fold_batch_norm(child))
     return module
-
-
-def _folded(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
-    folded = nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding,
-                       conv.dilation, conv.groups)
-    weight, bias = fuse_conv_bn_weights(conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps,
-                                        norm.weight, norm.bias)
-    folded.weight, folded.bias = nn.Parameter(weight), nn.Parameter(bias)
-    return folded
 
 # %% ../nbs/15_inference.ipynb #a5b8ec9b
 class FusedBoardNet:
     "A `BoardNet` on the CPU, every convolution fused with what follows it."
     def __init__(self, net: BoardNet, dtype: torch.dtype):
         self.net, self.dtype, self.packed = net, dtype, {}
+        for pair in net.modules():
+            if isinstance(pair, FoldedPair): del pair[:]
 
     def _weights(self, conv, x):
-        key = (id(conv), x.shape[0])
-        if key not in self.packed:
-            weight = torch._C._nn.mkldnn_reorder_conv2d_weight(
-                conv.weight.detach().to(self.dtype).to_mkldnn(), conv.padding, conv.stride, conv.dilation,
-                conv.groups, x.shape)
-            self.packed[key] = weight, conv.bias.detach().to(self.dtype)
-        return (*self.packed[key], conv.padding, conv.stride, conv.dilation, conv.groups)
+        arguments = conv.padding, conv.stride, conv.dilation, conv.groups
+        if id(conv) not in self.packed:
+            weight = conv.weight.detach().to(self.dtype).to_mkldnn()
+            weight = torch._C._nn.mkldnn_reorder_conv2d_weight(weight, *arguments, (64, *x.shape[1:]))
+            self.packed[id(conv)] = weight, conv.bias.detach().to(self.dtype)
+        return *self.packed[id(conv)], *arguments
 
     def conv(self, conv, x, after="none"):
         return torch.ops.mkldnn._convolution_pointwise(x, *self._weights(conv, x), after, [], "")
@@ -72,14 +75,25 @@ def _channels_last_weight(linear: nn.Linear, channels: int, cells: int):
 
 
 class FusedNet(FusedBoardNet):
-    "`FusedBoardNet` with its heads."
+    "`FusedBoardNet` with its heads; the plain network for batch sizes that the operators refuse."
     def __init__(self, net: BoardNet, dtype: torch.dtype, cells: int):
         super().__init__(net, dtype)
+        self.refused = set()
         policy, value = net.policy, net.value
-        self.hidden = _channels_last_weight(value.hidden, value.local.out_channels, cells)
-        self.out = None if policy.board else _channels_last_weight(policy.out, policy.local.out_channels, cells)
+        self.hidden = _channels_last_weight(value.hidden, len(value.local.weight), cells)
+        self.out = None if policy.board else _channels_last_weight(policy.out, len(policy.local.weight), cells)
 
     def __call__(self, x):
+        if len(x) in self.refused: return self.net(x)
+        try: return self.fused(x)
+        except Exception as error:
+            answer = self.net(x)   # Raises an error of its own where the input is at fault
+            warnings.warn(f"PyTorch's fused operators refused a batch of {len(x)} ({type(error).__name__}: {error}). "
+                          "The layers of such batches run one by one from now on, which is slower.")
+        self.refused.add(len(x))
+        return answer
+
+    def fused(self, x):
         x = self.trunk(x)
         pooled = pool(x)
         return self.policy(self.net.policy, x, pooled), self.value(self.net.value, x, pooled)
@@ -103,15 +117,15 @@ def _fused_operators_work(dtype: str) -> bool:
     want = torch.relu(x + conv(torch.relu(conv(x))))
     try:
         with torch.inference_mode():
-            net, x = FusedBoardNet(None, number), x.to(number)
+            net, x = FusedBoardNet(conv, number), x.to(number)
             got = net.conv_add_relu(conv, net.conv(conv, x, "relu"), x).float()
-    except (AttributeError, RuntimeError, NotImplementedError): return False
+    except Exception: return False   # Whatever a private operator raises, it is not to be used
     return torch.allclose(want, got, atol=.05)
 
 
 def can_fuse(network: nn.Module, device: Device) -> bool:
     "Whether the fused operators work for this network on this device."
-    return device.type == "cpu" and isinstance(network, BoardNet) and _fused_operators_work(device.dtype)
+    return device.type == "cpu" and type(network) is BoardNet and _fused_operators_work(device.dtype)
 
 # %% ../nbs/15_inference.ipynb #b233c3b4
 BACKENDS = ("auto", "eager", "fused", "compile")
@@ -131,7 +145,7 @@ def inference_copy(
     last = torch.channels_last if device.channels_last else torch.contiguous_format
     cells = getattr(network, "cells", 0)
     net = fold_batch_norm(copy.deepcopy(network).eval()).requires_grad_(False)
-    if backend == "fused": run = FusedNet(net.to(number), number, cells)
+    if backend == "fused": run = FusedNet(net.to(number), number, cells)   # A BoardNet, see can_fuse
     else: run = net.to(device.name, number, memory_format=last)
     if backend == "compile": run = _compiled(run)
 

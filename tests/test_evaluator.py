@@ -10,8 +10,9 @@ from torch import nn
 from alphazero_nb.device import get_device
 from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
 from alphazero_nb.game import get_game
-from alphazero_nb.inference import can_fuse, inference_copy
-from alphazero_nb.network import PolicyValueNet
+from alphazero_nb import inference
+from alphazero_nb.inference import FusedBoardNet, can_fuse, inference_copy
+from alphazero_nb.network import BoardNet, PolicyValueNet
 
 BACKENDS = ["eager", "fused"]
 DTYPES = ["float32", "bfloat16"]
@@ -453,3 +454,112 @@ def test_the_copy_keeps_its_weights_until_told(backend):
 
 def test_unknown_backends_are_named():
     with pytest.raises(ValueError, match="'quick'.*eager"): inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", "quick")
+
+
+# Pairs of convolution and batch norm in networks of one's own
+
+
+class Pairs(nn.Module):
+    "A network that calls its pairs in a way of its own."
+    def __init__(self, call):
+        super().__init__()
+        pair = lambda inputs: nn.Sequential(nn.Conv2d(inputs, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8))
+        self.call, self.first, self.second, self.out = call, pair(2), pair(8), nn.Linear(8 * 42, 9)
+
+    def forward(self, x):
+        x = self.call(self.second, torch.relu(self.call(self.first, x)))
+        logits, values = self.out(x.flatten(1)).split((7, 2), 1)
+        return logits, torch.tanh(values)
+
+
+def one_by_one(pair, x):
+    for layer in pair: x = layer(x)
+    return x
+
+
+@pytest.mark.parametrize("call", [
+    lambda pair, x: pair(x), lambda pair, x: pair[1](pair[0](x)), one_by_one,
+    lambda pair, x: pair[0](x) + pair(x), lambda pair, x: pair[1](pair[0](x)) / len(pair) * pair[1].running_var.mean(),
+], ids=["whole", "indexed", "iterated", "half", "statistics"])
+def test_a_network_may_take_its_pairs_apart(call):
+    network = Pairs(call)
+    with torch.no_grad():
+        for _ in range(3): network(torch.randn(16, 2, 6, 7) * 3 + 1)   # Batch norm has something to fold
+    planes = torch.randint(0, 2, (8, 2, 6, 7), dtype=torch.int8)
+    with torch.no_grad(): want = network.eval()(planes.float())
+    with torch.inference_mode(): got = inference_copy(network, "cpu", "auto", "float32")(planes)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(want, got))
+
+
+def test_a_board_network_with_a_forward_of_its_own_is_not_fused():
+    class Doubled(BoardNet):
+        def forward(self, x):
+            logits, values = super().forward(x)
+            return 2 * logits, values
+    network = Doubled(GAME, 16, 1).eval()
+    planes = torch.randint(0, 2, (8, *GAME.shape), dtype=torch.int8)
+    with torch.inference_mode():
+        want, got = network(planes.float()), inference_copy(network, "cpu", "auto", "float32")(planes)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(want, got))
+
+
+# Private operators
+
+
+@pytest.fixture
+def forget_probe():
+    "The probe of the operators is tried again, and forgotten afterwards."
+    inference._fused_operators_work.cache_clear()
+    yield
+    inference._fused_operators_work.cache_clear()
+
+
+@pytest.mark.parametrize("error", [TypeError("unexpected argument"), RuntimeError("no such layout"), ValueError("stride"), KeyError("op")])
+def test_operators_that_fail_are_not_used(error, monkeypatch, forget_probe):
+    def refuse(*arguments): raise error
+    monkeypatch.setattr(torch._C._nn, "mkldnn_reorder_conv2d_weight", refuse)
+    network = PolicyValueNet(GAME, "tiny").eval()
+    assert not can_fuse(network, get_device("cpu"))
+    planes = torch.randint(0, 2, (8, *GAME.shape), dtype=torch.int8)
+    with torch.inference_mode():
+        want, got = network(planes.float()), inference_copy(network, "cpu", "auto", "float32")(planes)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(want, got))
+
+
+def test_a_batch_that_the_operators_refuse_runs_without_them(monkeypatch):
+    "The others stay fused; the warning comes once."
+    needs("fused")
+    weights, tried = FusedBoardNet._weights, []
+    def refuse_eight(self, conv, x):
+        tried.append(len(x))
+        if len(x) == 8: raise TypeError("unexpected argument")
+        return weights(self, conv, x)
+    monkeypatch.setattr(FusedBoardNet, "_weights", refuse_eight)
+    network = trained(GAME, PolicyValueNet(GAME, "tiny")).eval()
+    planes = torch.randint(0, 2, (16, *GAME.shape), dtype=torch.int8)
+    run = inference_copy(network, "cpu", "fused", "float32")
+    with torch.inference_mode():
+        want = network(planes.float())
+        with pytest.warns(UserWarning, match="batch of 8 .TypeError: unexpected argument") as warned:
+            answers = [run(planes[:rows]) for rows in (4, 8, 16, 8)]
+    assert len(warned) == 1 and tried.count(8) == 1 and tried.count(16) == tried.count(4) > 1
+    for rows, got in zip((4, 8, 16, 8), answers):
+        assert all(torch.allclose(a[:rows], b, atol=1e-4) for a, b in zip(want, got))
+
+
+def test_weights_are_packed_once_for_all_batch_shapes(monkeypatch):
+    needs("fused")
+    pack, packed = torch._C._nn.mkldnn_reorder_conv2d_weight, []
+    def count(weight, *arguments):
+        packed.append(weight.numel())
+        return pack(weight, *arguments)
+    monkeypatch.setattr(torch._C._nn, "mkldnn_reorder_conv2d_weight", count)
+    network = trained(GAME, PolicyValueNet(GAME, "small")).eval()
+    sizes = sorted(layer.weight.numel() for layer in network.modules() if isinstance(layer, nn.Conv2d))
+    run = inference_copy(network, "cpu", "fused", "float32")
+    planes = torch.randint(0, 2, (256, *GAME.shape), dtype=torch.int8)
+    with torch.inference_mode():
+        want = network(planes.float())
+        for rows in batch_shapes(256):
+            assert all(torch.allclose(a[:rows], b, atol=1e-4) for a, b in zip(want, run(planes[:rows])))
+    assert sorted(packed) == sizes
