@@ -14,16 +14,17 @@ from typing import Callable
 import numpy as np
 from .board import (GREY, THOUGHT, Board, Marks, board_margin, board_svg, find_drawing, last_places, letters_svg,
                                 piece_svg, seat_color, svg_circle, svg_image, svg_line, svg_picture, svg_rect, svg_text)
+from .dashboard import in_colab, page_widgets, view_data
 from .game import Game, get_game
 from .progress import has_kernel
 from .table import Sight, find_table
 
 # %% auto #0
-__all__ = ['Thought', 'Line', 'line_to_dict', 'read_line', 'think', 'choose', 'with_simulations', 'player_name', 'move_words',
-           'result_words', 'next_words', 'refusal', 'sentence', 'viewer', 'is_open', 'may_tell', 'told_values',
-           'sight_of', 'Refused', 'deed', 'Match', 'shown_thought', 'View', 'expected_points', 'known_values',
-           'value_bar', 'value_curve', 'panel_html', 'match_html', 'named_action', 'obey', 'play_text', 'ClickGrid',
-           'Choices', 'Controls', 'free_name', 'PlayBoard', 'make_match', 'play', 'replay']
+__all__ = ['NO_WIDGETS', 'Thought', 'Line', 'line_to_dict', 'read_line', 'think', 'choose', 'with_simulations', 'player_name',
+           'move_words', 'result_words', 'next_words', 'refusal', 'sentence', 'viewer', 'is_open', 'may_tell',
+           'told_values', 'sight_of', 'Refused', 'deed', 'Match', 'shown_thought', 'View', 'expected_points',
+           'known_values', 'value_bar', 'value_curve', 'panel_html', 'match_html', 'named_action', 'obey', 'play_text',
+           'ClickGrid', 'Choices', 'Controls', 'free_name', 'failure_html', 'PlayBoard', 'make_match', 'play', 'replay']
 
 # %% ../nbs/27_play.ipynb #4a9754bc
 @dataclass(frozen=True)
@@ -731,14 +732,28 @@ def free_name(game: str, folder: str | Path = ".") -> str:
     return next(name for n in range(1, 10**9) if not (Path(folder) / (name := f"{word}-{n}.json")).exists())
 
 # %% ../nbs/27_play.ipynb #32d78598
+NO_WIDGETS = ("This is a picture. It becomes a board to click when the page has loaded its widgets. If that does not happen, "
+              "reload the page and run this cell again, or play with typed moves: <code>play(..., widgets=False)</code>.")
+
+
+def failure_html(error: Exception) -> str: return f"<b>{html.escape(f'This cannot be drawn: {sentence(error)}.')}</b>"
+
+
 class PlayBoard:
     "A match that is played by clicking; a notebook shows it as the value of a cell."
     patience_s = 0.25   # After an answer, until a click counts
 
     def __init__(self, match: Match):
-        w = _widgets()
-        self.match, self.view, self.controls = match, View(match), Controls(match)
-        self.syncing, self.deaf_until = False, 0.0
+        _widgets()   # Refuses where there is no ipywidgets
+        self.match, self.view, self.syncing, self.deaf_until = match, View(match), False, 0.0
+        self.widget, self.handles = None, []   # Where the plain picture is shown
+        if not has_kernel() or in_colab(): self._make()
+        self.do(lambda: True, answer=match.shown is None)
+
+    def _make(self) -> None:
+        "Make the widgets."
+        w, match = _widgets(), self.match
+        self.controls = Controls(match)
         board, c = self.view.board(match.ply), self.controls
         self.board = board and ClickGrid(board, self.click, match.game.action_name)
         self.letters, self.panel, self.curve = w.HTML(), w.HTML(), w.HTML()
@@ -748,7 +763,6 @@ class PlayBoard:
         self.widget = w.VBox([w.HBox([left, right], layout=w.Layout(flex_flow="row wrap", align_items="flex-start")),
                               c.look_row, self.curve, c.file_row])
         self._listen()
-        self.do(lambda: True, answer=match.shown is None)
 
     def _listen(self) -> None:
         match, c = self.match, self.controls
@@ -766,7 +780,23 @@ class PlayBoard:
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
-        display(self.widget)
+        if self.widget is not None: return display(self.widget)
+        self.handles.append(display(self._picture(), raw=True, display_id=True))
+        page_widgets.ask(self._arrive)
+
+    def _arrive(self) -> None:
+        "Make the widgets if there are none, and show them in the place of the plain pictures."
+        if self.widget is None:
+            self._make()
+            self.draw()
+        handles, self.handles = self.handles, []
+        for handle in handles: handle.update(view_data(self.widget), raw=True)
+
+    def _picture(self) -> dict:
+        "Return the data of an output that shows the board without widgets."
+        try: picture = match_html(self.match)
+        except Exception as error: picture = failure_html(error)
+        return {"text/html": f'<div style="font:13px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:4px 0 10px">{NO_WIDGETS}</div>{picture}'}
 
     def click(self, action: int) -> None:
         "What a click on a square or on a move's button does."
@@ -790,12 +820,14 @@ class PlayBoard:
 
     def draw(self, thinking: bool = False) -> None:
         "Brings every widget up to date; an error in the game's own words is told, too."
+        if thinking: self.match.tell(f"{self.match.said} {self.match.name} thinks ...")
+        for handle in self.handles: handle.update(self._picture(), raw=True)
+        if self.widget is None: return
         try: self._draw(thinking)
-        except Exception as error: self.panel.value = f"<b>{html.escape(f'This cannot be drawn: {sentence(error)}.')}</b>"
+        except Exception as error: self.panel.value = failure_html(error)
 
     def _draw(self, thinking: bool) -> None:
         match, c, view, thoughts = self.match, self.controls, self.view, self.controls.thoughts.value
-        if thinking: match.tell(f"{match.said} {match.name} thinks ...")
         board = view.board(match.ply)
         if self.board: self.board.show(board, view.svg(thoughts), view.text(), not thinking)
         else: self.letters.value = svg_image(view.svg(thoughts), view.text())

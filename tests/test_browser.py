@@ -1,4 +1,5 @@
-"A person's first quarter of an hour in a real JupyterLab: the dashboard moves, stop stops, run again goes on, the board answers."
+"""A person's first quarter of an hour in a real JupyterLab: the dashboard moves, stop stops, run again goes on, the board answers.
+And the same where the page's widgets arrive late, or never."""
 import base64
 import importlib.util
 import json
@@ -127,6 +128,18 @@ class Page:
         "Waits until this pattern is below the cell; the match."
         return self.until(lambda: re.search(what, self.said(cell)), seconds, repr(what))
 
+    def wait_for_kernel(self):
+        "Waits until the notebook's kernel has answered; what is run before that JupyterLab may forget."
+        self.page.evaluate("""async () => {
+            const context = window.jupyterapp.shell.currentWidget.context.sessionContext;
+            await context.ready;
+            await context.session.kernel.info;
+        }""")
+
+    def run_all(self):
+        self.page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
+        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
+
     def stop(self):
         self.page.locator(".jp-NotebookPanel-toolbar [data-jp-item-name=interrupt]").locator("jp-button, button").first.click()
 
@@ -166,7 +179,7 @@ def lab(tmp_path_factory):
     env.update({f"JUPYTER_{name.upper()}_DIR": str(root/name) for name in ("config", "data", "runtime")})
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-               "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
+               "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", "--expose-app-in-browser",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     with open(log, "w") as out:
         process = psutil.Popen(command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
@@ -191,16 +204,24 @@ def shots():
 
 
 @pytest.fixture(scope="module")
-def page(lab, shots):
+def chromium():
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=30_000)
-        try:
-            tab = chromium.new_page(viewport=dict(width=1250, height=1300))
-            tab.set_default_timeout(15_000)
-            page = Page(tab, shots)
-            page.open(lab[0])
-            yield page
+        try: yield chromium
         finally: chromium.close()
+
+
+def new_page(chromium, shots):
+    tab = chromium.new_page(viewport=dict(width=1250, height=1300))
+    tab.set_default_timeout(15_000)
+    return Page(tab, shots)
+
+
+@pytest.fixture(scope="module")
+def page(lab, shots, chromium):
+    page = new_page(chromium, shots)
+    page.open(lab[0])
+    return page
 
 
 # What a person sees -----------------------------------------------------------------------------
@@ -250,6 +271,7 @@ def test_running_the_cell_again_goes_on(page, lab):
     page.run(cell)
     page.wait(cell, rf"\b{before + 1} iterations,", 60)
     page.shot("4-going-on")
+    assert cell.locator(".jupyter-widgets").count(), "this page has answered since the first run, so the dashboard is a widget"
     kept = stop(page, cell)
     page.shot("5-stopped-again")
     assert saved(lab[1])[0] == run and kept == saved(lab[1])[1] > before and saved(lab[1])[2] > games
@@ -297,3 +319,108 @@ def test_the_page_keeps_what_was_seen(page, lab):
     assert page.said(cell).split() == seen.split() and page.pictures(cell)
     sizes = cell.locator(".jp-Cell-outputArea img").evaluate_all("images => images.map(image => image.naturalWidth)")
     assert sizes and min(sizes) > 50, "pictures are drawn in a copy that is not trusted, too"
+
+
+# A page whose widgets are late ------------------------------------------------------------------
+
+LATE = ["""from alphazero_nb.game import get_game
+from alphazero_nb.play import play
+from alphazero_nb.selfplay import SelfPlayEngine
+engine = SelfPlayEngine(get_game("tictactoe"), None, device="cpu", layout="threads", simulations=100, games=32)
+""", """try: engine.generate_games(10**7)   # Until it is stopped
+except KeyboardInterrupt: engine.shutdown()
+""", """play("random", "tictactoe")"""]
+
+# JupyterLab waits for the file of an extension, but not for a plugin that may start later. This makes the widget manager one.
+HOLD_MANAGER = """;(() => {
+const name = "@jupyter-widgets/jupyterlab-manager", files = window._JUPYTERLAB[name];
+const gate = new Promise(open => { window.startWidgetManager = open; });
+const held = plugin => ({...plugin, autoStart: "defer", activate: async (...parts) => { await gate; return plugin.activate(...parts); }});
+window._JUPYTERLAB[name] = {init: (...parts) => files.init(...parts), get: async path => {
+  const make = await files.get(path);
+  return () => { const made = make(); return Array.isArray(made.default) ? {__esModule: true, default: made.default.map(held)} : made; };
+}};
+})()"""
+WIDGETS = re.compile("/lab/extensions/@jupyter-widgets/jupyterlab-manager/static/.*[.]js")
+
+
+def hold_manager(page, url):
+    "Opens a page whose widget manager does not start; returns a function that starts it."
+    def changed(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text() + (HOLD_MANAGER if "remoteEntry" in route.request.url else ""))
+    page.page.route(WIDGETS, changed)
+    page.open(url)
+    return lambda: page.page.evaluate("window.startWidgetManager()")
+
+
+def hold_scripts(page, url):
+    "Opens a page that gets no more scripts of its widget manager once it is open; returns a function that sends them."
+    page.open(url)
+    held, free = [], []
+    page.page.route(WIDGETS, lambda route: route.continue_() if free else held.append(route))
+
+    def release():
+        assert held, "the board has asked for a script"
+        free.append(True)
+        for route in held: route.continue_()
+    return release
+
+
+def run_at_once(page): page.run_all()
+
+
+def run_one_by_one(page):
+    "The page can answer between the first two cells."
+    cells = page.page.locator(".jp-Notebook .jp-CodeCell")
+    page.run(cells.first)
+    page.ended(cells.first, 60)
+    page.run(cells.nth(1))
+
+
+def open_late(page, lab, name, hold):
+    "Opens a small notebook with a new kernel, and holds what its widgets need."
+    cells = [dict(cell_type="code", id=f"late-{number}", metadata={}, source=source, outputs=[], execution_count=None)
+             for number, source in enumerate(LATE)]
+    book = dict(nbformat=4, nbformat_minor=5, cells=cells,
+                metadata=dict(kernelspec=dict(name="python3", display_name="Python 3", language="python")))
+    (lab[1]/f"{name}.ipynb").write_text(json.dumps(book), encoding="utf-8")
+    release = hold(page, lab[0].replace("quickstart.ipynb", f"{name}.ipynb"))
+    page.wait_for_kernel()
+    return release
+
+
+@pytest.mark.parametrize("hold, run", [(hold_manager, run_at_once), (hold_scripts, run_one_by_one)],
+                         ids=["the manager, all cells at once", "the scripts, cell by cell"])
+def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, lab, hold, run):
+    page = new_page(chromium, shots)
+    name = f"9-{hold.__name__.replace('_', '-')}"
+    release = open_late(page, lab, name, hold)
+    run(page)
+    training, playing = page.cell("generate_games"), page.cell("play(")
+
+    page.wait(training, r"self-play: [\d,]+ of 10,000,000 games", 60)
+    first = page.said(training)
+    page.until(lambda: page.said(training) != first, 10, "move of the dashboard")
+    assert page.pictures(training) and "Loading widget" not in page.said(training)
+    page.shot(f"{name}-moves")
+    page.stop()
+    page.wait(training, "Stopped; ", 15)
+    page.ended(training, 15)
+
+    if run is run_one_by_one: page.run(playing)
+    page.wait(playing, "This is a picture", 20)    # As long as the widgets are held, so for ever if they never come
+    assert not playing.locator(".jp-Cell-outputArea button").count() and len(page.pictures(playing)) >= 2
+    page.shot(f"{name}-picture")
+    page.page.wait_for_timeout(500)
+    assert "Stopped; " in page.said(training) and "This is a picture" in page.said(playing)
+
+    release()
+    squares = playing.locator(".widget-gridbox .widget-gridbox button")
+    squares.first.wait_for(timeout=30_000)
+    assert "This is a picture" not in page.said(playing)
+    squares.nth(4).click()
+    board = playing.locator(".widget-gridbox img").first
+    page.until(lambda: sorted(re.sub(r"[^xo]", "", board.get_attribute("alt"))) == ["o", "x"], 20, "answer of the agent")
+    page.shot(f"{name}-clicked")
+    page.page.close()
