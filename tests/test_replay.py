@@ -14,7 +14,8 @@ from alphazero_nb.python_game import PythonGame
 from alphazero_nb.records import GameRecord, check_records, join_records, split_records
 from alphazero_nb.replay import Replay, window_size
 from alphazero_nb.search import SearchSettings
-from alphazero_nb.slots import Block, SelfPlaySettings, default_settings, game_seed
+from alphazero_nb.slots import Block, SelfPlaySettings, default_settings
+from alphazero_nb.streams import Purpose, derive_seed
 from test_python_game import connect4 as python_connect4
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(), reason="OpenSpiel is not installed")
@@ -28,7 +29,7 @@ def game_of(name): return python_connect4() if name == "python" else get_game(na
 
 def random_record(game, rng, number=0, share=.3):
     "A random game, of which about this share of the moves has a search result."
-    seed, counts, policy, values, movers, actions = game_seed(5, number), [], [], [], [], []
+    seed, counts, policy, values, movers, actions = derive_seed(5, Purpose.SELF_PLAY, number), [], [], [], [], []
     state = game.new(seed)
     while not game.over(state):
         legal = game.legal_actions(state)
@@ -64,7 +65,7 @@ def test_positions_computed_again_are_those_that_were_played(name):
     play = default_settings(game)
     play = replace(play, search=replace(play.search, simulations=6), cheap_simulations=3)
     block, evaluator, seen, records = Block(game, 8, play), UniformEvaluator(game), {}, []
-    for slot in range(8): block.begin(slot, slot, game_seed(3, slot), 0)
+    for slot in range(8): block.begin(slot, slot, derive_seed(3, Purpose.SELF_PLAY, slot), 0)
     while len(records) < 8:
         block.advance()
         for slot in np.flatnonzero(block.slots["number"] >= 0):
@@ -143,7 +144,7 @@ def test_search_results_make_room_for_themselves(name):
         while len(records) < 18:
             for slot in np.flatnonzero(block.slots["number"] < 0):
                 number = next(drawn)
-                block.begin(slot, number, game_seed(1, number), 0)
+                block.begin(slot, number, derive_seed(1, Purpose.SELF_PLAY, number), 0)
             block.advance()
             records += block.collect()
             if block.requests.count: block.submit(evaluator)
