@@ -35,7 +35,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/python tests/sync.py --check
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
-	$(BIN)/python -m pytest -q -rs
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile
 
 test-colab: $(COLAB)/package
 	$(COLAB)/bin/python tests/colab.py $(PAGES) --workers $(WORKERS)
