@@ -786,10 +786,10 @@ class PlayBoard:
 
     def _arrive(self) -> None:
         "Make the widgets if there are none, and show them in the place of the plain pictures."
+        handles, self.handles = self.handles, []
         if self.widget is None:
             self._make()
             self.draw()
-        handles, self.handles = self.handles, []
         for handle in handles: handle.update(view_data(self.widget), raw=True)
 
     def _picture(self) -> dict:
