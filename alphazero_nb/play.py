@@ -747,11 +747,12 @@ class PlayBoard:
         _widgets()   # Refuses where there is no ipywidgets
         self.match, self.view, self.syncing, self.deaf_until = match, View(match), False, 0.0
         self.widget, self.handles = None, []   # Where the plain picture is shown
-        if not has_kernel() or in_colab(): self._make()
+        if not has_kernel() or in_colab(): self.make_widgets()
         self.do(lambda: True, answer=match.shown is None)
 
-    def _make(self) -> None:
-        "Make the widgets."
+    def make_widgets(self) -> None:
+        "Make the widgets, if there are none."
+        if self.widget is not None: return
         w, match = _widgets(), self.match
         self.controls = Controls(match)
         board, c = self.view.board(match.ply), self.controls
@@ -763,6 +764,7 @@ class PlayBoard:
         self.widget = w.VBox([w.HBox([left, right], layout=w.Layout(flex_flow="row wrap", align_items="flex-start")),
                               c.look_row, self.curve, c.file_row])
         self._listen()
+        self.draw()
 
     def _listen(self) -> None:
         match, c = self.match, self.controls
@@ -785,11 +787,9 @@ class PlayBoard:
         page_widgets.ask(self._arrive)
 
     def _arrive(self) -> None:
-        "Make the widgets if there are none, and show them in the place of the plain pictures."
-        if self.widget is None:
-            self._make()
-            self.draw()
+        "Show the widgets in the place of the plain pictures."
         handles, self.handles = self.handles, []
+        self.make_widgets()
         for handle in handles: handle.update(view_data(self.widget), raw=True)
 
     def _picture(self) -> dict:

@@ -1,6 +1,7 @@
 "The dashboard: plain state, one HTML, few redraws, and in a real kernel a picture that lives and then stays."
 import gc
 import html
+import json
 import re
 import time
 import tracemalloc
@@ -190,11 +191,34 @@ from alphazero_nb.selfplay import SelfPlayEngine
 engine = SelfPlayEngine(get_game("connect4"), None, device="cpu", layout="threads", simulations=200, games=32)
 """
 HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
+NEW_PAGE = """
+from alphazero_nb.dashboard import page_widgets
+page_widgets.working.clear(), page_widgets.asked.clear()
+"""
+COMMS = """import json
+print(json.dumps([(comm.comm_id, comm.target_name) for comm in get_ipython().kernel.comm_manager.comms.values()]))"""
+
+
+def say(kernel, kind, content, metadata=None):
+    "Sends a message as the page does; the kernel reads it before the next cell."
+    kernel.client.shell_channel.send(kernel.client.session.msg(kind, content, metadata=metadata))
+
+
+def answer(kernel, accept=True):
+    "Does what a page does with the comms of the kernel: it closes those that nothing listens to."
+    for comm_id, target in json.loads(kernel.run(COMMS).out):
+        if target != "jupyter.widget" or not accept: say(kernel, "comm_close", dict(comm_id=comm_id, data={}))
+
+
+def in_widgets(cell):
+    "The HTML that widgets have shown while this cell ran."
+    return [state["outputs"][0]["data"][HTML] for state in cell.carried if state.get("outputs")]
 
 
 def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(CELL)
+    kernel.run(CELL + NEW_PAGE + "page_widgets.ask()")
+    answer(kernel)
     cell = kernel.run("engine.generate_games(1500);")
     assert cell.out == "" and cell.err == "", "a dashboard prints nothing"
     (first, place, begun), *later = cell.shown
@@ -202,8 +226,7 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     assert [kind for kind, where, _ in later] == ["update_display_data"] and later[0][1] == place
     last = later[0][2][HTML]
     assert "1,500 games in" in words(last) and len(pictures(last)) == 1
-    states = [state["value"] for state in cell.carried if "value" in state]
-    seconds = cell.seconds
+    states, seconds = in_widgets(cell), cell.seconds
     assert 1 <= len(states) <= 2 * seconds + 5 and len(set(states)) == len(states)
     again = kernel.run("engine.generate_games(1500);")          # The next cell has a place of its own
     assert again.shown[0][0] == "display_data" and again.shown[0][1] != place
@@ -211,19 +234,67 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     assert [kind for kind, *_ in loop.shown].count("display_data") == 1 and "20 games in" in words(loop.shown[-1][2][HTML])
 
 
+def assert_plain(cell):
+    "No widget that shows something was opened, and one place in the page was replaced at most twice a second."
+    (first, place, _), *later = cell.shown
+    assert first == "display_data" and {(kind, where) for kind, where, _ in later} == {("update_display_data", place)}
+    assert all(set(data) == {HTML} for _, _, data in cell.shown) and in_widgets(cell) == []
+    assert not any("value" in state or "children" in state for state in cell.carried)
+    assert 2 <= len(cell.shown) <= 2 * cell.seconds + 5
+
+
+@pytest.mark.parametrize("accept", [None, False], ids=["no answer", "refused"])
+def test_until_the_page_has_answered_a_call_is_alive_in_plain_html(kernel, accept):
+    pytest.importorskip("ipywidgets")
+    kernel.run(CELL + NEW_PAGE + "page_widgets.ask()")
+    if accept is not None: answer(kernel, accept)
+    cell = kernel.run("engine.generate_games(400);")
+    assert_plain(cell)
+    told = [words(data[HTML]) for _, _, data in cell.shown]
+    assert "no game has ended yet" in told[0] or "of 400 games" in told[0]
+    assert "400 games in" in told[-1] and len(set(told)) == len(told)
+
+
+def test_a_widget_manager_that_arrives_late_is_asked_again(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(CELL + NEW_PAGE + "page_widgets.ask()")
+    answer(kernel, accept=False)
+    assert_plain(kernel.run("engine.generate_games(100);"))
+    answer(kernel, accept=False)
+    control = dict(comm_id="control", target_name="jupyter.widget.control", data={})
+    say(kernel, "comm_open", control, dict(version="1.0.0"))
+    say(kernel, "comm_msg", dict(comm_id="control", data=dict(method="request_states")))
+    answer(kernel)
+    cell = kernel.run("engine.generate_games(100);")
+    assert VIEW in cell.shown[0][2] and in_widgets(cell) and HTML in cell.shown[-1][2]
+
+
+def test_a_page_answers_for_itself_only(monkeypatch):
+    pages, shown = page.PageWidgets(), []
+    monkeypatch.setattr(pages, "session", lambda: "second")
+    pages.answered("first")
+    assert not pages.work()
+    pages.waiting.append(lambda: shown.append("board"))
+    pages.answered("second")
+    assert pages.work() and shown == ["board"]
+    pages.ask(lambda: shown.append("at once"))
+    assert shown == ["board", "at once"] and not pages.waiting
+
+
 def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(CELL)
+    kernel.run(CELL + NEW_PAGE)
     kernel.send("engine.generate_games(10**6)")
-    while len([state for state in kernel.cell.carried if "value" in state]) < 3:
+    while len(kernel.cell.shown) < 3:
         message = kernel.client.get_iopub_msg(timeout=60)
         kernel.cell.hear(message["msg_type"], message["content"])
     kernel.interrupt()
-    assert kernel.cell.error.startswith("KeyboardInterrupt")
-    kind, _, data = kernel.cell.shown[-1]
+    cell = kernel.cell
+    assert cell.error.startswith("KeyboardInterrupt")
+    kind, _, data = cell.shown[-1]
     kept = int(re.search(r"Stopped; ([\d,]+) games that had finished are kept", words(data[HTML]))[1].replace(",", ""))
     assert kind == "update_display_data" and kept == int(kernel.run("print(len(engine.leftover()))").out)
-    assert not any("stop button" in words(data.get(HTML, "")) for _, _, data in kernel.cell.shown)
+    assert ["stop button" in words(data[HTML]) for _, _, data in cell.shown][-2:] == [True, False]
 
 
 TRAINING = """

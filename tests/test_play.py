@@ -14,6 +14,8 @@ from alphazero_nb.play import (Choices, Match, PlayBoard, Refused, View, expecte
                                player_name, read_line, replay, result_words, value_bar, value_curve)
 from alphazero_nb.python_game import PythonGame
 from alphazero_nb.search import Agent
+from test_dashboard import HTML, NEW_PAGE, VIEW, answer, say
+from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
 if importlib.util.find_spec("pyspiel"):
@@ -500,6 +502,36 @@ def test_words_of_a_game_that_fail_are_told():
     board = PlayBoard(Match(silent, searcher(silent)))
     board.board.buttons[4].click()
     assert len(board.match.history) == 2 and "e" in board.match.said
+
+
+# A page whose widgets are late ------------------------------------------------------------------
+
+def test_a_board_is_a_picture_until_the_page_has_answered(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(NEW_PAGE + "from alphazero_nb.play import play\nboard = play('random', 'tictactoe', seat=1)")
+    cell = kernel.run("board")
+    (first, place, data), = cell.shown
+    assert first == "display_data" and set(data) == {HTML} and len(cell.carried) <= 2, "nothing but the question is opened"
+    assert "This is a picture" in data[HTML] and "1 move<" in data[HTML] and len(pictures(data[HTML])) >= 4
+    answer(kernel, accept=False)
+    assert kernel.run("").shown == []
+    say(kernel, "comm_open", dict(comm_id="control", target_name="jupyter.widget.control", data={}), dict(version="1.0.0"))
+    kernel.run("")
+    answer(kernel)
+    (kind, where, data), = kernel.run("").shown
+    assert kind == "update_display_data" and where == place and VIEW in data
+    kernel.run("board.patience_s = board.deaf_until = 0\n"
+               "board.board.buttons[board.match.game.legal_actions(board.match.state)[0]].click()\n"
+               "assert len(board.match.history) == 3")
+
+
+def test_on_a_page_that_has_answered_the_widgets_follow_the_picture_at_once(kernel):
+    pytest.importorskip("ipywidgets")
+    kernel.run(NEW_PAGE + "page_widgets.ask()\nfrom alphazero_nb.play import play")
+    answer(kernel)
+    first, second = kernel.run("play('random', 'tictactoe')").shown
+    assert [first[0], second[0]] == ["display_data", "update_display_data"] and first[1] == second[1]
+    assert HTML in first[2] and VIEW in second[2]
 
 
 # Typed moves ------------------------------------------------------------------------------------
