@@ -92,7 +92,7 @@ def test_rules_follow_what_they_import(pile):
 # The digest -------------------------------------------------------------------------------------
 
 Pair, space = namedtuple("Pair", "a b"), types.ModuleType("space")
-HERE, TABLE, space.deep = 1, np.array([1, 2]), types.SimpleNamespace()
+HERE, OFFSET = 1, 2
 size = threading.Lock()   # A name that the functions below take as an attribute and not from here
 
 
@@ -123,9 +123,6 @@ def far(x): return helper(x) + space.number
 @intrinsic
 def shifted(typingctx, x): return x(x), lambda context, builder, signature, args: builder.add(args[0], constant(context, x))
 def constant(context, x): return context.get_constant(x, OFFSET)
-
-
-OFFSET = 2
 
 
 @njit
@@ -234,6 +231,12 @@ def on_disk(tmp_path, monkeypatch):
 def hits(function): return sum(function.stats.cache_hits.values())
 
 
+def hits_after(on_disk):
+    f = on_disk(ADDING.format(1))
+    f(3)
+    return hits(f)
+
+
 ADDING = "N = {}\n@kernel\ndef g(x): return x + N\n@kernel\ndef f(x): return 2 * g(x)\n"
 
 
@@ -276,12 +279,6 @@ def test_damaged_code_is_compiled_again(on_disk):
     assert f(3) == 8 and hits(f) == 0 and hits_after(on_disk) == 1
 
 
-def hits_after(on_disk):
-    f = on_disk(ADDING.format(1))
-    f(3)
-    return hits(f)
-
-
 def test_a_full_disk_costs_a_compilation_and_nothing_else(on_disk, monkeypatch):
     def full(*names): raise OSError(errno.ENOSPC, "No space left on device")
     with monkeypatch.context() as change:
@@ -305,9 +302,8 @@ def test_compiling_for_one_signature():
 def global_factorial(n): return n * global_factorial(n - 1) if n > 1 else 1
 
 
-@pytest.mark.parametrize("lacks", ["register_dispatcher"])
-def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_disk, lacks):
-    monkeypatch.setattr(compiled, lacks, None)
+def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_disk):
+    monkeypatch.setattr(compiled, "register_dispatcher", None)
     assert on_disk(ADDING.format(1))(3) == 8 and on_disk.files() == []
     assert compile_for(compiled.numba.int64(compiled.numba.int64), global_factorial)(5) == 120
 
