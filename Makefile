@@ -29,11 +29,9 @@ help:
 test test-colab soak: export OMP_WAIT_POLICY = PASSIVE
 
 train: $(VENV)/installed
-	@$(BIN)/python tests/sync.py --caches
 	$(BIN)/alphazero-nb $(TRAIN_ARGS)
 
 test: $(VENV)/installed-dev
-	@$(BIN)/python tests/sync.py --caches
 	$(BIN)/python tests/sync.py --check
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
@@ -72,13 +70,13 @@ $(VENV)/installed-dev: $(VENV)/installed pyproject.toml
 	$(VENV)/$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# Colab installs the package and not the source, and so does this: again when a module changed, without old compiled functions.
+# Colab installs the package and not the source, and so does this: again when a module changed.
 $(COLAB)/installed: $(COLAB)/torch constraints-colab.txt pyproject.toml
 	$(COLAB)/$(PIP) -c constraints.txt -c constraints-colab.txt . ipykernel ipython nbclient
 	@touch $@
 
 $(COLAB)/package: $(COLAB)/installed $(MODULES)
-	rm -rf build $(COLAB)/lib/python*/site-packages/alphazero_nb
+	rm -rf build
 	$(COLAB)/$(PIP) --force-reinstall --no-deps .
 	@rm -rf build
 	@touch $@

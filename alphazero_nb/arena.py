@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .device import usable_cores
 from .events import MatchMoved, MatchPlayed, elo
 from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, Game, call_legal, call_mover, call_play,
@@ -32,7 +32,7 @@ __all__ = ['UCT_CONSTANT', 'select_uct', 'play_out', 'search_uct', 'RandomPlayer
 UCT_CONSTANT = 1.0  # For results in [−1, 1]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def select_uct(nodes, edges, node, random, slot, c):
     "The edge with the largest UCB1 score; untried edges first, in random order."
     row = nodes[node]
@@ -48,7 +48,7 @@ def select_uct(nodes, edges, node, random, slot, c):
     return best
 
 # %% ../nbs/24_arena.ipynb #3ee85db6
-@njit(nogil=True, cache=True)
+@kernel
 def play_out(api, state, random, slot, actions, result):
     "Plays random moves to the end, in place, and writes the result by seat."
     while call_mover(api[MOVER], state) >= 0:
@@ -58,7 +58,7 @@ def play_out(api, state, random, slot, actions, result):
     call_returns(api[RETURNS], state, result)
 
 # %% ../nbs/24_arena.ipynb #f3b656fd
-@njit(nogil=True, cache=True)
+@kernel
 def search_uct(api, trees, nodes, edges, values, states, random, slot, simulations, c):
     "Searches the position at the root of tree `slot` by UCT; returns the most visited action."
     node_room, edge_room = len(nodes) // len(trees), len(edges) // len(trees)

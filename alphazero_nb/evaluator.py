@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import contextmanager
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .device import Device, get_device
 from .game import Game
 
@@ -26,7 +26,7 @@ def batch_shapes(max_batch: int) -> tuple[int, ...]:
     return (*powers, max_batch)
 
 # %% ../nbs/16_evaluator.ipynb #51b2b895
-@njit(nogil=True, cache=True)
+@kernel
 def pick_edges(logits, edge_offsets, edge_actions, out):
     "Writes logits[position, action] of every edge to `out`; returns whether all were finite."
     finite = True

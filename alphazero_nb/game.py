@@ -14,7 +14,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
-from .compiled import compile_for, digest
+from .compiled import compile_for, digest, kernel
 
 # %% auto #0
 __all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe', 'call_redeal',
@@ -61,7 +61,7 @@ STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL = range(7, 12)
 REVEAL, REVEAL_SIZE = 12, 13
 
 # %% ../nbs/01_game.ipynb #46500cec
-@njit(nogil=True, cache=True)
+@kernel
 def write_inputs(api, state, row):
     "Writes what a network is given about the position, into a row of zeros."
     known = api[OBSERVATION_SIZE]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .game import Game, write_inputs
 from .records import GameRecord, join_records
 
@@ -35,7 +35,7 @@ class Batch:
     values: np.ndarray  # (n, players) float32 in [−1, 1], the mover first
 
 # %% ../nbs/23_replay.ipynb #06aedf54
-@njit(nogil=True, cache=True)
+@kernel
 def gather(api, states, movers, outcomes, values, offsets, policy_actions, policy_visits, index, turn,
            turn_planes, turn_actions, mix, scratch, planes, policy, targets):
     "Fills planes, policy and values of the positions `index`, each turned by its symmetry."

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .game import (ACTIONS, LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, REDEAL, RETURNS,
                                Game, call_legal, call_mover, call_play, call_redeal, call_returns, get_game, write_inputs)
 from .tree import Trees, add_edges, add_node, attach, back_up, select_edge
@@ -42,7 +42,7 @@ class SearchSettings:
         require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1), noise_total=(1e-3, None), worlds=(1, 63))
 
 # %% ../nbs/18_search.ipynb #829d4944
-@njit(nogil=True, cache=True)
+@kernel
 def expand(api, trees, nodes, edges, tree, edge_room, node, state, actions):
     "Gives `node` its mover and, unless the game is over, its edges; returns whether it is open."
     mover = call_mover(api[MOVER], state)
@@ -54,7 +54,7 @@ def expand(api, trees, nodes, edges, tree, edge_room, node, state, actions):
     return True
 
 # %% ../nbs/18_search.ipynb #dad56ad0
-@njit(nogil=True, cache=True)
+@kernel
 def plant(api, trees, nodes, edges, values, states, tree, state, actions):
     "Makes `state` the root of an empty tree; returns whether the game is open there."
     node_room, edge_room = len(nodes) // len(trees), len(edges) // len(trees)
@@ -64,7 +64,7 @@ def plant(api, trees, nodes, edges, values, states, tree, state, actions):
     return expand(api, trees, nodes, edges, tree, edge_room, root, states[root], actions)
 
 # %% ../nbs/18_search.ipynb #8d61a95b
-@njit(nogil=True, cache=True)
+@kernel
 def walk(api, trees, nodes, edges, values, states, tree, budget, c_puct, fpu, actions, result):
     "Simulates until a node needs the network (returned) or the root has its visits (−1)."
     node_room, edge_room = len(nodes) // len(trees), len(edges) // len(trees)
@@ -90,7 +90,7 @@ def walk(api, trees, nodes, edges, values, states, tree, budget, c_puct, fpu, ac
     return -1
 
 # %% ../nbs/18_search.ipynb #c4c9fb02
-@njit(nogil=True, cache=True)
+@kernel
 def receive(nodes, edges, values, node, logits, relative, result):
     "Writes the network's answer into `node` and backs it up."
     attach(nodes, edges, node, logits)
@@ -104,7 +104,7 @@ def count_worlds(game: Game, settings: SearchSettings) -> int:
     return settings.worlds if game.hides else 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def merge_worlds(nodes, edges, values, node_room, slot, worlds):
     "Adds what the other worlds of a slot found to the root of its first."
     first = slot * worlds * node_room
@@ -118,7 +118,7 @@ def merge_worlds(nodes, edges, values, node_room, slot, worlds):
             edges[here].value += edges[there].value
 
 # %% ../nbs/18_search.ipynb #b0e05c64
-@njit(nogil=True, cache=True)
+@kernel
 def ask(api, nodes, edges, states, node, row, observations, edge_offsets, edge_actions):
     "Writes the request for `node` as row number `row`."
     observations[row, :] = 0
@@ -146,7 +146,7 @@ class Requests:
             self.observations[:count], self.edge_offsets[:count + 1], self.edge_actions[:self.edge_offsets[count]])
 
 # %% ../nbs/18_search.ipynb #b18c8a7a
-@njit(nogil=True, cache=True)
+@kernel
 def receive_all(nodes, edges, values, count, waiting, rows, edge_offsets, edge_logits, leaf_values, result):
     "Writes back the answers of all rows."
     for row in range(count):
@@ -156,7 +156,7 @@ def receive_all(nodes, edges, values, count, waiting, rows, edge_offsets, edge_l
         waiting[slot] = -1
 
 # %% ../nbs/18_search.ipynb #924b93e5
-@njit(nogil=True, cache=True)
+@kernel
 def search_step(api, trees, nodes, edges, values, states, open_slots, budget, c_puct, fpu,
                 count, waiting, rows, observations, edge_offsets, edge_actions, edge_logits, leaf_values):
     "Answers in, requests out; returns how many slots wait, none when every search is done."
@@ -185,7 +185,7 @@ class SearchResult:
         return (self.visits / total).astype(np.float32)
 
 # %% ../nbs/18_search.ipynb #27b96e82
-@njit(nogil=True, cache=True)
+@kernel
 def read_roots(trees, nodes, edges, values, visits, means):
     "Visits by action and mean results by seat of every position, over its worlds."
     node_room, worlds = len(nodes) // len(trees), len(trees) // len(visits)

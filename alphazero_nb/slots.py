@@ -9,7 +9,7 @@ import importlib.util, math, time
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, REDEAL, RETURNS, START, Game, call_legal, call_mover,
                                call_play, call_redeal, call_returns, call_start, did_you_mean)
 from .records import GameRecord
@@ -73,7 +73,7 @@ def _settings_row(settings: SelfPlaySettings, game: Game) -> np.ndarray:
                       count_worlds(game, search), game.hides)], _SETTINGS)
 
 # %% ../nbs/19_slots.ipynb #f37f6710
-@njit(nogil=True, cache=True)
+@kernel
 def uniform(slots, slot):
     "A number in (0, 1) from the slot's own generator."
     slots[slot].random += np.uint64(0x9E3779B97F4A7C15)
@@ -84,19 +84,19 @@ def uniform(slots, slot):
     return (np.float64(z >> np.uint64(11)) + 0.5) * 2.0 ** -53
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def draw_seed(slots, slot):
     "A seed of 53 bits from the slot's own generator."
     return np.int64(uniform(slots, slot) * 2.0 ** 53)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def normal(slots, slot):
     "A standard normal number (Box and Muller 1958)."
     return math.sqrt(-2 * math.log(uniform(slots, slot))) * math.cos(2 * math.pi * uniform(slots, slot))
 
 # %% ../nbs/19_slots.ipynb #791cc742
-@njit(nogil=True, cache=True)
+@kernel
 def gamma(slots, slot, shape):
     "A gamma variate of this shape."
     d = shape + (1 if shape < 1 else 0) - 1 / 3
@@ -108,7 +108,7 @@ def gamma(slots, slot, shape):
     return d * v * boost
 
 # %% ../nbs/19_slots.ipynb #6e5fbf4b
-@njit(nogil=True, cache=True)
+@kernel
 def add_noise(nodes, edges, root, slots, slot, fraction, total):
     "Mixes Dirichlet noise into the root's priors; the tree below and the targets never see it."
     first, count = nodes[root].first, nodes[root].count
@@ -120,7 +120,7 @@ def add_noise(nodes, edges, root, slots, slot, fraction, total):
         edges[first + i].prior = (1 - fraction) * edges[first + i].prior + fraction * noise[i] / norm
 
 # %% ../nbs/19_slots.ipynb #a6b4301c
-@njit(nogil=True, cache=True)
+@kernel
 def choose(nodes, edges, root, slots, slot, settings):
     "The edge to play: drawn by visits^(1/temperature), the most visited below temperature 0.05."
     first, last = nodes[root].first, nodes[root].first + nodes[root].count
@@ -165,7 +165,7 @@ class Ledger:
             self.outcome[slot].copy(), **scalars)
 
 # %% ../nbs/19_slots.ipynb #a538bf44
-@njit(nogil=True, cache=True)
+@kernel
 def write_move(nodes, edges, values, state, root, slots, slot, edge,
                r_states, r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits):
     "Writes the move along `edge`, and what the search found if it was a full one."
@@ -183,7 +183,7 @@ def write_move(nodes, edges, values, state, root, slots, slot, edge,
     r_offsets[slot, ply + 1] = entry
 
 # %% ../nbs/19_slots.ipynb #518b7042
-@njit(nogil=True, cache=True)
+@kernel
 def begin_search(slots, slot, settings):
     "Draws whether the next search is full or cheap."
     full = uniform(slots, slot) < settings[0].full_share
@@ -192,7 +192,7 @@ def begin_search(slots, slot, settings):
     slots[slot].budget = int(settings[0].simulations if full else settings[0].cheap)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, settings, state, actions):
     "Makes the worlds of the slot's position the roots of its trees; returns whether the game is open. A forced move needs one."
     worlds, truth = int(settings[0].worlds), truths[slot]
@@ -206,7 +206,7 @@ def plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, 
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def begin_game(api, trees, nodes, edges, values, states, truths, slots, slot, number, seed, settings, state, actions):
     "Starts game `number` in an idle slot."
     slots[slot].number, slots[slot].ply, slots[slot].done, slots[slot].busy = number, 0, 0, 1
@@ -218,7 +218,7 @@ def begin_game(api, trees, nodes, edges, values, states, truths, slots, slot, nu
     slots[slot].busy = 0
 
 # %% ../nbs/19_slots.ipynb #c3a7050f
-@njit(nogil=True, cache=True)
+@kernel
 def make_move(api, trees, nodes, edges, values, states, truths, remap, slots, slot, edge, settings, state, actions):
     "Plays along `edge`; returns whether the game is still open."
     node_room, edge_room = len(nodes) // len(trees), len(edges) // len(trees)
@@ -230,7 +230,7 @@ def make_move(api, trees, nodes, edges, values, states, truths, remap, slots, sl
     return plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, settings, state, actions)
 
 # %% ../nbs/19_slots.ipynb #8d18fbb0
-@njit(nogil=True, cache=True)
+@kernel
 def walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings,
                 count, waiting, rows, observations, edge_offsets, edge_actions, actions, result):
     "Walks the worlds of a slot that do not wait; returns how many rows are asked now, and whether one of its worlds waits."
@@ -251,7 +251,7 @@ def walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings,
     return count, waits
 
 # %% ../nbs/19_slots.ipynb #d8eee29e
-@njit(nogil=True, cache=True)
+@kernel
 def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, settings,
               count, waiting, rows, observations, edge_offsets, edge_actions,
               r_states, r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits, r_outcome):

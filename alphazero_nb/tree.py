@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from .compiled import kernel
 
 # %% auto #0
 __all__ = ['NODE', 'EDGE', 'TREE', 'Trees', 'add_node', 'add_edges', 'attach', 'select_edge', 'back_up', 'keep_subtree']
@@ -53,7 +53,7 @@ class Trees:
         self.remap = np.zeros(self.node_room, np.int32)                          # Scratch of keep_subtree
 
 # %% ../nbs/13_tree.ipynb #a63a3282
-@njit(nogil=True, cache=True)
+@kernel
 def add_node(trees, nodes, values, node_room, tree, parent, branch):
     "A fresh, unattached node of `tree`; its index in the tables."
     node = tree * node_room + trees[tree].nodes
@@ -64,7 +64,7 @@ def add_node(trees, nodes, values, node_room, tree, parent, branch):
     return node
 
 # %% ../nbs/13_tree.ipynb #ac4744e9
-@njit(nogil=True, cache=True)
+@kernel
 def add_edges(trees, nodes, edges, edge_room, tree, node, mover, actions, count):
     "Gives `node` one edge per legal action, unvisited."
     first = tree * edge_room + trees[tree].edges
@@ -75,7 +75,7 @@ def add_edges(trees, nodes, edges, edge_room, tree, node, mover, actions, count)
         edge.prior, edge.value, edge.visits, edge.child, edge.action = 0, 0, 0, -1, actions[i]
 
 # %% ../nbs/13_tree.ipynb #cc9995a0
-@njit(nogil=True, cache=True)
+@kernel
 def attach(nodes, edges, node, logits):
     "Writes the softmax of `logits`, one per edge, as the priors of `node`."
     first, count = nodes[node].first, nodes[node].count
@@ -89,7 +89,7 @@ def attach(nodes, edges, node, logits):
     for i in range(count): edges[first + i].prior = edges[first + i].prior / total
 
 # %% ../nbs/13_tree.ipynb #32a8a471
-@njit(nogil=True, cache=True)
+@kernel
 def select_edge(nodes, edges, values, node, c_puct, fpu):
     "The edge of `node` with the largest PUCT score."
     row = nodes[node]
@@ -109,7 +109,7 @@ def select_edge(nodes, edges, values, node, c_puct, fpu):
     return best
 
 # %% ../nbs/13_tree.ipynb #27f340e2
-@njit(nogil=True, cache=True)
+@kernel
 def back_up(nodes, edges, values, node, result):
     "Adds `result`, one number per seat, to `node` and to everything above it."
     while True:
@@ -124,7 +124,7 @@ def back_up(nodes, edges, values, node, result):
         node = row.parent
 
 # %% ../nbs/13_tree.ipynb #45b88fe9
-@njit(nogil=True, cache=True)
+@kernel
 def keep_subtree(trees, nodes, edges, values, states, remap, node_room, edge_room, tree, root):
     "Makes `root` the first node of `tree` and drops everything that is not below it."
     base = tree * node_room

@@ -2,7 +2,6 @@
 
     python tests/sync.py             write what is stale, and name it
     python tests/sync.py --check     change nothing; exit code 1 if anything is stale, and name it
-    python tests/sync.py --caches    only drop compiled functions older than the modules
 
 Derived are: the modules (nbdev-export), the clean form of the notebooks (nbdev-clean), the
 repository's address in badges, install cells and pyproject.toml (from settings.ini), and README.md
@@ -160,20 +159,6 @@ def build_readme(root):
     (root/"README.md").write_text(note + page(cells, "nbs"), encoding="utf-8")
 
 
-# Compiled functions -----------------------------------------------------------------------------
-
-def drop_stale_caches(root=ROOT):
-    """Delete numba's caches below `root` if any is older than a module; return how many files went.
-
-    numba looks only at the file of the function it loads: a kernel whose callee changed in another
-    module would go on running the old callee."""
-    caches = [p for ending in ("nbi", "nbc") for p in (root/PACKAGE).rglob(f"__pycache__/*.{ending}")]
-    newest = max((p.stat().st_mtime for p in (root/PACKAGE).rglob("*.py")), default=0)
-    if not any(p.stat().st_mtime < newest for p in caches): return 0
-    for cache in caches: cache.unlink(missing_ok=True)
-    return len(caches)
-
-
 # The two ways to run it -------------------------------------------------------------------------
 
 def rebuild(tree, settings):
@@ -200,16 +185,10 @@ def reason(name, tree, wanted):
     return "is not clean, or carries another address than settings.ini"
 
 
-def report_dropped(count):
-    if count: print(f"dropped: {count} files of compiled functions, older than a module")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if anything is stale")
-    parser.add_argument("--caches", action="store_true", help="only drop compiled functions older than the modules")
     options = parser.parse_args()
-    if options.caches: return report_dropped(drop_stale_caches())
     tree = read_tree(ROOT)
     wanted = rebuild(tree, (ROOT/"settings.ini").read_bytes())
     stale = sorted(name for name in tree.keys() | wanted.keys() if tree.get(name) != wanted.get(name))
@@ -227,7 +206,6 @@ def main():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(wanted[name])
         print(f"{'wrote' if name in wanted else 'removed'}: {name}")
-    report_dropped(drop_stale_caches())
     if not stale: print("Nothing was stale.")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-from numba import njit
+from ..compiled import kernel
 from ..game import Game, register
 
 # %% auto #0
@@ -30,7 +30,7 @@ EXACT = 84                                      # By seat: rounds in which the b
 STATE_SIZE = RANDOM + 4
 
 # %% ../../nbs/08_games_blob.ipynb #81d94c75
-@njit(nogil=True, cache=True)
+@kernel
 def next_random(z):
     "SplitMix64: the generator's next state and its number."
     z += np.uint64(0x9E3779B97F4A7C15)
@@ -39,27 +39,27 @@ def next_random(z):
     return z, y ^ (y >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def below(number, count):
     "A 64-bit random number as one from 0 to count − 1."
     return np.int64(number >> np.uint64(11)) % count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def read_random(state):
     z = np.uint64(0)
     for i in range(4): z |= np.uint64(np.int64(state[RANDOM + i]) & 0xFFFF) << np.uint64(16 * i)
     return z
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_random(state, z):
     for i in range(4):
         part = np.int64((np.uint64(z) >> np.uint64(16 * i)) & np.uint64(0xFFFF))
         state[RANDOM + i] = part - 65536 if part > 32767 else part
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def draw(state, count):
     "A number from 0 to count − 1, from the generator in the row."
     z, number = next_random(read_random(state))
@@ -67,7 +67,7 @@ def draw(state, count):
     return below(number, count)
 
 # %% ../../nbs/08_games_blob.ipynb #3980ccf4
-@njit(nogil=True, cache=True)
+@kernel
 def deal(state):
     "Deals state[SIZE] cards to everybody; the dealer's left bids first."
     order, players = np.arange(CARDS), state[PLAYERS]
@@ -81,7 +81,7 @@ def deal(state):
     state[MOVER] = (state[DEALER] + 1) % players
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def round_size(number, largest, players):
     "Cards in round `number` of a game: C, C − 1, ..., 2, then ones, then 2, ..., C."
     if number < largest - 1: return largest - number
@@ -128,17 +128,17 @@ def legal(state, actions):
     return n
 
 # %% ../../nbs/08_games_blob.ipynb #e37cb107
-_legal = njit(nogil=True)(legal)   # For those who play by rule
+_legal = kernel(legal)   # For those who play by rule
 
 # %% ../../nbs/08_games_blob.ipynb #599b100a
-@njit(nogil=True, cache=True)
+@kernel
 def strength(state, card):
     "What the highest of in a trick wins: trumps beat the suit led, which beats the rest."
     suit = card // 13
     return card % 13 + (26 if suit == state[TRUMP] else 13 if suit == state[LED] else 0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_on_table(state):
     "The seat that wins the trick as it lies, and the strength of its card; −1 when nothing lies."
     winner, best = -1, -1
@@ -147,7 +147,7 @@ def best_on_table(state):
     return winner, best
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def take_trick(state):
     "Clears the table; the winner leads."
     winner, _ = best_on_table(state)
@@ -158,7 +158,7 @@ def take_trick(state):
     state[LED], state[LYING], state[MOVER] = -1, 0, winner
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def end_round(state):
     "Scores the round; in a full game deals the next one."
     players, largest = state[PLAYERS], state[LARGEST]
@@ -213,7 +213,7 @@ ABOUT, _ABOUT_ALL = 15 + 14 + 14 + 4, 1 + 14 + 14 + 3   # Numbers about each sea
 def observation_size(players: int) -> int: return 4 * suit_size(players) + players * (ABOUT + 1) + _ABOUT_ALL
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def observe_suit(state, suit, best, seats, planes):
     "Tells the mover about a suit."
     me, place, places = state[MOVER], 0, 13 + 13 * seats
@@ -279,7 +279,7 @@ def _reveal(seats):
 _CHOOSE = np.array([[float(np.prod([(n - i) / (i + 1) for i in range(k)])) if k <= n else 0. for k in range(14)] for n in range(14)]).round()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def ways_below(ways, stage, left, taken, need, voids, wish, drawn):
     """Ways to serve the players from `stage` on when `taken` cards of each suit are gone; where `wish` is not negative,
     writes into `drawn` the split of this player's cards by suit at which the ways so far exceed it."""
@@ -298,7 +298,7 @@ def ways_below(ways, stage, left, taken, need, voids, wish, drawn):
     return total
 
 # %% ../../nbs/08_games_blob.ipynb #93df6ecf
-@njit(nogil=True, cache=True)
+@kernel
 def count_ways(left, needs, voids):
     "(players + 1, a, b, c): ways to serve the players from each on, when this many cards of the first three suits are gone."
     stages, total, taken, drawn = len(needs), needs.sum(), np.zeros(4, np.int64), np.zeros(4, np.int64)
@@ -317,7 +317,7 @@ def count_ways(left, needs, voids):
     return ways
 
 # %% ../../nbs/08_games_blob.ipynb #612341fa
-@njit(nogil=True, cache=True)
+@kernel
 def shuffle(cards, count, z):
     "Shuffles the first `count` cards in place; the generator's next state."
     for i in range(count - 1, 0, -1):
@@ -327,7 +327,7 @@ def shuffle(cards, count, z):
     return z
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def gather_unseen(state, suits, needs):
     "Lifts all cards that the mover has not seen: by suit into `suits`, and how many each seat held into `needs`; counts by suit."
     left, me = np.zeros(4, np.int64), state[MOVER]
@@ -341,7 +341,7 @@ def gather_unseen(state, suits, needs):
     return left
 
 # %% ../../nbs/08_games_blob.ipynb #be766790
-@njit(nogil=True, cache=True)
+@kernel
 def serve_constrained(state, suits, left, needs, z):
     "Deals to those who have shown a void, each such deal equally likely; how many cards of each suit are gone, and the generator."
     seats = np.array([seat for seat in range(SEATS) if needs[seat] > 0 and state[VOIDS + seat] != 0], np.int64)
@@ -362,7 +362,7 @@ def serve_constrained(state, suits, left, needs, z):
     return taken, z
 
 # %% ../../nbs/08_games_blob.ipynb #de7f3ca0
-@njit(nogil=True, cache=True)
+@kernel
 def deal_again(state, seed):
     "Deals what the mover has not seen anew, in place; a ValueError when no deal fits."
     suits, needs, z = np.zeros((4, 13), np.int64), np.zeros(SEATS, np.int64), np.uint64(seed)
@@ -399,7 +399,7 @@ def suit_symmetries(seats: int) -> list:
     return pairs
 
 # %% ../../nbs/08_games_blob.ipynb #5ba86e1e
-@njit(nogil=True, cache=True)
+@kernel
 def chance(state, card, seat):
     "About the chance that this card wins the trick it is played to, by the unseen cards that beat it."
     suit, better, unseen, void = card // 13, 0.0, 0.0, 0.5 ** (state[SIZE] - state[DONE] - 1)
@@ -415,7 +415,7 @@ def chance(state, card, seat):
     return held * follow
 
 # %% ../../nbs/08_games_blob.ipynb #1e925eca
-@njit(nogil=True, cache=True)
+@kernel
 def rule_bid(state, seat):
     "The sum of chances, rounded."
     total = 0.0
@@ -424,7 +424,7 @@ def rule_bid(state, seat):
     return int(total + 0.5)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def rule_card(state, seat, actions, count):
     "The card by rule among the legal ones."
     wants, best, best_score = state[TRICKS + seat] < state[BIDS + seat], actions[0], -1e9
