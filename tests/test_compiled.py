@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import TypingError, int64, njit
 from numba.experimental import jitclass
 from numba.extending import intrinsic, overload
 
@@ -16,9 +16,11 @@ PACKAGE = Path(__file__).resolve().parent.parent/"alphazero_nb"
 
 
 def run(folder, program, *args, **more):
-    "What a new process that starts in `folder` prints; it must succeed. The package of this checkout is found after the folder."
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(folder), str(PACKAGE.parent)]), PYTHONDONTWRITEBYTECODE="1", **more)
-    done = subprocess.run([sys.executable, *program, *map(str, args)], capture_output=True, text=True, cwd=folder, env=env, timeout=300)
+    "What a new process in `folder` prints; it must succeed. The package of this checkout is found after the folder."
+    paths = os.pathsep.join([str(folder), str(PACKAGE.parent)])
+    env = dict(os.environ, PYTHONPATH=paths, PYTHONDONTWRITEBYTECODE="1", **more)
+    done = subprocess.run([sys.executable, *program, *map(str, args)], capture_output=True, text=True, cwd=folder,
+                          env=env, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split()
 
@@ -68,8 +70,8 @@ print(state[0], state[0] - game.play(state, 1)[0], game.observe(state)[0], hits)
 @pytest.fixture
 def pile(tmp_path):
     "A folder with rules that take their numbers and a helper from other files."
-    for name, text in (("pile_settings", SETTINGS), ("pile_deep", DEEP), ("pile_rules", RULES)): (tmp_path/f"{name}.py").write_text(text)
-    (tmp_path/"show.py").write_text(SHOW)
+    for name, text in (("pile_settings", SETTINGS), ("pile_deep", DEEP), ("pile_rules", RULES), ("show", SHOW)):
+        (tmp_path/f"{name}.py").write_text(text)
     return tmp_path
 
 
@@ -121,7 +123,8 @@ def far(x): return helper(x) + space.number
 
 
 @intrinsic
-def shifted(typingctx, x): return x(x), lambda context, builder, signature, args: builder.add(args[0], constant(context, x))
+def shifted(typingctx, x):
+    return x(x), lambda context, builder, signature, args: builder.add(args[0], constant(context, x))
 def constant(context, x): return context.get_constant(x, OFFSET)
 
 
@@ -139,23 +142,26 @@ def ping(x): return pong(x - 1) if x > HERE else x
 def pong(x): return ping(x - 1) if x > 0 else x
 
 
-@pytest.mark.parametrize("values", [(1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("a", b"a"), ((1, 2), [1, 2]), ((1, (2, 3)), (1, 2, 3)),
-    (np.int8(1), np.int16(1)), (np.arange(4), np.arange(4).reshape(2, 2)), (np.zeros((2, 3)), np.zeros((2, 3), order="F")),
-    (np.dtype("i4"), np.dtype("i8")), (np.zeros(1, "i4,i4"), np.zeros(1, "i4,f4")), (Pair(1, 2), (1, 2)), (Pair(1, 2), Pair(1, 3)),
-    (Color.RED, Color.BLUE), (np.add, np.subtract), (np.float32, np.float64), (helper, far), (ValueError, KeyError), (len, max),
-    (njit(made(1)), njit(fastmath=True)(made(1))), (None, False)])
+@pytest.mark.parametrize("values", [
+    (1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("a", b"a"), ((1, 2), [1, 2]), ((1, (2, 3)), (1, 2, 3)), (None, False),
+    (np.int8(1), np.int16(1)), (np.arange(4), np.arange(4).reshape(2, 2)), (np.dtype("i4"), np.dtype("i8")),
+    (np.zeros((2, 3)), np.zeros((2, 3), order="F")), (np.zeros(1, "i4,i4"), np.zeros(1, "i4,f4")), (np.add, np.subtract),
+    (np.float32, np.float64), (Pair(1, 2), (1, 2)), (Pair(1, 2), Pair(1, 3)), (Color.RED, Color.BLUE), (len, max),
+    (ValueError, KeyError), (helper, far), (njit(made(1)), njit(fastmath=True)(made(1)))])
 def test_different_values_have_different_digests(values):
     def in_module(value):
         module = types.ModuleType("module")
         module.word = value
         return uses("module.word", module)
-    for wrap in (made, lambda value: made(0, value), lambda value: uses("word", value), lambda value: made((value, 1)), in_module):
+    for wrap in (made, lambda value: made(0, value), lambda value: uses("word", value),
+                 lambda value: made((value, 1)), in_module):
         one, other, again = (digest(wrap(value)) for value in (*values, values[0]))
         assert None not in (one, other) and one != other and one == again
 
 
-@pytest.mark.parametrize("function, where, name, value", [(helper, None, "HERE", 2), (far, None, "HERE", 2), (far, space, "number", 2),
-    (native, None, "OFFSET", 3), (falling, None, "HERE", 2), (pong, None, "HERE", 2), (ping, None, "HERE", 2)])
+@pytest.mark.parametrize("function, where, name, value", [
+    (helper, None, "HERE", 2), (far, None, "HERE", 2), (far, space, "number", 2), (native, None, "OFFSET", 3),
+    (falling, None, "HERE", 2), (pong, None, "HERE", 2), (ping, None, "HERE", 2)])
 def test_a_change_anywhere_below_changes_the_digest(monkeypatch, function, where, name, value):
     monkeypatch.setattr(space, "number", 1, raising=False)
     before = digest(function)
@@ -165,7 +171,7 @@ def test_a_change_anywhere_below_changes_the_digest(monkeypatch, function, where
     assert digest(function) == before
 
 
-@jitclass([("x", compiled.numba.int64)])
+@jitclass([("x", int64)])
 class Box:
     def __init__(self): self.x = 1
 
@@ -180,8 +186,9 @@ def importing(x):
     return pytest
 
 
-@pytest.mark.parametrize("value", [threading.Lock(), (1, threading.Lock()), ctypes.CFUNCTYPE(None)(lambda: None), {1}, iter([1]), Box,
-                                   object(), np.array([None]), plain, pytest, getattr, ctypes.CDLL(None).abs], ids=repr)
+@pytest.mark.parametrize("value", [
+    threading.Lock(), (1, threading.Lock()), ctypes.CFUNCTYPE(None)(lambda: None), ctypes.CDLL(None).abs, {1}, iter([1]), Box,
+    object(), np.array([None]), plain, pytest, getattr], ids=repr)
 def test_what_cannot_be_read_has_no_digest(value):
     assert digest(made(value)) is None and digest(uses("word", value)) is None
     assert digest(importing) is None and digest(helper) is not None
@@ -213,7 +220,7 @@ def test_digests_are_the_same_in_every_process(pile):
 
 @pytest.fixture
 def on_disk(tmp_path, monkeypatch):
-    "A folder for code, and a function (source, name) -> the compiled function `name` of a fresh module with this source."
+    "A folder for code; a function (source, name) -> the compiled function `name` of a fresh module with this source."
     monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path / "code"))
 
     def load(source, name="f"):
@@ -288,15 +295,16 @@ def test_a_full_disk_costs_a_compilation_and_nothing_else(on_disk, monkeypatch):
 
 
 def test_functions_in_a_closure_are_kept_too(on_disk):
-    source = "def make(h):\n    def f(x): return h(x) + 1\n    return f\n@kernel\ndef {0}(x): return x + {1}\nf = kernel(make({0}))"
+    source = ("def make(h):\n    def f(x): return h(x) + 1\n    return f\n"
+              "@kernel\ndef {0}(x): return x + {1}\nf = kernel(make({0}))")
     for name, n, found in (("one", 1, 0), ("one", 1, 1), ("one", 2, 0), ("two", 2, 0), ("two", 2, 1)):
         f = on_disk(source.format(name, n))
         assert (f(1), hits(f)) == (2 + n, found)
 
 
 def test_compiling_for_one_signature():
-    assert compile_for(compiled.numba.int64(compiled.numba.int64), global_factorial)(5) == 120
-    with pytest.raises(compiled.numba.TypingError): compile_for(compiled.numba.int64(compiled.numba.int64), lambda x: x.nothing)
+    assert compile_for(int64(int64), global_factorial)(5) == 120
+    with pytest.raises(TypingError): compile_for(int64(int64), lambda x: x.nothing)
 
 
 def global_factorial(n): return n * global_factorial(n - 1) if n > 1 else 1
@@ -305,7 +313,7 @@ def global_factorial(n): return n * global_factorial(n - 1) if n > 1 else 1
 def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_disk):
     monkeypatch.setattr(compiled, "register_dispatcher", None)
     assert on_disk(ADDING.format(1))(3) == 8 and on_disk.files() == []
-    assert compile_for(compiled.numba.int64(compiled.numba.int64), global_factorial)(5) == 120
+    assert compile_for(int64(int64), global_factorial)(5) == 120
 
 
 # The package's own kernels ----------------------------------------------------------------------
@@ -344,16 +352,18 @@ if __name__ == "__main__":
     file = pathlib.Path(name)
     file.write_text(file.read_text().replace(old, new))
     try:
-        with SelfPlayEngine(game, None, device="cpu", workers=1, layout="processes", simulations=4, games=4, listeners=()) as engine:
+        with SelfPlayEngine(game, None, device="cpu", workers=1, layout="processes", simulations=4, games=4,
+                            listeners=()) as engine:
             print(len(engine.generate_games(3)), "games")
     except Exception as error: print(type(error).__name__, error)
 """
 
 
-@pytest.mark.parametrize("name, old, new", [("pile_deep.py", "0", "10"), ("pile_settings.py", "12", "13"), ("pile_deep.py", "0", "0")])
+@pytest.mark.parametrize("name, old, new", [("pile_deep.py", "0", "10"), ("pile_settings.py", "12", "13"),
+                                            ("pile_deep.py", "0", "0")])
 def test_a_worker_notices_rules_that_changed_after_the_parent_imported_them(pile, name, old, new):
     "The second change reaches the observation alone, which no game without a network shows."
     (pile/"meanwhile.py").write_text(MEANWHILE)
     told = " ".join(run(pile, ["meanwhile.py"], name, old, new))
     if old == new: assert told == "3 games"
-    else: assert told.startswith("ValueError the rules of pile are not the same here as in the parent:") and "\n" not in told, told
+    else: assert told.startswith("ValueError the rules of pile are not the same here as in the parent:"), told
