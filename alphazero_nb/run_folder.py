@@ -47,22 +47,22 @@ def _is_hash(value) -> bool: return isinstance(value, str) and re.fullmatch("[0-
 def _is_iteration(text: str) -> bool: return re.fullmatch("[1-9][0-9]{0,11}", text) is not None
 
 
-def _checkpoint(path: Path, told: dict) -> Checkpoint:
+def _checkpoint(path: Path, manifest: dict) -> Checkpoint:
     "Return the checkpoint in a manifest of this format. Raise a ValueError that names its first bad field."
     def law(holds: bool, what: str) -> None:
         if not holds: raise ValueError(f"{path} is damaged: {what}.")
     counts = ("iteration", "games_played", "positions", "log_bytes")
-    for name in counts: law(_is_count(told.get(name)), f"{name} is not a count")
-    for name in ("log_sha256", "learner_sha256"): law(_is_hash(told.get(name)), f"{name} is not a hash")
-    networks, best, plan = (told.get(name) for name in ("networks", "best", "plan"))
-    law(_is_number(told.get("seconds")) and told["seconds"] >= 0, "seconds is not a number")
-    law(told["iteration"] > 0, "iteration is 0")
+    for name in counts: law(_is_count(manifest.get(name)), f"{name} is not a count")
+    for name in ("log_sha256", "learner_sha256"): law(_is_hash(manifest.get(name)), f"{name} is not a hash")
+    networks, best, plan = (manifest.get(name) for name in ("networks", "best", "plan"))
+    law(_is_number(manifest.get("seconds")) and manifest["seconds"] >= 0, "seconds is not a number")
+    law(manifest["iteration"] > 0, "iteration is 0")
     law(all(isinstance(part, dict) for part in (networks, best, plan)), "networks, best or plan is not a table")
     law(all(map(_is_iteration, networks)) and all(map(_is_hash, networks.values())), "networks are no iterations with hashes")
-    law(str(told["iteration"]) in networks, "its own network is missing")
-    law(all(int(key) <= told["iteration"] for key in networks), "a network is newer than its iteration")
+    law(str(manifest["iteration"]) in networks, "its own network is missing")
+    law(all(int(key) <= manifest["iteration"] for key in networks), "a network is newer than its iteration")
     law(not best or (_is_count(best.get("iteration")) and _is_number(best.get("score"))), "best is no iteration with a score")
-    values = {name: told[name] for name in Checkpoint.__dataclass_fields__}
+    values = {name: manifest[name] for name in Checkpoint.__dataclass_fields__}
     return Checkpoint(**dict(values, networks={int(key): value for key, value in networks.items()}))
 
 
@@ -111,15 +111,15 @@ def _positions(path: Path) -> int:
     except (ValueError, KeyError, TypeError): return 0
 
 
-def _from_format_1(path: Path, told: dict) -> tuple[Checkpoint, bytes]:
+def _from_format_1(path: Path, manifest: dict) -> tuple[Checkpoint, bytes]:
     "Return the checkpoint and the log that say the same as a manifest of format 1."
-    lists = [told.get(name) for name in ("games", "snapshots", "history", "matches")]
+    lists = [manifest.get(name) for name in ("games", "snapshots", "history", "matches")]
     if not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in lists):
         raise ValueError(f"{path} is damaged: games, snapshots, history or matches is not a list of tables.")
     games, snapshots, history, matches = lists
-    (iteration, network), (learner, sha256) = (_entry(path, kind, told.get(kind)) for kind in ("network", "learner"))
+    (iteration, network), (learner, sha256) = (_entry(path, kind, manifest.get(kind)) for kind in ("network", "learner"))
     files = dict(_entry(path, "games", entry) for entry in games)
-    if not (iteration == learner == told.get("iteration") == len(history) and sorted(files) == list(range(1, iteration + 1))):
+    if not (iteration == learner == manifest.get("iteration") == len(history) and sorted(files) == list(range(1, iteration + 1))):
         raise ValueError(f"{path} is damaged: its iterations and its files do not fit together.")
     met = {row["iteration"]: dict(match=row) for row in matches if _is_count(row.get("iteration"))}
     rows = [dict(iteration=number, sha256=files[number], positions=_positions(path.parent / f"games/{number:06}.npz"), done=done,
@@ -127,9 +127,9 @@ def _from_format_1(path: Path, told: dict) -> tuple[Checkpoint, bytes]:
     log = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     networks = dict([*(_entry(path, "network", entry) for entry in snapshots), (iteration, network)])
     return _checkpoint(path, dict(
-        iteration=iteration, games_played=told.get("games_played"), positions=sum(row["positions"] for row in rows),
-        seconds=told.get("seconds"), log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(), learner_sha256=sha256,
-        networks={str(key): value for key, value in networks.items()}, best={}, plan=told.get("plan", {}))), log
+        iteration=iteration, games_played=manifest.get("games_played"), positions=sum(row["positions"] for row in rows),
+        seconds=manifest.get("seconds"), log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(), learner_sha256=sha256,
+        networks={str(key): value for key, value in networks.items()}, best={}, plan=manifest.get("plan", {}))), log
 
 # %% ../nbs/17a_run_folder.ipynb #1dd77d89
 @dataclass(frozen=True)
@@ -162,14 +162,14 @@ def read_saved(
 ) -> SavedRun:
     "Return a checkpoint of a run folder. Raise a ValueError if its manifest is missing, damaged or of a newer format."
     folder, path = Path(folder), Path(folder) / name
-    told = read_json(path, "checkpoint yet")
-    if not isinstance(told, dict): raise ValueError(f"{path} is damaged: it is not a table.")
-    version = told.get("format", 1)
+    manifest = read_json(path, "checkpoint yet")
+    if not isinstance(manifest, dict): raise ValueError(f"{path} is damaged: it is not a table.")
+    version = manifest.get("format", 1)
     if not _is_count(version): raise ValueError(f"{path} is damaged: its format is not a number.")
     if version > FORMAT:
         raise ValueError(f"{path} has format {version} and this version reads up to {FORMAT}; install a newer alphazero_nb.")
-    if version < 2: return SavedRun(*_from_format_1(path, told), format=1)
-    checkpoint = _checkpoint(path, told)
+    if version < 2: return SavedRun(*_from_format_1(path, manifest), format=1)
+    checkpoint = _checkpoint(path, manifest)
     return SavedRun(checkpoint, *read_log(folder, checkpoint))
 
 # %% ../nbs/17a_run_folder.ipynb #71b98466

@@ -322,7 +322,7 @@ def test_ctrl_c_returns_normally_with_all_that_was_finished(tmp_path):
     child.send_signal(signal.SIGINT)
     sent = time.monotonic()
     out, errors = child.communicate(timeout=30)
-    assert time.monotonic() - sent < 3 and child.returncode == 0, errors
+    assert time.monotonic() - sent < 15 and child.returncode == 0, errors
     done = int(re.search(r"iterations (\d+)", out)[1])
     resumed = trainer(tmp_path / "run", seed=3, reproducible=True)
     assert done >= 1 and resumed.iteration == done
