@@ -206,7 +206,8 @@ def read_roots(trees, nodes, edges, values, visits, means):
 def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.ndarray:
     "(n · worlds, state_size): the worlds of each position, one after another; the positions themselves where nothing is hidden."
     if not game.hides: return states
-    seeds = np.random.default_rng(derive_seed(seed, Purpose.WORLDS)).integers(2**63, size=len(states) * worlds, dtype=np.uint64)
+    rng = np.random.default_rng(derive_seed(seed, Purpose.WORLDS))
+    seeds = rng.integers(2**63, size=len(states) * worlds, dtype=np.uint64)
     return np.stack([game.redeal(states[tree // worlds], int(seeds[tree])) for tree in range(len(seeds))])
 
 
