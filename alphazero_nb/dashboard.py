@@ -295,7 +295,8 @@ def view_data(widget) -> dict:
 
 class PageWidgets:
     "Find out which pages of this kernel have widgets that work."
-    unknown, control = "alphazero_nb.question", "jupyter.widget.control"   # Comm targets: of no page; of a widget manager that asks
+    unknown = "alphazero_nb.question"    # A comm target that no page has
+    control = "jupyter.widget.control"   # The kernel's comm target for a widget manager that has arrived
 
     def __init__(self):
         self.working, self.asked, self.waiting = set(), set(), []   # Sessions of pages; functions to call after an answer
@@ -384,26 +385,28 @@ class Dashboard:
 
     def draw(self) -> None:
         "Shows the state as it is now, in the cell that runs."
+        from IPython.display import HTML
         self.page, self.redraws = render(self.state), self.redraws + 1
-        if self.widget is None and not page_widgets.work(): return self._put({"text/html": self.page})
+        if self.widget is None and not page_widgets.work(): return self._put(HTML(self.page))
         if new := self.widget is None: self.widget = _widgets().Output()
         self.widget.outputs = (dict(output_type="display_data", data={"text/html": self.page}, metadata={}),)
-        if new: self._put(view_data(self.widget))
+        if new: self._put(view_data(self.widget), raw=True)
 
     def finish(self) -> None:
         "Leaves the last picture in the notebook as ordinary output."
+        from IPython.display import HTML
         self.page = render(self.state)
-        self._put({"text/html": self.page})
+        self._put(HTML(self.page))
         if self.widget is not None: self.widget.close()
         self.widget, self.in_run = None, False
 
-    def _put(self, data: dict) -> None:
+    def _put(self, thing, raw: bool = False) -> None:
         "Into the one place that this dashboard has in the running cell."
         from IPython import get_ipython
         from IPython.display import display
         cell = get_ipython().execution_count
-        if self.handle is not None and self.cell == cell: return self.handle.update(data, raw=True)
-        self.handle, self.cell = display(data, raw=True, display_id=True), cell
+        if self.handle is not None and self.cell == cell: return self.handle.update(thing, raw=raw)
+        self.handle, self.cell = display(thing, raw=raw, display_id=True), cell
         page_widgets.ask()   # If the page has not answered yet, the next run can have a widget
 
     def _ipython_display_(self) -> None:

@@ -732,8 +732,9 @@ def free_name(game: str, folder: str | Path = ".") -> str:
     return next(name for n in range(1, 10**9) if not (Path(folder) / (name := f"{word}-{n}.json")).exists())
 
 # %% ../nbs/27_play.ipynb #32d78598
-NO_WIDGETS = ("This is a picture. It becomes a board to click when the page has loaded its widgets. If that does not happen, "
-              "reload the page and run this cell again, or play with typed moves: <code>play(..., widgets=False)</code>.")
+NO_WIDGETS = ('<div style="font:13px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:4px 0 10px">This is a picture. It becomes a '
+              'board to click when the page has loaded its widgets. If that does not happen, reload the page and run this cell '
+              'again, or play with typed moves: <code>play(..., widgets=False)</code>.</div>')
 
 
 def failure_html(error: Exception) -> str: return f"<b>{html.escape(f'This cannot be drawn: {sentence(error)}.')}</b>"
@@ -796,7 +797,7 @@ class PlayBoard:
         "Return the data of an output that shows the board without widgets."
         try: picture = match_html(self.match)
         except Exception as error: picture = failure_html(error)
-        return {"text/html": f'<div style="font:13px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:4px 0 10px">{NO_WIDGETS}</div>{picture}'}
+        return {"text/html": NO_WIDGETS + picture}
 
     def click(self, action: int) -> None:
         "What a click on a square or on a move's button does."
