@@ -184,13 +184,17 @@ def _callback(rule: Callable, kept: _Kept):
     return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(call)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _room():
-    return np.full(1, _UNANSWERED, np.int64)
+    "Return memory for one answer."
+    answer = np.empty(1, np.int64)
+    answer[0] = _UNANSWERED
+    return answer
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _told(answer):
+    "Return the answer; raise what the rule failed with or what stopped it."
     if answer[0] == _FAILED: raise RuleError("a rule written in Python failed; game.cause(error) is the error it failed with.")
     if answer[0] == _UNANSWERED: raise _Stopped
     return answer[0]
