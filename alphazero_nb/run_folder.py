@@ -180,7 +180,7 @@ def spared_networks(
 ) -> set[int]:           # Those to keep
     "Choose which older networks to keep: none where `every` is 0, else at distances that double whenever their age does."
     if not every: return {newest}
-    def spacing(age: int) -> int: return every << max(0, (age // (8 * every)).bit_length() - 1)
+    def spacing(age: int) -> int: return every << max(0, (age // (4 * every)).bit_length() - 1)
     return {number for number in iterations if number == newest or number % spacing(newest - number) == 0}
 
 # %% ../nbs/17a_run_folder.ipynb #82225687

@@ -286,7 +286,7 @@ def test_old_networks_become_sparser_and_the_best_stays(tmp_path):
     for newest in range(1, 3001):
         there = spared_networks(there | {newest}, newest, every=5)
         ages = sorted(newest - number for number in there)
-        assert ages[0] == 0 and len(there) <= 2 + 8 + 8 * max(0, newest // 40).bit_length()
+        assert ages[0] == 0 and len(there) <= 10 + 4 * (newest // 20).bit_length()
         if newest > 100: assert ages[-1] > newest / 2, "the first half of the run is still there"
     run = linear_run(tmp_path / "run", settings=replace(SETTINGS, evaluate_every=1)).fit(iterations=30)
     kept = {int(path.stem[-6:]) for path in (tmp_path / "run").glob("network-*.npz")}
