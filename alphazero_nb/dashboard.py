@@ -303,8 +303,9 @@ class PageWidgets:
 
     def session(self) -> str | None:
         "Return the session of the page whose message the kernel handles now, and None without a kernel."
+        if not has_kernel(): return None
         from IPython import get_ipython
-        return get_ipython().get_parent().get("header", {}).get("session") if has_kernel() else None
+        return get_ipython().get_parent().get("header", {}).get("session")
 
     def work(self) -> bool:
         "Return True if the page of the running cell has answered that its widgets work."
