@@ -212,7 +212,7 @@ def plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, 
 def begin_game(api, trees, nodes, edges, values, states, truths, slots, slot, number, seed, settings, state, actions):
     "Starts game `number` in an idle slot."
     slots[slot].number, slots[slot].ply, slots[slot].done, slots[slot].busy = number, 0, 0, 1
-    slots[slot].random = np.uint64(seed)
+    slots[slot].random = ~np.uint64(seed)   # Not the numbers that deal the cards
     truths[slot, :] = 0
     call_start(api[START], truths[slot], seed)
     plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, settings, state, actions)

@@ -10,6 +10,8 @@ import pytest
 from alphazero_nb.game import get_game
 from alphazero_nb.games import blob as rules
 from alphazero_nb.games.blob import BID, HAND, NO_TRUMP, TABLE, VOIDS, bids, blob, dealer, hands, on_table, scores, tricks, trump
+from alphazero_nb.slots import Block, default_settings
+from alphazero_nb.streams import Purpose, derive_seed
 
 SPADES, HEARTS, CLUBS, DIAMONDS = range(4)
 
@@ -410,3 +412,15 @@ def test_what_reveals_wrongly_is_named():
     telling = game.functions["reveal"]
     with pytest.raises(ContractError, match="redeal breaks a law.*observation stay"):   # What is revealed is no observation
         made(observe=telling, shape=(game.reveal_size,), reveal=None, reveal_size=0, groups=None).check(3)
+
+
+def test_a_slot_draws_other_numbers_than_its_deal():
+    "Worlds and moves drawn from the numbers of the deal would know something of it. Both generators walk in equal steps."
+    game, step = get_game("blob(players=3,cards=5)"), 0x9E3779B97F4A7C15
+    block = Block(game, 1, default_settings(game))
+    for number in range(20):
+        seed = derive_seed(1, Purpose.SELF_PLAY, number)
+        block.slots["number"] = -1
+        block.begin(0, number, seed, 0)
+        apart = (int(block.slots["random"][0]) - seed) * pow(step, -1, 2 ** 64) % 2 ** 64
+        assert min(apart, 2 ** 64 - apart) > 2 ** 32, f"{apart} steps apart"
