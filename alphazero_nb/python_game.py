@@ -158,14 +158,9 @@ class RuleError(RuntimeError):
     "A rule written in Python failed inside a kernel; `game.cause(error)` is the error it failed with."
 
 
-_stopped = threading.local()   # .error: what stopped a rule of this thread, until the kernel raises it
-
-
 class _Stopped(Exception):
-    "Raise what stopped the rule instead of being made."
-    def __new__(cls):
-        error, _stopped.error = getattr(_stopped, "error", None), None
-        raise error or KeyboardInterrupt
+    "Raise what stopped a rule of this thread instead of being made."
+    def __new__(cls): raise vars(threading.current_thread()).pop("stopped_rule", KeyboardInterrupt())
 
 
 _UNANSWERED, _FAILED = -1 << 40, -2 << 40   # No answers: those are −1 or more
@@ -180,7 +175,7 @@ def _callback(rule: Callable, kept: _Kept):
         except Exception as error:
             kept.error = error
             answer(out).value = _FAILED
-        except BaseException as error: _stopped.error = error
+        except BaseException as error: threading.current_thread().stopped_rule = error
     return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(call)
 
 
@@ -192,7 +187,7 @@ def _room():
     return answer
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _told(answer):
     "Return the answer; raise what the rule failed with or what stopped it."
     if answer[0] == _FAILED: raise RuleError("a rule written in Python failed; game.cause(error) is the error it failed with.")

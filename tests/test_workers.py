@@ -1017,6 +1017,7 @@ def soak(games, simulations, workers, most_kills):
             there = [worker for worker in list(playing.player.workers) if worker.state == "playing"]
             if there: os.kill(there[turn % len(there)].process.pid, signal.SIGKILL)
     with engine(simulations=simulations, workers=workers, games=8 * workers, listeners=[heard]) as playing:
+        playing.player.wait_ready()
         thread = threading.Thread(target=kill)
         thread.start()
         try: records = within(600, playing.generate_games, games)
