@@ -306,7 +306,8 @@ def network_values(game: Game, evaluator, records: list[GameRecord]) -> np.ndarr
     "(positions, players) by seat: what an evaluator says of every position of these games, without a search."
     if not records: return np.zeros((0, game.players), np.float32)
     movers = np.concatenate([record.movers for record in records])
-    observations = np.array([game.inputs(state) for record in records for state in game.states_of(record.actions, record.seed)[:-1]])
+    lines = (game.states_of(record.actions, record.seed)[:-1] for record in records)
+    observations = np.array([game.inputs(state) for line in lines for state in line])
     relative = evaluator.evaluate(observations, np.zeros(len(movers) + 1, np.int32), np.zeros(0, np.int32))[1]
     values = np.empty_like(relative)
     seats = (movers[:, None] + np.arange(game.players)) % game.players

@@ -59,12 +59,13 @@ def _fits(record: GameRecord) -> bool:
 
 # %% ../nbs/09_records.ipynb #07ac74d1
 def join_records(records: list[GameRecord]) -> dict[str, np.ndarray]:
-    "Return one array per field for all games, and their lengths; a ValueError names a game whose fields do not fit together."
+    "Return one array per field for all games, and their lengths; a ValueError names a game that is damaged."
     if not records: raise ValueError("there are no games to join.")
     for record in records:
         if not _fits(record): raise ValueError(f"game {record.number} is damaged: its fields do not fit together.")
         if len(record.outcome) != len(records[0].outcome):
-            raise ValueError(f"game {record.number} has {len(record.outcome)} players, another has {len(records[0].outcome)}.")
+            raise ValueError(f"game {record.number} has {len(record.outcome)} players and others "
+                             f"have {len(records[0].outcome)}.")
     table = {name: np.concatenate([getattr(r, name) for r in records]) for name in (*_PER_MOVE, *_PER_ENTRY)}
     table["policy_counts"] = np.concatenate([np.diff(r.policy_offsets) for r in records])
     table["outcome"] = np.stack([r.outcome for r in records])
@@ -84,14 +85,22 @@ def _check_form(table: dict) -> None:
         if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != dimensions:
             _refuse(f"{name!r} is not an array of {kind} with {dimensions} dimension{'s' * (dimensions > 1)}")
     for name, least in (("length", 1), ("policy_counts", 0)):
-        if (table[name] < least).any(): _refuse(f"a number in {name!r} is {table[name].min()}, which is less than {least}")
+        if (table[name] < least).any():
+            _refuse(f"a number in {name!r} is {table[name].min()}, which is less than {least}")
     rows = dict(games=len(table["length"]), moves=int(table["length"].sum(dtype=np.int64)),
                 entries=int(table["policy_counts"].sum(dtype=np.int64)))
     for name, (_, _, what) in _FORM.items():
-        if len(table[name]) != rows[what]: _refuse(f"it has {rows[what]} {what}, and {name!r} has {len(table[name])} rows")
-    if table["values"].shape[1] != table["outcome"].shape[1]: _refuse("'values' and 'outcome' differ in the number of players")
+        if len(table[name]) != rows[what]:
+            _refuse(f"it has {rows[what]} {what}, and {name!r} has {len(table[name])} rows")
+    if table["values"].shape[1] != table["outcome"].shape[1]:
+        _refuse("'values' and 'outcome' differ in the number of players")
 
 # %% ../nbs/09_records.ipynb #203f3df4
+def _ends(counts: np.ndarray) -> np.ndarray:
+    "Return where each of these runs begins, and where the last one ends."
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
 def _check_numbers(table: dict) -> None:
     "Raise a ValueError that names the first game with a number that cannot be."
     values, searched, players = table["values"], table["policy_counts"] > 0, table["outcome"].shape[1]
@@ -105,8 +114,8 @@ def _check_numbers(table: dict) -> None:
     for wrong, what, law in laws:
         if not wrong.any(): continue
         row = int(wrong.argmax())
-        if what == "entries": row = int(np.searchsorted(np.cumsum(table["policy_counts"], dtype=np.int64), row, "right"))
-        if what != "games": row = int(np.searchsorted(np.cumsum(table["length"], dtype=np.int64), row, "right"))
+        if what == "entries": row = np.searchsorted(_ends(table["policy_counts"]), row, "right") - 1
+        if what != "games": row = np.searchsorted(_ends(table["length"]), row, "right") - 1
         raise ValueError(f"game {table['number'][row]} is damaged: {law}.")
 
 # %% ../nbs/09_records.ipynb #a04b25f0
@@ -116,10 +125,8 @@ def split_records(
     "Return the games of a table, one by one; a ValueError says what is wrong with a table that cannot be one."
     _check_form(table)
     _check_numbers(table)
-    ends = np.cumsum(table["length"], dtype=np.int64)
-    policy_ends = np.concatenate([[0], np.cumsum(table["policy_counts"], dtype=np.int64)])
-    records = []
-    for game, (start, end) in enumerate(zip(ends - table["length"], ends)):
+    ends, policy_ends, records = _ends(table["length"]), _ends(table["policy_counts"]), []
+    for game, (start, end) in enumerate(zip(ends, ends[1:])):
         policy = slice(policy_ends[start], policy_ends[end])
         records.append(GameRecord(
             **{name: table[name][start:end] for name in _PER_MOVE},
@@ -149,7 +156,7 @@ def _all_legal(legal, count, actions):
 # %% ../nbs/09_records.ipynb #034bfbd8
 @kernel
 def play_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
-    "Play games at[0] to stop − 1; return the law that game at[0] breaks at move at[1] (0: none), and the next row of `inputs`."
+    "Play games at[0] to stop − 1; return the law that game at[0] breaks at move at[1], 0 for none, and the next row."
     state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)
     result = np.empty(api[PLAYERS], np.float32)
     while at[0] < stop:
@@ -161,7 +168,7 @@ def play_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_a
             if mover < 0: return _ENDED, row
             if mover != movers[move]: return _MOVER, row
             count = call_legal(api[LEGAL], state, legal)
-            if count < 1 or count > api[MAX_LEGAL]: raise ValueError("legal returned fewer than 1 or more than max_legal actions")
+            if not 1 <= count <= api[MAX_LEGAL]: raise ValueError("legal returned no action, or more than max_legal")
             for i in range(1, count):
                 if legal[i] <= legal[i - 1]: raise ValueError("legal returned actions that are not in increasing order")
             if not _all_legal(legal, count, actions[move:move + 1]): return _ACTION, row
@@ -180,33 +187,39 @@ def play_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_a
     return 0, row
 
 # %% ../nbs/09_records.ipynb #c0c197a5
-def _ends(counts: np.ndarray) -> np.ndarray: return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+def _check_sizes(game: Game, table: dict) -> None:
+    "Raise a ValueError for games of other players, or with more moves than any game has."
+    players, longest = table["outcome"].shape[1], int(table["length"].max(initial=0))
+    if players != game.players:
+        raise ValueError(f"the games have {players} players and {game.name} has {game.players}.")
+    if longest > game.max_length:
+        raise ValueError(f"game {table['number'][table['length'].argmax()]} has {longest} moves and {game.name} has "
+                         f"at most {game.max_length}.")
 
 
 def check_table(
     game: Game,
     table: dict,                        # What join_records made
-    inputs: np.ndarray | None = None,   # (searched moves, input_size) int8 zeros: becomes the network's inputs of these moves
+    inputs: np.ndarray | None = None,   # (searched moves, input_size) int8 zeros, filled with the network's inputs
 ) -> None:
     "Raise a ValueError that names the first game of a table that is not a whole game by the rules."
     _check_form(table)
     _check_numbers(table)
-    players, numbers, longest = table["outcome"].shape[1], table["number"], int(table["length"].max(initial=0))
-    if players != game.players: raise ValueError(f"the games have {players} players and {game.name} has {game.players}.")
-    if longest > game.max_length:
-        raise ValueError(f"game {numbers[table['length'].argmax()]} has {longest} moves and {game.name} has at most {game.max_length}.")
+    _check_sizes(game, table)
     if inputs is None: inputs = np.zeros((0, game.input_size), np.int8)
     seeds, actions, movers, policy_actions, outcomes = (
         np.ascontiguousarray(table[name]) for name in ("seed", "actions", "movers", "policy_actions", "outcome"))
     ends, entry_ends, at, row = _ends(table["length"]), _ends(table["policy_counts"]), np.zeros(2, np.int64), 0
+    numbers = table["number"]
     while at[0] < len(numbers):
         stop = at[0] + 1 if game.in_python else len(numbers)
-        try: law, row = play_games(game.api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row)
+        try: law, row = play_games(game.api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions,
+                                   outcomes, inputs, row)
         except Exception as error:
             cause = game.cause(error)
             if not isinstance(cause, Exception): raise cause from None   # Ctrl-C while Python was asked
-            raise ValueError(f"game {numbers[at[0]]} cannot be played by the rules of {game.name}: at move {at[1]} they raise "
-                             f"{type(cause).__name__}: {str(cause).rstrip('.')}.") from cause
+            raise ValueError(f"game {numbers[at[0]]} cannot be played by the rules of {game.name}: at move {at[1]} "
+                             f"they raise {type(cause).__name__}: {str(cause).rstrip('.')}.") from cause
         finally: game.forget()
         if law:
             where = f" at move {at[1]}" if law <= _POLICY else ""

@@ -52,7 +52,8 @@ class Ring:
         arrays = tuple(np.empty((capacity, *array.shape[1:]), array.dtype) for array in self.arrays)
         for row, start, stop in _spans(self.first, self.end, self.capacity):
             for at, to, end in _spans(row, row + stop - start, capacity):
-                for new, old in zip(arrays, self.arrays): new[to:end] = old[start + at - row:start + at - row + end - to]
+                source = slice(start + at - row, start + at - row + end - to)
+                for new, old in zip(arrays, self.arrays): new[to:end] = old[source]
         return arrays
 
     def add(self, rows: tuple) -> "Ring":
@@ -89,7 +90,7 @@ def gather(inputs, outcomes, values, first_entry, counts, policy_actions, policy
 
 # %% ../nbs/23_replay.ipynb #ba8c8a57
 def make_rows(game: Game, records: list[GameRecord], most: int) -> tuple:
-    "Return how many moves of these games teach, then the fields of the rows and of the policy entries of the newest `most`."
+    "Return how many moves of these games teach, and for the newest `most` the fields of the rows and of the entries."
     table = join_records(records)
     counts = table["policy_counts"]
     searched = np.flatnonzero(counts > 0)
@@ -115,11 +116,13 @@ class Replay:
         max_window: int = 500_000,  # Positions that are kept at most
         added: int = 0,             # Positions that were added before, where only the newest games are added again
     ):
-        if max_window < 1 or added < 0: raise ValueError(f"max_window is {max_window} and added is {added}; they must be at least 1 and 0.")
+        if max_window < 1 or added < 0:
+            raise ValueError(f"max_window is {max_window} and added is {added}; they must be at least 1 and 0.")
         self.game, self.max_window = game, max_window
         empty = lambda kind, *shape: np.empty((0, *shape), kind)
+        # Of a row: inputs, outcome, values, and the first entry and the number of entries of its policy.
         rows = Ring((empty(np.int8, game.input_size), empty(np.float32, game.players), empty(np.float32, game.players),
-                     empty(np.int64), empty(np.int32)))   # Inputs, outcome, values, first entry and number of entries of the policy
+                     empty(np.int64), empty(np.int32)))
         self._held = rows, Ring((empty(np.int32), empty(np.int32))), added   # Entries: action and visits
 
     def __len__(self) -> int: return len(self._held[0])
@@ -128,7 +131,7 @@ class Replay:
     def added(self) -> int: return self._held[2]   # Fully searched positions ever added
 
     def add(self, records: list[GameRecord]) -> int:
-        "Add the fully searched positions of these games and return how many; a ValueError names a game that is none by the rules."
+        "Add the fully searched positions of these games and return how many; a ValueError names a damaged game."
         if not records: return 0
         rows, entries, added = self._held
         new, fields, policies = make_rows(self.game, records, self.max_window)

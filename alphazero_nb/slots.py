@@ -151,12 +151,13 @@ class Ledger:
         self.outcome = np.zeros((slots, game.players), np.float32)
 
     def arrays(self) -> tuple:
-        return self.actions, self.movers, self.values, self.offsets, self.policy_actions, self.policy_visits, self.outcome
+        return (self.actions, self.movers, self.values, self.offsets, self.policy_actions, self.policy_visits,
+                self.outcome)
 
     def grow(self) -> None:
         "Double the room for search results."
-        self.policy_actions, self.policy_visits = (
-            np.concatenate([array, np.zeros_like(array)], axis=1) for array in (self.policy_actions, self.policy_visits))
+        self.policy_actions, self.policy_visits = (np.concatenate([array, np.zeros_like(array)], axis=1)
+                                                   for array in (self.policy_actions, self.policy_visits))
 
     def read(self, slot: int, ply: int, **scalars) -> GameRecord:
         "The finished game of a slot."
@@ -257,7 +258,7 @@ def walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings,
 def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, settings,
               count, waiting, rows, observations, edge_offsets, edge_actions,
               r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits, r_outcome):
-    "Carry every slot to its next question, `count` rows being asked already; return how many wait, and if a slot lacks room to write."
+    "Carry every slot to its next question after `count` others; return how many wait, and if a slot has no room."
     actions, result = np.empty(api[MAX_LEGAL], np.int32), np.empty(api[PLAYERS], np.float32)
     state, worlds, node_room = np.empty(states.shape[1], np.int16), int(settings[0].worlds), len(nodes) // len(trees)
     cramped = False
@@ -266,7 +267,8 @@ def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, se
         slots[slot].busy = 1
         while slots[slot].number >= 0 and not slots[slot].done:
             if nodes[root].count > 1:
-                if slots[slot].full and r_offsets[slot, slots[slot].ply] + nodes[root].count > r_policy_actions.shape[1]:
+                used = r_offsets[slot, slots[slot].ply]
+                if slots[slot].full and used + nodes[root].count > r_policy_actions.shape[1]:
                     cramped = True
                     break
                 count, waits = walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings, count, waiting,
@@ -317,7 +319,8 @@ class Block:
         "Carries every slot to its next question; a GameFailed when the rules raise an exception."
         cramped = True
         while cramped:
-            try: self.requests.count, cramped = play_step(*self._before, self.requests.count, *self._asks, *self._written)
+            asked = self.requests.count
+            try: self.requests.count, cramped = play_step(*self._before, asked, *self._asks, *self._written)
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
             if cramped:
                 self.ledger.grow()

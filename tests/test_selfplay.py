@@ -206,7 +206,8 @@ def test_the_share_of_full_searches(share, recorded):
     settings = SelfPlaySettings(SearchSettings(simulations=20), cheap_simulations=5, full_share=share)
     for record in play(game, 6, simulations=None, settings=settings):
         counts = np.diff(record.policy_offsets)
-        choices = np.array([len(game.legal_actions(state)) for state in game.states_of(record.actions, record.seed)[:-1]])
+        states = game.states_of(record.actions, record.seed)[:-1]
+        choices = np.array([len(game.legal_actions(state)) for state in states])
         assert ((counts > 0) == (choices > 1)).all() if recorded else (counts == 0).all()
 
 

@@ -152,7 +152,7 @@ def test_the_window_keeps_the_newest_games():
     sizes = [window_size(n) for n in range(0, 10**6, 1000)]
     assert sizes == sorted(sizes) and sizes[20] == 20_000 and all(size <= n for size, n in zip(sizes, range(0, 10**6, 1000)))
     batch = replay.sample(50, np.random.default_rng(0))
-    assert np.allclose(batch.policy.sum(1), 1) and (batch.planes.reshape(50, -1).sum(1) < 5).all(), "positions before the end"
+    assert np.allclose(batch.policy.sum(1), 1) and (batch.planes.reshape(50, -1).sum(1) < 5).all()
 
 
 def test_an_empty_buffer_says_so():
