@@ -179,8 +179,8 @@ def lab(tmp_path_factory):
     env.update({f"JUPYTER_{name.upper()}_DIR": str(root/name) for name in ("config", "data", "runtime")})
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-               "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", "--expose-app-in-browser",
-               "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+               "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
+               "--expose-app-in-browser", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     with open(log, "w") as out:
         process = psutil.Popen(command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
                                start_new_session=True)
@@ -271,7 +271,7 @@ def test_running_the_cell_again_goes_on(page, lab):
     page.run(cell)
     page.wait(cell, rf"\b{before + 1} iterations,", 60)
     page.shot("4-going-on")
-    assert cell.locator(".jupyter-widgets").count(), "this page has answered since the first run, so the dashboard is a widget"
+    assert cell.locator(".jupyter-widgets").count(), "this page has answered since the first run, so a widget shows it"
     kept = stop(page, cell)
     page.shot("5-stopped-again")
     assert saved(lab[1])[0] == run and kept == saved(lab[1])[1] > before and saved(lab[1])[2] > games
@@ -331,7 +331,7 @@ engine = SelfPlayEngine(get_game("tictactoe"), None, device="cpu", layout="threa
 except KeyboardInterrupt: engine.shutdown()
 """, """play("random", "tictactoe")"""]
 
-# JupyterLab waits for the file of an extension, but not for a plugin that may start later. This makes the widget manager one.
+# JupyterLab waits for the file of an extension, but not for a plugin that may start later. This makes the manager one.
 HOLD_MANAGER = """;(() => {
 const name = "@jupyter-widgets/jupyterlab-manager", files = window._JUPYTERLAB[name];
 const gate = new Promise(open => { window.startWidgetManager = open; });
