@@ -43,7 +43,7 @@ test-colab: $(COLAB)/package
 soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
 	$(BIN)/nbdev-test colab --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
-	$(BIN)/python -m pytest -q -rs -m slow || test $$? = 5   # 5: there are no slow tests
+	$(BIN)/python -m pytest -q -rs -m slow -n $(WORKERS) --dist loadfile
 
 sync: $(VENV)/installed-dev
 	$(BIN)/python tests/sync.py
