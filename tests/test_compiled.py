@@ -188,7 +188,7 @@ def importing(x):
 
 @pytest.mark.parametrize("value", [
     threading.Lock(), (1, threading.Lock()), ctypes.CFUNCTYPE(None)(lambda: None), ctypes.CDLL(None).abs, {1}, iter([1]), Box,
-    object(), np.array([None], ids=lambda thing: type(thing).__name__), plain, pytest, getattr], ids=repr)
+    object(), np.array([None]), plain, pytest, getattr], ids=lambda value: type(value).__name__)
 def test_what_cannot_be_read_has_no_digest(value):
     assert digest(made(value)) is None and digest(uses("word", value)) is None
     assert digest(importing) is None and digest(helper) is not None
