@@ -21,7 +21,7 @@ __all__ = ['TOTALS', 'Numbers', 'Generation', 'shielded', 'Actor', 'sharing_pays
 
 # %% ../nbs/20_actors.ipynb #8ee398d0
 class Numbers:
-    "Which games are wanted, running and finished. News go to a queue: (record, missing, who), events, at last the Generation that ended."
+    "Which games are wanted, running and finished. A queue gets (record, missing, who), events, and a Generation that ended."
     def __init__(self, first: int = 0, run_ahead: bool = True):
         self.lock, self.first, self.next, self.wanted_to = threading.Lock(), first, first, first  # First not returned yet
         self.run_ahead, self.endless, self.news = run_ahead, False, queue.SimpleQueue()
@@ -118,22 +118,22 @@ class Generation:
 
 # %% ../nbs/20_actors.ipynb #a13edc37
 def shielded(function) -> None:
-    "Call a function in another thread. An interrupt before it begins takes its place; a later one is raised when it is done."
-    claim, problems, interrupt = threading.Lock(), [], None   # The first to take the claim decides whether the function is called
+    "Call a function in another thread. An interrupt before it begins cancels it; a later one is raised at its end."
+    claim, done, problems, interrupt = threading.Lock(), [], [], None   # The first to take the claim decides about the call
 
     def call():
         if not claim.acquire(blocking=False): return
         try: function()
         except BaseException as error: problems.append(error)
-    thread = threading.Thread(target=call, name="alphazero_nb starter", daemon=True)
+        finally: done.append(True)
     try:
-        thread.start()
-        thread.join()
+        threading.Thread(target=call, name="alphazero_nb starter", daemon=True).start()
+        while not done: time.sleep(0.001)
     except KeyboardInterrupt as error:
         if claim.acquire(blocking=False): raise
         interrupt = error
-    while thread.is_alive():
-        try: thread.join()
+    while not done:
+        try: time.sleep(0.001)
         except KeyboardInterrupt as error: interrupt = error
     if problems: raise problems[0]
     if interrupt is not None: raise interrupt
@@ -250,17 +250,18 @@ class Crew:
         "Play in the background until the source closes or `stop`. First wait until the last generation has ended."
         self.stop()
         self.join()
-        generation = self.generation = Generation(source, self.threads)
-        self._actors = [Actor(self, generation, self.blocks[index::self.threads]) for index in range(self.threads)]
-        if self.device is not None: self._inside = _get_network_threads()
-        shielded(self._start_actors)
+        generation = Generation(source, self.threads)
+        shielded(lambda: self._start(generation))
         return generation
 
-    def _start_actors(self) -> None:
+    def _start(self, generation: Generation) -> None:
+        self.generation = generation
+        self._actors = [Actor(self, generation, self.blocks[index::self.threads]) for index in range(self.threads)]
+        if self.device is not None: self._inside = _get_network_threads()
         for count, actor in enumerate(self._actors):
             try: actor.start()
             except RuntimeError as error:   # The system has no room for another thread
-                for _ in self._actors[count:]: self.generation.leave(error)
+                for _ in self._actors[count:]: generation.leave(error)
                 return
 
     def stop(self) -> None:
@@ -269,10 +270,11 @@ class Crew:
 
     def join(self) -> None:
         "Wait until the actors have ended and nothing is under way on the device. Interrupted, it can be called again."
+        while self.generation is not None and not self.generation.ended: time.sleep(0.002)
         for actor in self._actors:
-            if actor.ident is not None: actor.join()
-        for block in self.blocks:
-            if self.shared and block.ticket is not None: block.ticket.wait(10)
+            if actor.ident is not None: actor.join()   # It touches no block any more
+        end, tickets = time.monotonic() + 10, [block.ticket for block in self.blocks if self.shared and block.ticket is not None]
+        while not all(ticket._done.is_set() for ticket in tickets) and time.monotonic() < end: time.sleep(0.002)
         if self._actors and self.device is not None: _set_network_threads(self._inside)
         self._actors = []
 

@@ -190,7 +190,8 @@ def _room():
 @njit(nogil=True)
 def _told(answer):
     "Return the answer; raise what the rule failed with or what stopped it."
-    if answer[0] == _FAILED: raise RuleError("a rule written in Python failed; game.cause(error) is the error it failed with.")
+    if answer[0] == _FAILED:
+        raise RuleError("a rule written in Python failed; game.cause(error) is the error it failed with.")
     if answer[0] == _UNANSWERED: raise _Stopped
     return answer[0]
 

@@ -369,12 +369,13 @@ class SelfPlayEngine(Teller):
 
 # %% ../nbs/22_selfplay.ipynb #3d5d3d6f
 def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
-    "Return what is worth trying beside `base`, by name, and fits this machine; the layout that takes longest to start is the last."
+    "Return by name what is worth trying and fits this machine. What takes longest to start is the last."
     if len(set(base.devices)) > 1: return {"as planned": base}
     cores, device, slots = usable_cores(), base.devices[0], base.max_batch
     card, several = device != "cpu", max(2, min(4, cores))
     make = lambda **options: plan_layout(game, network, **(dict(max_batch=slots) | options))
-    inside, outside = dict(device=device, layout="threads"), lambda count: dict(layout="processes", devices=[device] * count)
+    inside = dict(device=device, layout="threads")
+    outside = lambda count: dict(layout="processes", devices=[device] * count)
     found = {"single thread": make(**inside, threads=1, shared=False),
              "threads, shared evaluator": make(**inside, threads=several, shared=True),
              "threads, larger blocks": make(**inside, threads=several, shared=True if card else False, max_batch=2 * slots),
@@ -402,7 +403,8 @@ def measure_layouts(
     for name, count in visits:
         if not count: continue
         started = time.monotonic()
-        with SelfPlayEngine(game, network, layout=found.get(name, layouts[name]), settings=settings, seed=seed, listeners=()) as engine:
+        layout = found.get(name, layouts[name])
+        with SelfPlayEngine(game, network, layout=layout, settings=settings, seed=seed, listeners=()) as engine:
             engine.player.wait_ready()
             ready.setdefault(name, time.monotonic() - started)
             engine.play_for(window / 2)

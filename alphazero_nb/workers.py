@@ -128,7 +128,8 @@ class Supply:
 
     def end(self, generation: Generation) -> None:
         self.outbox.put("report", self.crew.reports()[self.crew.name])
-        self.outbox.put("paused") if generation.error is None else self.outbox.put("failed", *tell_error(generation.error))
+        error = generation.error
+        self.outbox.put("paused") if error is None else self.outbox.put("failed", *tell_error(error))
 
 # %% ../nbs/21_workers.ipynb #444f9cfa
 _KINDS = {kind.__name__: kind for kind in (GameFailed, EvaluatorError, ValueError)}
@@ -277,7 +278,8 @@ class Worker:
         self.process.join()
         self.outbox.close(1)
         self.inbox.join(1)
-        if not (self.outbox.is_alive() or self.inbox.is_alive()): self.pipe.close()   # Else a child of the worker has its end
+        used = self.outbox.is_alive() or self.inbox.is_alive()   # A child of the worker may still hold its end
+        if not used: self.pipe.close()
         self.process.close()
 
 # %% ../nbs/21_workers.ipynb #55d149c9
@@ -508,7 +510,7 @@ class WorkerPool(Undertaker):
             self.settle()
 
     def _end_silent(self) -> None:
-        "End workers that have said nothing for too long, and lose those whose process has ended without the end of its pipe."
+        "End workers that are silent for too long; lose those that have ended although their pipe has not."
         now = time.monotonic()
         asleep, self.looked = now - self.looked > 2, now  # This process itself did not run, so silence says nothing
         for worker in list(self.workers):
@@ -522,7 +524,7 @@ class WorkerPool(Undertaker):
         self.stop()
         self.join()
         if self.broken is not None: raise self.broken
-        if not self.idle: raise RuntimeError("the last call has not ended: a worker process was killed and is still there.")
+        if not self.idle: raise RuntimeError("a worker of the last call was killed and is still there; try again later.")
         shielded(lambda: self._start(source))
         return self.generation
 

@@ -590,7 +590,9 @@ def test_a_call_after_two_interrupts_in_a_slow_batch(shared):
         network.gate.set()
         second.join(60)
         assert result, "497 games were never returned"
-    assert [record.number for record in result[0]] == list(range(3, 500)) and result[0] == want[3:]
+    assert [record.number for record in result[0]] == list(range(3, 500))
+    assert [record.actions.tolist() for record in result[0]] == [record.actions.tolist() for record in want[3:]]
+    assert result[0] == want[3:]
 
 
 def test_a_stop_is_for_one_generation():
@@ -620,26 +622,57 @@ def test_a_stop_is_for_one_generation():
         assert sorted(record.number for record in numbers.take()) == list(range(40))
 
 
-@pytest.mark.parametrize("moment", ["wait", "join"])
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_interrupted_wait_can_be_repeated(shared):
+    "Python takes a thread whose `join` was interrupted for one that has ended."
+    game, main = get_game("tictactoe"), threading.main_thread()
+    network, before = Gated(game), signal.signal(signal.SIGINT, signal.default_int_handler)
+    with engine(game, network, games=32, shared=shared) as playing:
+        crew, numbers = playing.player, playing.numbers
+        network.gate.clear()
+        numbers.want(100)
+        crew.start(numbers)
+        assert network.reached.wait(60)
+        crew.stop()
+        for _ in range(crew.threads + 1):
+            sender = threading.Thread(target=lambda: (wait_for(lambda: frame_of(main, "join")),
+                                                      signal.pthread_kill(main.ident, signal.SIGINT)))
+            try:
+                sender.start()
+                with pytest.raises(KeyboardInterrupt): crew.join()
+            finally: sender.join()
+        signal.signal(signal.SIGINT, before)
+        waiting = threading.Thread(target=crew.join, daemon=True)
+        waiting.start()
+        waiting.join(.3)
+        assert waiting.is_alive(), "actors still wait for the network"
+        network.gate.set()
+        waiting.join(60)
+        assert not waiting.is_alive() and not [thread for thread in actors() if "actor" in thread.name]
+
+
+@pytest.mark.parametrize("moment", ["start", "wait"])
 def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatch, moment):
     "It falls where the main thread waits for the thread that starts the actors."
     from alphazero_nb import actors as module
     game, fired = get_game("tictactoe"), []
 
     class Interrupting(threading.Thread):
-        def join(self, timeout=None):
-            if self.name == "alphazero_nb starter" and moment == "join" and not fired:
-                fired.append(True)
-                raise KeyboardInterrupt
-            super().join(timeout)
-
         def start(self):
             super().start()
-            if self.name == "alphazero_nb starter" and moment == "wait" and not fired:
-                fired.append(True)
-                raise KeyboardInterrupt
+            if self.name == "alphazero_nb starter" and moment == "start" and not fired: fire()
+
+    def fire():
+        fired.append(True)
+        raise KeyboardInterrupt
+
+    def interrupted_sleep(seconds, sleep=time.sleep):
+        if frame_of(threading.main_thread(), "shielded") and moment == "wait" and not fired: fire()
+        sleep(seconds)
     with engine(game, games=32) as playing:
         monkeypatch.setattr(module.threading, "Thread", Interrupting)
+        monkeypatch.setattr(module.time, "sleep", interrupted_sleep)
         try:
             with pytest.raises(KeyboardInterrupt): playing.generate_games(200)
         finally: monkeypatch.undo()
@@ -654,7 +687,7 @@ def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
 
         def function():
             calling.set()
-            wait_for(lambda: waits(main) or raised)
+            wait_for(lambda: not frame_of(main, "start"))
             done.append(True)
 
         class Interrupting(thread):
@@ -662,7 +695,6 @@ def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
                 if begun: super().start(), calling.wait(30)
                 raise KeyboardInterrupt
         main, raised = threading.main_thread(), []
-        waits = lambda waiting: frame_of(waiting, "join")
         monkeypatch.setattr(threading, "Thread", Interrupting)
         try: shielded(function)
         except KeyboardInterrupt: raised.append(True)
