@@ -151,7 +151,7 @@ def test_layouts_are_measured_side_by_side(capsys):
                  "--whole-games", "10", "--device", "cpu", "--json"]) == 0
     bench = json.loads(capsys.readouterr().out)
     names = [row["name"] for row in bench["rows"]]
-    assert {"single thread", "threads, shared evaluator", "processes", "processes with threads"} <= set(names)
+    assert {"single thread", "threads, shared evaluator", "processes"} <= set(names)
     assert all(row["evals_per_s"] > 0 and row["average_batch"] > 0 and 0 < row["busy_share"] <= 1 for row in bench["rows"])
     assert all(name in bench["table"] for name in names)
 

@@ -9,7 +9,7 @@ import pytest
 
 import sync
 from alphazero_nb import game as game_page
-from alphazero_nb import checkpoint
+from alphazero_nb import run_folder as folders
 from alphazero_nb.all import get_game, run_folder
 from alphazero_nb.board import find_drawing
 
@@ -116,7 +116,7 @@ def test_outside_colab_there_is_no_drive(capsys):
 
 def test_a_drive_that_cannot_be_written_is_not_used(capsys, tmp_path, monkeypatch):
     def full(path, content): raise OSError(28, "No space left on device")
-    monkeypatch.setattr(checkpoint, "write_whole", full)
+    monkeypatch.setattr(folders, "write_whole", full)
     assert run_folder("game", drive=True, mount=lambda: tmp_path) == Path("runs/game")
     assert "No space left on device" in capsys.readouterr().out
 

@@ -83,12 +83,14 @@ def put(value, path, new):
 
 
 def alter_json(draw, path):
-    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    text = path.read_text(errors="replace")
+    lines = text.splitlines() if path.suffix == ".jsonl" else [text]
+    if not lines: return
     number = draw(st.integers(0, len(lines) - 1))
     try: value = json.loads(lines[number])
     except ValueError: return
     lines[number] = json.dumps(put(value, draw(st.sampled_from(list(places(value)))), draw(VALUES)))
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", errors="replace")
 
 
 def alter_array(draw, array):
