@@ -539,9 +539,9 @@ class Gated(Cheap):
 
 
 def frame_of(thread, name):
-    "The frame of this function in the stack of a thread, if it is there."
-    frame = sys._current_frames().get(thread.ident)
-    while frame is not None and frame.f_code.co_name != name: frame = frame.f_back
+    "The frame of this function of the package in the stack of a thread, if it is there."
+    frame, ours = sys._current_frames().get(thread.ident), lambda frame: frame.f_globals["__name__"].startswith("alphazero_nb")
+    while frame is not None and not (frame.f_code.co_name == name and ours(frame)): frame = frame.f_back
     return frame
 
 
@@ -551,7 +551,6 @@ def interrupt_each_join(over):
     signal.pthread_kill(main.ident, signal.SIGINT)
     while not over.wait(.01):
         frame = frame_of(main, "join")
-        while frame is not None and frame.f_globals["__name__"] != "alphazero_nb.actors": frame = frame.f_back
         if frame is None or frame is seen: continue
         seen = frame
         signal.pthread_kill(main.ident, signal.SIGINT)
@@ -687,14 +686,15 @@ def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
 
         def function():
             calling.set()
-            wait_for(lambda: not frame_of(main, "start"))
+            wait_for(lambda: not starting)
             done.append(True)
 
         class Interrupting(thread):
             def start(self):
                 if begun: super().start(), calling.wait(30)
+                starting.clear()
                 raise KeyboardInterrupt
-        main, raised = threading.main_thread(), []
+        starting, raised = [True], []
         monkeypatch.setattr(threading, "Thread", Interrupting)
         try: shielded(function)
         except KeyboardInterrupt: raised.append(True)
