@@ -117,9 +117,9 @@ def _manifest(folder: Path) -> tuple[dict, list[dict]]:
     history, matches = [row["done"] for row in rows], [row["match"] for row in rows if "match" in row]
     _check_rows(log, history, ("seconds", "games_per_s"), ("policy_loss", "value_loss"))
     _check_matches(log, matches, ("seconds", "iteration"))
-    told = saved.checkpoint
-    return dict(iteration=told.iteration, games_played=told.games_played, seconds=told.seconds, plan=told.plan,
-                history=history, matches=matches), rows
+    checkpoint = saved.checkpoint
+    return dict(iteration=checkpoint.iteration, games_played=checkpoint.games_played, seconds=checkpoint.seconds,
+                plan=checkpoint.plan, history=history, matches=matches), rows
 
 
 def _layouts(path: Path) -> list[dict]:

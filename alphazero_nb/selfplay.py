@@ -236,7 +236,7 @@ class Teller(Player):
             if not isinstance(news, (tuple, Generation)): self.events.emit(news)
 
     def _watch(self, n: int, start: float, seconds: float | None) -> None:
-        "Start a generation and tell the news until it has ended; raise what ended it."
+        "Start a generation and report its events until it has ended. Raise the error that ended it."
         finished, before, self._sources, meter = 0, self.evaluations, Counter(), Meter(self, start)
         generation = self.player.start(self.numbers)
         until = None if seconds is None else time.perf_counter() + seconds
