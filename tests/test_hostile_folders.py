@@ -172,9 +172,10 @@ def alter(draw, folder):
 
 def mend_hashes(folder):
     "What a stranger does who knows the format: every hash fits what is there now."
-    sha = lambda name: hashlib.sha256((folder / name).read_bytes()).hexdigest() if (folder / name).is_file() else "0" * 64
+    file = lambda path: path.is_file() and not path.is_symlink()  # what is written through a link lies outside
+    sha = lambda name: hashlib.sha256((folder / name).read_bytes()).hexdigest() if file(folder / name) else "0" * 64
     log = folder / "iterations.jsonl"
-    if log.is_file():
+    if file(log):
         lines = []
         for line in log.read_bytes().splitlines():
             try: row = json.loads(line)
@@ -184,8 +185,9 @@ def mend_hashes(folder):
             lines.append(line + b"\n")
         log.write_bytes(b"".join(lines))
     for name in ("manifest.json", "previous.json"):
+        if not file(folder / name): continue
         try: told = json.loads((folder / name).read_text())
-        except (ValueError, OSError): continue
+        except ValueError: continue
         if not isinstance(told, dict): continue
         for entry in [told.get("network"), told.get("learner"), *(told.get("games") or []), *(told.get("snapshots") or [])] if "format" not in told else []:
             if isinstance(entry, dict) and isinstance(entry.get("file"), str) and "\x00" not in entry["file"] and len(entry["file"]) < 200:
@@ -195,7 +197,7 @@ def mend_hashes(folder):
                                 for key, value in told["networks"].items()}
             if isinstance(told.get("iteration"), int) and 0 <= told["iteration"] < 10 ** 9:
                 told["learner_sha256"] = sha(f"learner-{told['iteration']:06}.npz")
-            content = log.read_bytes() if log.is_file() else b""
+            content = log.read_bytes() if file(log) else b""
             if name == "manifest.json": told["log_bytes"] = len(content)
             bytes_ = told.get("log_bytes")
             if isinstance(bytes_, int) and 0 <= bytes_ < 10 ** 9: told["log_sha256"] = hashlib.sha256(content[:bytes_]).hexdigest()
