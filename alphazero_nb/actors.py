@@ -17,7 +17,7 @@ from .slots import Block, SelfPlaySettings
 from .streams import Purpose, derive_seed
 
 # %% auto #0
-__all__ = ['TOTALS', 'Numbers', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'Crew']
+__all__ = ['EVEN_ROWS', 'TOTALS', 'Numbers', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'Crew']
 
 # %% ../nbs/20_actors.ipynb #8ee398d0
 class Numbers:
@@ -211,6 +211,7 @@ def sharing_pays(evaluator: NetworkEvaluator, rows: int, threads: int) -> bool:
     return together > 1.1 * alone
 
 # %% ../nbs/20_actors.ipynb #64c4263f
+EVEN_ROWS = 16   # In smaller batches a row's value can depend on its place: measured in float32 on a server CPU, at 8 rows
 TOTALS = ("evaluations", "open_moves", "batches", "busy_s", "evaluators", "waiting")  # Of a report: what is added up over crews
 
 
@@ -238,7 +239,8 @@ class Crew:
         else:
             self.device = get_device(device)
             self.name, self.dtype = self.device.name, self.device.dtype
-            self.network_evaluator = NetworkEvaluator(game, network, self.device, shapes=(min(batch, rows or batch),))
+            shape = max(batch, EVEN_ROWS)
+            self.network_evaluator = NetworkEvaluator(game, network, self.device, shapes=(min(shape, rows or shape),))
         self.network_evaluator.version = version
         if network is None: self.shared = False
         elif shared is None: self.shared = sharing_pays(self.network_evaluator, batch, self.threads)

@@ -19,8 +19,9 @@ from .network import PolicyValueNet
 from .records import GameRecord, join_records, split_records
 
 # %% auto #0
-__all__ = ['FORMAT', 'DRIVE', 'Checkpoint', 'manifest_of', 'parse_row', 'read_log', 'SavedRun', 'read_saved', 'spared_networks',
-           'only_trainer', 'read_config', 'check_config', 'check_run_files', 'RunFolder', 'load_network', 'run_folder']
+__all__ = ['FORMAT', 'DRIVE', 'Checkpoint', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun', 'read_saved',
+           'spared_networks', 'only_trainer', 'read_config', 'check_config', 'check_run_files', 'RunFolder',
+           'load_network', 'run_folder']
 
 # %% ../nbs/17a_run_folder.ipynb #78f3f043
 FORMAT = 2   # Of a run folder; 1 had no number, kept the history in the manifest and named its files there
@@ -84,14 +85,24 @@ def parse_row(line: bytes) -> dict | None:
     return row if _is_row(row) else None
 
 
-def read_log(folder: Path, checkpoint: Checkpoint) -> tuple[bytes, str]:  # and what is wrong with it, if anything
-    "Return the log up to this checkpoint."
+def read_log(folder: Path, checkpoint: Checkpoint) -> tuple[bytes, object, str]:
+    "Return the log up to this checkpoint, its sha256 as an object that can go on, and what is wrong with it, if anything."
     path = folder / "iterations.jsonl"
     try: content = read_plain(path)[:checkpoint.log_bytes]
-    except ValueError as error: return b"", str(error)
-    whole = hashlib.sha256(content).hexdigest() == checkpoint.log_sha256
+    except ValueError as error: return b"", hashlib.sha256(), str(error)
     content = content[:content.rfind(b"\n") + 1]   # The next line does not continue half a line
-    return content, "" if whole else f"{path} is damaged: its content is not what was saved."
+    hasher = hashlib.sha256(content)
+    whole = hasher.hexdigest() == checkpoint.log_sha256
+    return content, hasher, "" if whole else f"{path} is damaged: its content is not what was saved."
+
+
+def newest_lines(log: bytes):
+    "Yield the lines of a log, the newest first; those before them are not looked at."
+    end = len(log)
+    while end:
+        start = log.rfind(b"\n", 0, end - 1) + 1
+        yield log[start:end]
+        end = start
 
 # %% ../nbs/17a_run_folder.ipynb #6764f75b
 _NAMES = dict(network=r"network-(\d{6,12})\.npz", learner=r"learner-(\d{6,12})\.npz", games=r"games/(\d{6,12})\.npz")
@@ -137,6 +148,7 @@ class SavedRun:
     "A checkpoint of a run folder with the log of its iterations."
     checkpoint: Checkpoint
     log: bytes           # iterations.jsonl up to this checkpoint
+    hasher: object       # Its sha256, to go on from
     problem: str = ""    # What is wrong with the log
     format: int = FORMAT # Of the folder
 
@@ -147,7 +159,7 @@ class SavedRun:
     def newest_rows(self, positions: int) -> list[dict]:
         "Return the rows of the newest iterations that have so many fully searched positions, the oldest of them first."
         rows = []
-        for line in reversed(self.log.splitlines()):
+        for line in newest_lines(self.log):
             if positions <= 0: break
             row = parse_row(line)
             if row is None: continue
@@ -168,7 +180,9 @@ def read_saved(
     if not _is_count(version): raise ValueError(f"{path} is damaged: its format is not a number.")
     if version > FORMAT:
         raise ValueError(f"{path} has format {version} and this version reads up to {FORMAT}; install a newer alphazero_nb.")
-    if version < 2: return SavedRun(*_from_format_1(path, manifest), format=1)
+    if version < 2:
+        checkpoint, log = _from_format_1(path, manifest)
+        return SavedRun(checkpoint, log, hashlib.sha256(log), format=1)
     checkpoint = _checkpoint(path, manifest)
     return SavedRun(checkpoint, *read_log(folder, checkpoint))
 
@@ -266,8 +280,8 @@ class RunFolder:
         (self.path / "games").mkdir(parents=True, exist_ok=True)
         with only_trainer(self.path):
             for part in (self.path, self.path / "games"):
-                for left in part.glob(".*.part"):
-                    if _PART.fullmatch(left.name): _remove(left)
+                with os.scandir(part) as entries: left = [entry.path for entry in entries if _PART.fullmatch(entry.name)]
+                for path in map(Path, left): _remove(path)
             if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
             yield
 
@@ -306,7 +320,8 @@ class RunFolder:
     def adopt(self, saved: SavedRun | None) -> None:
         "Go on from this checkpoint: `save` writes the iteration after it."
         log = saved.log if saved else b""
-        self.checkpoint, self._log_bytes, self._hasher = saved and saved.checkpoint, len(log), hashlib.sha256(log)
+        self.checkpoint, self._log_bytes = saved and saved.checkpoint, len(log)
+        self._hasher = saved.hasher if saved else hashlib.sha256()
         self._translated = log if saved and saved.format < FORMAT else None   # A log that is not on the disk yet
 
     def changed(self) -> bool:

@@ -166,7 +166,7 @@ def test_weights_reach_processes_as_they_reach_threads():
     from alphazero_nb.network import PolicyValueNet
     game = get_game("connect4")
     nets = [PolicyValueNet(game, "tiny", seed) for seed in (1, 2)]
-    usual = dict(simulations=12, games=32, max_batch=16, reproducible=True, seed=3)   # 16 rows: in float32, 8 depend on their places
+    usual = dict(simulations=12, games=16, max_batch=8, reproducible=True, seed=3)
     with engine(game, nets[0], devices=["cpu", "cpu"], workers=None, **usual) as playing:
         assert playing.layout.kind == "processes" and playing.layout.devices == ("cpu", "cpu")
         got = [within(100, playing.generate_games, 12)]
