@@ -5,12 +5,12 @@
 PYTHON     ?= python3
 TRAIN_ARGS ?= train connect4 --minutes 11 --folder runs/connect4 --ladder
 FLAGS      ?= slow
-WORKERS    ?= 2
+WORKERS    ?= 3
 
 VENV    := .venv
 BIN     := $(VENV)/bin
 COLAB   := .venv-colab
-PIP     := bin/python -m pip install --disable-pip-version-check -q
+PIP     := bin/python -m pip install --disable-pip-version-check --no-compile -q
 MODULES := $(wildcard alphazero_nb/*.py alphazero_nb/*/*.py)
 
 .PHONY: help train test test-colab soak sync clean
@@ -28,6 +28,9 @@ help:
 # take twenty times as long as one.
 test test-colab soak: export OMP_WAIT_POLICY = PASSIVE
 
+# pip leaves compiling to the first import, which needs a tenth of the files; so the bytecode must be kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 train: $(VENV)/installed
 	$(BIN)/alphazero-nb $(TRAIN_ARGS)
 
@@ -35,7 +38,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/python tests/sync.py --check
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
-	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist worksteal
 
 test-colab: $(COLAB)/package
 	$(COLAB)/bin/python tests/colab.py $(PAGES) --workers $(WORKERS)
@@ -43,7 +46,7 @@ test-colab: $(COLAB)/package
 soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
 	$(BIN)/nbdev-test colab --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
-	$(BIN)/python -m pytest -q -rs -m slow -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -q -rs -m slow -n $(WORKERS) --dist worksteal
 
 sync: $(VENV)/installed-dev
 	$(BIN)/python tests/sync.py

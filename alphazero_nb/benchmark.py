@@ -226,6 +226,7 @@ def bench_cards(
     preset: str | None = None,
     device: str = "auto",
     seconds: float = 10.0,    # Of play at each effort
+    whole_games: int = 500,   # Whole games at each effort, for their length
     seed: int = 0,
 ) -> dict:                    # Rows by effort: worlds, simulations, games_per_min, evals_per_s, redeal_us, redeal_share
     "Games per minute at every effort, and what drawing the worlds costs."
@@ -239,7 +240,7 @@ def bench_cards(
             took = engine.play_for(seconds)
             while engine.moves == moves: took += engine.play_for(seconds)   # So short that nobody has moved
             evals_per_s, moves_per_s = (engine.evaluations - evaluations) / took, (engine.moves - moves) / took
-            records, actors = engine.generate_games(200), len(engine.layout.devices) * engine.layout.threads
+            records, actors = engine.generate_games(whole_games), len(engine.layout.devices) * engine.layout.threads
         states = np.concatenate([game.states_of(record.actions, record.seed)[:-1] for record in records])
         searched = states[np.concatenate([np.diff(record.policy_offsets) > 0 for record in records])]
         _deal_all(game.api, searched[:1], 1, searched[0].copy())

@@ -157,7 +157,7 @@ def _bench(args):
     elif args.what == "cards":
         given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations, games=args.games, threads=args.threads)
         if given: raise ValueError(f"bench cards measures every effort in its usual layout; leave --{next(iter(given))} out.")
-        row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.seed)
+        row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed)
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,

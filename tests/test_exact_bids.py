@@ -106,7 +106,7 @@ def test_a_search_bids_what_is_exact_where_that_is_clear():
             p = exact_chance(suit + rank, trump, place == 0)
             if abs(p - BORDER) > .2: states, chances = states + [table(suit + rank, trump, place)], chances + [p]
     assert sum(p > BORDER for p in chances) > 20 and sum(p < BORDER for p in chances) > 50
-    bids = Agent(game, UniformEvaluator(game), simulations=200, worlds=50, seed=3).acts(np.stack(states)) - BID
+    bids = Agent(game, UniformEvaluator(game), simulations=100, worlds=50, seed=3).acts(np.stack(states)) - BID
     assert bids.tolist() == [int(p > BORDER) for p in chances]
 
 

@@ -235,11 +235,11 @@ def pause_workers(kernel):
 
 def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kernel):
     kernel.run(ENGINE + "engine = build('tictactoe', reproducible=True); engine.player.wait_ready()")
-    kernel.send("engine.generate_games(3000)")
+    kernel.send("engine.generate_games(1500)")
     kernel.read(until="self-play")
     paused = pause_workers(kernel)
     assert kernel.interrupt() < 2 * SOON and kernel.cell.error == "KeyboardInterrupt: " and gone(paused, 1)
-    kernel.run("records = engine.generate_games(3000); assert [record.number for record in records] == list(range(3000))")
+    kernel.run("records = engine.generate_games(1500); assert [record.number for record in records] == list(range(1500))")
     kernel.run("engine.shutdown()")
     assert kernel.workers() == []
 

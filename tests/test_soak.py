@@ -12,7 +12,7 @@ import torch
 
 from soak_child import soak_run, train_on
 
-ITERATIONS = 6
+ITERATIONS = 4
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def disturb_often(context, folder, disturb, times, undisturbed, seed):
 
 
 @pytest.mark.parametrize("disturb", [kill, interrupt])
-def test_a_few_disturbances(context, tmp_path, undisturbed, disturb): disturb_often(context, tmp_path, disturb, 6, undisturbed, 1)
+def test_a_few_disturbances(context, tmp_path, undisturbed, disturb): disturb_often(context, tmp_path, disturb, 5, undisturbed, 1)
 
 
 @pytest.mark.slow

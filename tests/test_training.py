@@ -3,7 +3,6 @@ import copy
 import hashlib
 import json
 import math
-import random
 import re
 import signal
 import subprocess
@@ -300,18 +299,6 @@ def test_a_kill_at_any_file_leaves_a_whole_run(tmp_path, undisturbed, when, file
     assert child.returncode == -signal.SIGKILL, errors
     kept = goes_on(tmp_path / "run", undisturbed)
     assert kept == (file > 5 or (file, when) == (5, "after"))
-
-
-def test_kills_at_random_moments(tmp_path, undisturbed):
-    chance, kept = random.Random(4), []
-    for _ in range(4):
-        child = start(FIT, tmp_path / "run")
-        assert child.stdout.readline() == "fit\n", child.stderr.read()
-        time.sleep(chance.uniform(.02, 1.2))
-        child.kill()
-        child.communicate()
-        kept.append(goes_on(tmp_path / "run", undisturbed))
-    assert all(b > a for a, b in zip(kept, kept[1:])), "nothing that was saved is lost"
 
 
 def test_ctrl_c_returns_normally_with_all_that_was_finished(tmp_path):
