@@ -2,7 +2,7 @@
 import torch
 from torch import nn
 
-from alphazero_nb.train import Trainer, TrainSettings
+from alphazero_nb.training.trainer import Trainer, TrainSettings
 
 SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=2, evaluate_games=4,
                          yardstick="random")

@@ -6,16 +6,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from alphazero_nb.arena import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer, check_match, climb_ladder,
-                                default_ladder, default_yardstick, elo, get_player, mean_interval, meet, play_duplicate,
-                                play_match, play_tables, random_openings, share_beaten)
-from alphazero_nb.events import tell_measures
-from alphazero_nb.game import Game, get_game
+from alphazero_nb.core.streams import Purpose, derive_seed
+from alphazero_nb.core.events import tell_measures
+from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.games import blob as rules
-from alphazero_nb.search import Agent, SearchSettings
-from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.slots import SelfPlaySettings
-from alphazero_nb.streams import Purpose, derive_seed
+from alphazero_nb.search.search import Agent, SearchSettings
+from alphazero_nb.selfplay.slots import SelfPlaySettings
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer,
+                                        check_match, climb_ladder, default_ladder, default_yardstick, elo, get_player,
+                                        mean_interval, meet, play_duplicate, play_match, play_tables, random_openings,
+                                        share_beaten)
 from test_search import Ignorant, all_positions, best_actions, late_positions
 
 TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
@@ -313,7 +314,7 @@ def test_unknown_players_are_named(name, words):
 
 
 def test_a_player_of_another_game_is_refused(tmp_path):
-    from alphazero_nb.train import Trainer, TrainSettings
+    from alphazero_nb.training.trainer import Trainer, TrainSettings
     settings = TrainSettings(games_per_iteration=4, batch_size=8, evaluate_every=0)
     folder = tmp_path / "run"
     Trainer("tictactoe", "tiny", folder, device="cpu", simulations=4, settings=settings, games=4, threads=1, shared=False,

@@ -4,9 +4,9 @@ import time
 import numpy as np
 import pytest
 
+from alphazero_nb.core.events import Events
+from alphazero_nb.ui.dashboard import DashboardState, render
 from alphazero_nb.benchmark import HiddenDashboard, Stopwatch, bench_dashboard, bench_kernels, past_run, redraw_growth
-from alphazero_nb.dashboard import DashboardState, render
-from alphazero_nb.events import Events
 
 
 def spin(event):

@@ -7,11 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from alphazero_nb.game import get_game
+from alphazero_nb.core.streams import Purpose, derive_seed
+from alphazero_nb.core.game import get_game
 from alphazero_nb.games import blob as rules
-from alphazero_nb.games.blob import BID, HAND, NO_TRUMP, TABLE, VOIDS, bids, blob, dealer, hands, on_table, scores, tricks, trump
-from alphazero_nb.slots import Block, default_settings
-from alphazero_nb.streams import Purpose, derive_seed
+from alphazero_nb.games.blob import (BID, HAND, NO_TRUMP, TABLE, VOIDS, bids, blob, dealer, hands, on_table, scores,
+                                     tricks, trump)
+from alphazero_nb.selfplay.slots import Block, default_settings
 
 SPADES, HEARTS, CLUBS, DIAMONDS = range(4)
 
@@ -287,12 +288,12 @@ def test_the_rule_makes_its_bid_more_often_than_chance():
 
 
 def test_a_game_without_a_rule_says_so():
-    from alphazero_nb.arena import get_player
+    from alphazero_nb.arena.matches import get_player
     with pytest.raises(ValueError, match="connect4 brings no player by rule"): get_player("rule", get_game("connect4"))
 
 
 def test_rollouts_do_not_look_into_hands():
-    from alphazero_nb.arena import RolloutPlayer
+    from alphazero_nb.arena.matches import RolloutPlayer
     game = blob(4, 3)
     states = np.stack([next(itertools.islice(random_game(game, seed), 5, None)) for seed in range(12)])
     other = np.stack([game.redeal(state, 9) for state in states])
@@ -302,7 +303,7 @@ def test_rollouts_do_not_look_into_hands():
 
 
 def test_a_match_plays_the_same_deals_from_every_seat():
-    from alphazero_nb.arena import play_match
+    from alphazero_nb.arena.matches import play_match
     game, seen = blob(3, 2), []
     class Watcher:
         name = "watcher"
@@ -371,7 +372,7 @@ def test_points_and_exact_bids_are_told_by_round():
 @pytest.mark.parametrize("preset", ["mlp", "tiny"])
 def test_every_network_hides_hands_from_its_policy(preset):
     torch = pytest.importorskip("torch")
-    from alphazero_nb.network import PolicyValueNet
+    from alphazero_nb.network.networks import PolicyValueNet
     game = blob(4, 5)
     net = PolicyValueNet(game, preset).eval()
     for p in net.parameters(): torch.nn.init.normal_(p, std=.1)
@@ -383,7 +384,7 @@ def test_every_network_hides_hands_from_its_policy(preset):
 
 def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy():
     torch = pytest.importorskip("torch")
-    from alphazero_nb.network import PolicyValueNet, SuitNet
+    from alphazero_nb.network.networks import PolicyValueNet, SuitNet
     game = blob(4, 5)
     net = PolicyValueNet(game, "cards").eval()
     assert isinstance(net, SuitNet) and sum(p.numel() for p in net.parameters()) == 245_423
@@ -399,7 +400,7 @@ def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy
 
 
 def test_what_reveals_wrongly_is_named():
-    from alphazero_nb.game import ContractError, Game
+    from alphazero_nb.core.game import ContractError, Game
     game = blob(3, 2)
     def made(**changes):
         rules_ = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "redeal", "reveal")}

@@ -5,10 +5,10 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from alphazero_nb.board import (Board, Marks, Square, board_svg, find_drawing, has_piece_planes, last_places, letters_svg,
-                                plane_board, register_drawing, stone_board)
-from alphazero_nb.game import Game, get_game
-from alphazero_nb.python_game import PythonGame
+from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.ui.board import (Board, Marks, Square, board_svg, find_drawing, has_piece_planes, last_places,
+                                   letters_svg, plane_board, register_drawing, stone_board)
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
 if importlib.util.find_spec("pyspiel"): GAMES += [f"openspiel(game={word})" for word in ("tic_tac_toe", "connect_four", "othello")]
@@ -144,7 +144,7 @@ def test_captured_stones_do_not_hide_the_move():
 
 
 def test_a_drawing_is_found_by_the_full_name_first(monkeypatch):
-    from alphazero_nb import board as room
+    from alphazero_nb.ui import board as room
     monkeypatch.setattr(room, "_drawings", dict(room._drawings))
     register_drawing("gomoku(size=5)", lambda game, state: stone_board(np.zeros((1, 2))))
     register_drawing("gomoku", lambda game, state: stone_board(np.zeros((1, 3))))

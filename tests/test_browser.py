@@ -323,9 +323,9 @@ def test_the_page_keeps_what_was_seen(page, lab):
 
 # A page whose widgets are late ------------------------------------------------------------------
 
-LATE = ["""from alphazero_nb.game import get_game
-from alphazero_nb.play import play
-from alphazero_nb.selfplay import SelfPlayEngine
+LATE = ["""from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.ui.play import play
 engine = SelfPlayEngine(get_game("tictactoe"), None, device="cpu", layout="threads", simulations=100, games=32)
 """, """try: engine.generate_games(10**7)   # Until it is stopped
 except KeyboardInterrupt: engine.shutdown()

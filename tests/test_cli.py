@@ -36,7 +36,7 @@ def test_check_device_prints_one_json_object():
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process be bound to a core")
 def test_cores_are_those_that_may_be_used():
     core = min(os.sched_getaffinity(0))
-    program = f"import os; os.sched_setaffinity(0, [{core}]); from alphazero_nb.device import usable_cores; print(usable_cores())"
+    program = f"import os; os.sched_setaffinity(0, [{core}]); from alphazero_nb.core.device import usable_cores; print(usable_cores())"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60).stdout == "1\n"
 
 
@@ -77,8 +77,8 @@ CARDS = ["arena", "rule", "random", "--game", "blob", "--players", "3", "--cards
 
 
 def test_cards_are_played_in_duplicate(capsys):
-    from alphazero_nb.arena import RandomPlayer, RulePlayer, play_duplicate
-    from alphazero_nb.game import get_game
+    from alphazero_nb.arena.matches import RandomPlayer, RulePlayer, play_duplicate
+    from alphazero_nb.core.game import get_game
     assert main([*CARDS, "--json"]) == 0
     row, game = json.loads(capsys.readouterr().out), get_game("blob(players=3,cards=2)")
     assert row == play_duplicate(game, RulePlayer(game), RandomPlayer(game, 4), 40, seed=3).to_dict()

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import sync
-from alphazero_nb import game as game_page
-from alphazero_nb import run_folder as folders
+from alphazero_nb.ui.board import find_drawing
 from alphazero_nb.all import get_game, run_folder
-from alphazero_nb.board import find_drawing
+from alphazero_nb.core import game as game_page
+from alphazero_nb.training import run_folder as folders
 
 PAGES = sorted((sync.ROOT / "colab").glob("*.ipynb"))
 NAMES = [page.stem for page in PAGES]
@@ -199,7 +199,7 @@ def test_whole_games_agree_with_other_rules(game):
 
 def test_the_board_of_the_game_can_be_clicked(game):
     drawing = next(cell for cell in cells(OWN) if "register_drawing(" in cell).splitlines()[0]
-    from alphazero_nb import board
+    from alphazero_nb.ui import board
     exec(drawing, dict(vars(board), CELLS=25, SIZE=5))
     state = game.replay([6, 7])
     shown = find_drawing(game)([state], [])

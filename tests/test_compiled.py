@@ -9,8 +9,8 @@ from numba import TypingError, int64, njit
 from numba.experimental import jitclass
 from numba.extending import intrinsic, overload
 
-from alphazero_nb import compiled
-from alphazero_nb.compiled import ROOM, compile_for, digest, kernel, outside_names
+from alphazero_nb.core.compiled import ROOM, compile_for, digest, kernel, outside_names
+from alphazero_nb.core import compiled
 
 PACKAGE = Path(__file__).resolve().parent.parent/"alphazero_nb"
 
@@ -39,7 +39,7 @@ def taken(action): return TABLE[action] + pile_deep.EXTRA
 DEEP = "EXTRA = 0\n"
 RULES = """
 import pile_settings
-from alphazero_nb.game import Game
+from alphazero_nb.core.game import Game
 from pile_settings import STONES, taken
 
 def start(state, seed): state[0] = STONES
@@ -202,9 +202,9 @@ def test_only_names_that_are_looked_up_count():
 
 
 DIGESTS = """
-from alphazero_nb.compiled import digest
-from alphazero_nb.game import get_game
-from alphazero_nb.slots import play_step
+from alphazero_nb.core.compiled import digest
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.slots import play_step
 from pile_rules import pile, legal
 def chooses(x): return x in {"a", "b", "c", 1, 2.0}
 print(digest(play_step), get_game("tictactoe").digest, pile().digest, digest(chooses))
@@ -225,7 +225,7 @@ def on_disk(tmp_path, monkeypatch):
 
     def load(source, name="f"):
         file = tmp_path / "fresh.py"
-        file.write_text("from alphazero_nb.compiled import *\n" + source)
+        file.write_text("from alphazero_nb.core.compiled import *\n" + source)
         module = types.ModuleType("fresh")
         exec(compile(file.read_text(), str(file), "exec"), module.__dict__)
         for value in vars(module).values():
@@ -320,8 +320,8 @@ def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_
 
 RECEIVE = """
 import alphazero_nb, numpy as np
-from alphazero_nb.search import receive
-from alphazero_nb.tree import Trees, add_edges, add_node
+from alphazero_nb.search.tree import Trees, add_edges, add_node
+from alphazero_nb.search.search import receive
 t = Trees(1, 4, 4, 2, 1)
 add_node(t.trees, t.nodes, t.values, t.node_room, 0, -1, 0)
 add_edges(t.trees, t.nodes, t.edges, t.edge_room, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
@@ -344,7 +344,7 @@ def test_a_kernel_follows_the_kernels_it_calls(tmp_path):
 
 MEANWHILE = """
 import pathlib, sys
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from pile_rules import pile
 
 if __name__ == "__main__":

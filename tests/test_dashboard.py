@@ -10,11 +10,11 @@ from base64 import b64decode
 
 import pytest
 
-from alphazero_nb import dashboard as page
-from alphazero_nb.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
-from alphazero_nb.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message, RunDone, RunStarted,
-                                 SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, elo)
-from alphazero_nb.progress import JsonLines
+from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
+                                      Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
+                                      WorkerLost, WorkerStarted, elo, JsonLines)
+from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
+from alphazero_nb.ui import dashboard as page
 from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
 from test_progress import SAMPLES
 
@@ -186,13 +186,13 @@ def test_redraws_leave_no_memory():
 # In a kernel ------------------------------------------------------------------------------------
 
 CELL = """
-from alphazero_nb.game import get_game
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 engine = SelfPlayEngine(get_game("connect4"), None, device="cpu", layout="threads", simulations=200, games=32)
 """
 HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
 NEW_PAGE = """
-from alphazero_nb.dashboard import page_widgets
+from alphazero_nb.ui.dashboard import page_widgets
 page_widgets.working.clear(), page_widgets.asked.clear()
 """
 COMMS = """import json
@@ -298,7 +298,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
 
 
 TRAINING = """
-from alphazero_nb.train import Trainer, TrainSettings
+from alphazero_nb.training.trainer import Trainer, TrainSettings
 few = TrainSettings(games_per_iteration=32, batch_size=32, uses_per_position=2, evaluate_every=2, evaluate_games=4, yardstick="random")
 run = Trainer("tictactoe", "tiny", {folder!r}, device="cpu", simulations=16, games=32, max_batch=16, settings=few)
 """
@@ -320,8 +320,8 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
 def test_an_error_ends_the_picture_too(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run("""
-from alphazero_nb.python_game import PythonGame
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 class Count:
     def __init__(self, seed): self.moves = 0
     def mover(self): return -1 if self.moves > 5 else self.moves % 2
@@ -349,9 +349,9 @@ def test_without_widgets_the_same_call_prints(kernel):
 def test_a_dashboard_that_fails_is_told_once_and_the_games_go_on(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + """
-from alphazero_nb import dashboard
-from alphazero_nb.progress import TextProgress
-from alphazero_nb.dashboard import Dashboard
+from alphazero_nb.ui.progress import TextProgress
+from alphazero_nb.ui.dashboard import Dashboard
+from alphazero_nb.ui import dashboard
 broken = Dashboard()
 broken.draw = lambda: 1 / 0
 engine.events.listeners[:] = [broken, TextProgress()]
@@ -362,7 +362,7 @@ engine.events.listeners[:] = [broken, TextProgress()]
 
 def test_shown_by_its_name_it_is_there_again(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(CELL + "from alphazero_nb.dashboard import Dashboard\nboard = Dashboard()\nengine.events.listeners[:] = [board]")
+    kernel.run(CELL + "from alphazero_nb.ui.dashboard import Dashboard\nboard = Dashboard()\nengine.events.listeners[:] = [board]")
     kernel.run("engine.generate_games(50);")
     cell = kernel.run("board")
     assert len(cell.shown) == 1 and "50 games in" in words(cell.shown[0][2][HTML])

@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from alphazero_nb.device import get_device
-from alphazero_nb.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
-from alphazero_nb.game import get_game
-from alphazero_nb import inference
-from alphazero_nb.inference import FusedBoardNet, can_fuse, inference_copy
-from alphazero_nb.network import BoardNet, PolicyValueNet
+from alphazero_nb.core.device import get_device
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.networks import inference, BoardNet, PolicyValueNet
+from alphazero_nb.network.inference import FusedBoardNet, can_fuse, inference_copy
+from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
 
 BACKENDS = ["eager", "fused"]
 DTYPES = ["float32", "bfloat16"]

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from alphazero_nb.game import ContractError, Game, get_game, list_games
+from alphazero_nb.core.game import ContractError, Game, get_game, list_games
 
 GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",

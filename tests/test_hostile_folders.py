@@ -14,8 +14,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from alphazero_nb.evaluator import EvaluatorError
-from alphazero_nb.game import get_game
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.evaluator import EvaluatorError
 from run_v1 import SETTINGS, linear_run
 
 DATA = Path(__file__).parent / "data"

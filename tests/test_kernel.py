@@ -185,9 +185,9 @@ def kernel(one_kernel):
 
 
 ENGINE = """
-from alphazero_nb.game import get_game
-from alphazero_nb.progress import TextProgress
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.ui.progress import TextProgress
 def build(game="connect4", workers=2, **options):
     return SelfPlayEngine(get_game(game), None, **dict(
         dict(device="cpu", workers=workers, simulations=200, games=32, listeners=(TextProgress(),)), **options))
@@ -269,11 +269,11 @@ def test_a_stop_while_shutting_down_does_not_wait_either(kernel):
 TRAINER = """
 import torch
 from torch import nn
-from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.train import Trainer, TrainSettings
-from alphazero_nb.game import get_game
-from alphazero_nb.events import SelfPlayDone, SelfPlayStopped
-from alphazero_nb.progress import TextProgress
+from alphazero_nb.core.events import SelfPlayDone, SelfPlayStopped
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.ui.progress import TextProgress
 game = get_game("tictactoe")
 lines = (TextProgress(skip=(SelfPlayDone, SelfPlayStopped)),)
 usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True)
@@ -333,9 +333,9 @@ with SelfPlayEngine(game, None, layout="threads", listeners=(), **usual) as engi
 NIM = """
 import numpy as np
 from numba import njit
-from alphazero_nb.game import Game
-from alphazero_nb.python_game import PythonGame
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 STONES, MOST = 12, 3   # Nim: two players take one to three stones in turn, and the last stone wins
 
 @njit

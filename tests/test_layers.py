@@ -1,4 +1,4 @@
-"""The house stands: a room imports only from rooms below it, and its door opens without PyTorch."""
+"""A group imports only from groups below it, a module only from modules above it in its group, lazy imports included."""
 import ast, importlib.util, subprocess, sys
 from pathlib import Path
 
@@ -7,9 +7,18 @@ import pytest
 PACKAGE = "alphazero_nb"
 HOME = Path(__file__).resolve().parent.parent/PACKAGE
 
-# From the ground up; `games` stands for every module of the subpackage.
-ROOMS = ["device", "compiled", "streams", "game", "python_game", "games", "records", "events", "progress", "dashboard", "tree", "network", "inference", "evaluator",
-         "checkpoint", "run_folder", "search", "slots", "actors", "workers", "selfplay", "replay", "arena", "train", "board", "table", "play", "plots", "report", "benchmark", "cli", "all"]
+# From the ground up. The modules of `games` stand side by side; `all` and `cli` may import everything.
+GROUPS = dict(
+    core=["device", "compiled", "streams", "events", "game", "python_game", "records"],
+    games=None,
+    network=["networks", "inference", "evaluator", "checkpoint", "saved_run"],
+    search=["tree", "search"],
+    selfplay=["slots", "actors", "workers", "engine"],
+    arena=["matches"],
+    training=["replay", "run_folder", "trainer"],
+    ui=["progress", "dashboard", "board", "card_table", "play", "plots", "report"],
+    benchmark=[], cli=[], all=[])
+ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 HEAVY = ["torch", "numba", "matplotlib"]
 
 
@@ -22,9 +31,10 @@ def modules():
 MODULES = modules()
 
 
-def room(name):
-    "The room in which a module lies."
-    return name.split(".")[0]
+def place(name):
+    "Group and module of a module, as they stand in ORDER."
+    group, _, module = name.partition(".")
+    return group, "" if GROUPS.get(group, 0) is None else module
 
 
 def imports(tree, name, lazy=True):
@@ -41,27 +51,27 @@ def imports(tree, name, lazy=True):
             names = [f"{source}.{alias.name}" for alias in node.names]    # `from . import tree` names a module
         else: continue
         found |= {tuple(name.split(".")[1:]) for name in names if name.split(".")[0] == PACKAGE}
-    return {".".join(parts[:2] if parts[0] == "games" else parts[:1]) for parts in found if parts}
+    return {name for parts in found for name in (".".join(parts[:2]), ".".join(parts[:1])) if name in MODULES}
 
 
 def test_the_reader_of_imports():
-    tree = ast.parse("import alphazero_nb.tree\nimport numpy\nfrom ..game import Game\nfrom . import dots\n"
-                     "from .connect4 import play\nfrom .. import records\ndef f():\n    from ..search import Agent")
-    assert imports(tree, "games.hex", lazy=False) == {"tree", "game", "games.dots", "games.connect4", "records"}
-    assert imports(tree, "games.hex") == imports(tree, "games.hex", lazy=False) | {"search"}
+    tree = ast.parse("import alphazero_nb.search.tree\nimport numpy\nfrom ..core.game import Game\nfrom . import dots\n"
+                     "from .connect4 import play\nfrom ..core import records\ndef f():\n    from ..search.search import Agent")
+    assert imports(tree, "games.hex", lazy=False) == {"search.tree", "core.game", "games.dots", "games.connect4", "core.records"}
+    assert imports(tree, "games.hex") == imports(tree, "games.hex", lazy=False) | {"search.search"}
 
 
 def test_every_module_has_its_place():
-    strangers = {name for name in MODULES if room(name) not in ROOMS}
-    assert not strangers, f"{sorted(strangers)}: give each its place in ROOMS, between what it imports and what imports it"
+    strangers = {name for name in MODULES if place(name) not in ORDER}
+    assert not strangers, f"{sorted(strangers)}: give each its place in GROUPS, between what it imports and what imports it"
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_room_imports_only_from_rooms_below(name):
+def test_a_module_imports_only_from_modules_below(name):
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
     taken = imports(tree, name, lazy=name != "cli")
-    rank = ROOMS.index(room(name))
-    wrong = {other for other in taken if room(other) in ROOMS[rank:]}
+    rank = ORDER.index(place(name))
+    wrong = {other for other in taken if ORDER.index(place(other)) >= rank}
     assert not wrong, f"{name} imports {sorted(wrong)}, which {'lies' if len(wrong) == 1 else 'lie'} not below it"
 
 
@@ -75,6 +85,6 @@ def test_the_door_opens_without_pytorch(name):
 
 def test_a_worker_starts_without_pytorch():
     "A spawned process that imports PyTorch takes five seconds; without a network it must not."
-    program = "import sys, alphazero_nb.workers; print('torch' in sys.modules)"
+    program = "import sys, alphazero_nb.selfplay.workers; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=HOME.parent, timeout=60)
     assert done.stdout.strip() == "False", done.stderr

@@ -5,15 +5,15 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from alphazero_nb import board as board_room
-from alphazero_nb.arena import RandomPlayer
-from alphazero_nb.board import Board, Square, register_drawing
-from alphazero_nb.evaluator import UniformEvaluator
-from alphazero_nb.game import Game, get_game
-from alphazero_nb.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html, play, play_text,
-                               player_name, read_line, replay, result_words, value_bar, value_curve)
-from alphazero_nb.python_game import PythonGame
-from alphazero_nb.search import Agent
+from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.search.search import Agent
+from alphazero_nb.arena.matches import RandomPlayer
+from alphazero_nb.ui.board import Board, Square, register_drawing
+from alphazero_nb.ui.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html,
+                                  play, play_text, player_name, read_line, replay, result_words, value_bar, value_curve)
+from alphazero_nb.ui import board as board_room
 from test_dashboard import HTML, NEW_PAGE, VIEW, answer, say
 from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
 
@@ -508,7 +508,7 @@ def test_words_of_a_game_that_fail_are_told():
 
 def test_a_board_is_a_picture_until_the_page_has_answered(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(NEW_PAGE + "from alphazero_nb.play import play\nboard = play('random', 'tictactoe', seat=1)")
+    kernel.run(NEW_PAGE + "from alphazero_nb.ui.play import play\nboard = play('random', 'tictactoe', seat=1)")
     cell = kernel.run("board")
     (first, place, data), = cell.shown
     assert first == "display_data" and set(data) == {HTML} and len(cell.carried) <= 2, "nothing but the question is opened"
@@ -527,7 +527,7 @@ def test_a_board_is_a_picture_until_the_page_has_answered(kernel):
 
 def test_on_a_page_that_has_answered_the_widgets_follow_the_picture_at_once(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(NEW_PAGE + "page_widgets.ask()\nfrom alphazero_nb.play import play")
+    kernel.run(NEW_PAGE + "page_widgets.ask()\nfrom alphazero_nb.ui.play import play")
     answer(kernel)
     first, second = kernel.run("play('random', 'tictactoe')").shown
     assert [first[0], second[0]] == ["display_data", "update_display_data"] and first[1] == second[1]
@@ -536,7 +536,7 @@ def test_on_a_page_that_has_answered_the_widgets_follow_the_picture_at_once(kern
 
 def test_in_colab_the_widgets_are_shown_at_once_and_no_page_is_asked(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(NEW_PAGE + "import sys, types\nfrom alphazero_nb.play import play")
+    kernel.run(NEW_PAGE + "import sys, types\nfrom alphazero_nb.ui.play import play")
     kernel.run("sys.modules['google.colab'] = types.ModuleType('colab')")
     try:
         cell = kernel.run("play('random', 'tictactoe')")
@@ -618,14 +618,14 @@ def test_what_does_not_fit_is_a_sentence(tmp_path):
 def test_a_notebook_shows_a_mistake_as_one_sentence(call, words, capsys):
     from IPython.core.interactiveshell import InteractiveShell
     shell = InteractiveShell()   # What a kernel runs cells with
-    result = shell.run_cell(f"from alphazero_nb.play import play, replay\n{call}")
+    result = shell.run_cell(f"from alphazero_nb.ui.play import play, replay\n{call}")
     shown = capsys.readouterr().out.strip()
     assert isinstance(result.error_in_exec, Refused) and shown.startswith(words)
     assert "Traceback" not in shown and "\n" not in shown
 
 
 def test_a_run_folder_is_an_agent(tmp_path):
-    from alphazero_nb.train import Trainer
+    from alphazero_nb.training.trainer import Trainer
     trainer = Trainer("tictactoe", "tiny", tmp_path / "run", "cpu", simulations=4, games=8, layout="threads", listeners=())
     trainer.fit(iterations=1)
     match = make_match(tmp_path / "run", device="cpu")

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from alphazero_nb.evaluator import BatchedEvaluator, UniformEvaluator
-from alphazero_nb.game import get_game
-from alphazero_nb.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares, plot_batch_sizes,
-                                plot_calibration, plot_evaluator, plot_games, plot_history, plot_ladder, plot_layouts,
-                                plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png, value_pairs, wilson)
-from alphazero_nb.records import GameRecord
-from alphazero_nb.search import Agent
+from alphazero_nb.core.game import get_game
+from alphazero_nb.core.records import GameRecord
+from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
+from alphazero_nb.search.search import Agent
+from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares,
+                                   plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
+                                   plot_ladder, plot_layouts, plot_losses, plot_measures, plot_policy, plot_strength,
+                                   prior_and_visits, to_png, value_pairs, wilson)
 
 GAME = get_game("tictactoe")
 
@@ -225,7 +226,7 @@ def test_games_are_counted():
 
 
 def test_wilson_is_the_formula_of_the_arena():
-    from alphazero_nb.arena import MatchResult
+    from alphazero_nb.arena.matches import MatchResult
     for scores in ([1.], [0.], [1., .5, 0.], [1.] * 30 + [0.]):
         result = MatchResult("a", "b", np.array(scores), np.zeros(len(scores)))
         assert np.allclose(wilson(result.score, len(scores)), result.interval)

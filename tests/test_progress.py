@@ -11,11 +11,12 @@ import tracemalloc
 
 import pytest
 
-from alphazero_nb import events as kinds
-from alphazero_nb import progress as page
-from alphazero_nb.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message, RunDone,
-                                 RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, event_to_dict)
-from alphazero_nb.progress import JsonLines, Pace, Tally, TensorBoard, TextProgress, describe, progress_line, read_events
+from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
+                                      Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
+                                      WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
+from alphazero_nb.ui.progress import Pace, Tally, TensorBoard, TextProgress, describe, progress_line
+from alphazero_nb.core import events as kinds
+from alphazero_nb.ui import progress as page
 
 SAMPLES = [
     GameFinished(9, 50, 200, 55, 30, (1., -1.), 12.5, 90000, "cuda:0"),

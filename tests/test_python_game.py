@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from numba import njit
 
-from alphazero_nb.arena import RandomPlayer, RolloutPlayer, play_match
-from alphazero_nb.compiled import digest
-from alphazero_nb.events import MatchMoved, RunDone
-from alphazero_nb.game import (MOVER, PLAY, ContractError, _registry, board_symmetries, call_mover, call_play, get_game,
-                               list_games)
-from alphazero_nb.python_game import HEADER, PythonGame, RuleError, why_not_sendable
-from alphazero_nb.search import Agent, SearchSettings, search
-from alphazero_nb.slots import Block, SelfPlaySettings
+from alphazero_nb.core.compiled import digest
+from alphazero_nb.core.events import MatchMoved, RunDone
+from alphazero_nb.core.game import (MOVER, PLAY, ContractError, _registry, board_symmetries, call_mover, call_play,
+                                    get_game, list_games)
+from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
+from alphazero_nb.search.search import Agent, SearchSettings, search
+from alphazero_nb.selfplay.slots import Block, SelfPlaySettings
+from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, play_match
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
                                       reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")
@@ -342,7 +342,7 @@ def test_an_interrupt_before_the_first_line_of_a_rule_is_no_answer(monkeypatch):
 
 
 def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path, monkeypatch):
-    from alphazero_nb.train import Trainer, TrainSettings
+    from alphazero_nb.training.trainer import Trainer, TrainSettings
     Interrupted.armed, told = False, []
 
     def listen(event):
@@ -590,8 +590,8 @@ WRITER = '''
 import functools, json, sys
 import cloudpickle, numpy as np
 from numba import njit
-from alphazero_nb.game import Game, get_game, register
-from alphazero_nb.python_game import PythonGame
+from alphazero_nb.core.game import Game, get_game, register
+from alphazero_nb.core.python_game import PythonGame
 
 HEAP = int(sys.argv[2])
 WEIGHTS = np.array([1, 2, 3])
@@ -719,8 +719,8 @@ def test_what_cannot_be_sent_is_named(which, sentence):
 LOCKED = '''
 import threading
 from numba import njit
-from alphazero_nb.game import Game
-from alphazero_nb.python_game import PythonGame, why_not_sendable
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.python_game import PythonGame, why_not_sendable
 
 lock, numbers = threading.Lock(), (i for i in range(3))
 def start(state, seed): state[0] = 3

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import alphazero_nb.records, alphazero_nb.replay
-from alphazero_nb.evaluator import UniformEvaluator
-from alphazero_nb.game import get_game, list_games
-from alphazero_nb.python_game import PythonGame
-from alphazero_nb.records import GameRecord, check_records, join_records, split_records
-from alphazero_nb.replay import Replay, window_size
-from alphazero_nb.search import SearchSettings
-from alphazero_nb.slots import Block, SelfPlaySettings, default_settings
-from alphazero_nb.streams import Purpose, derive_seed
+import alphazero_nb.core.records, alphazero_nb.training.replay
+from alphazero_nb.core.streams import Purpose, derive_seed
+from alphazero_nb.core.game import get_game, list_games
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.core.records import GameRecord, check_records, join_records, split_records
+from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.search.search import SearchSettings
+from alphazero_nb.selfplay.slots import Block, SelfPlaySettings, default_settings
+from alphazero_nb.training.replay import Replay, window_size
 from test_python_game import connect4 as python_connect4
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(), reason="OpenSpiel is not installed")
@@ -543,7 +543,7 @@ def test_a_refused_game_leaves_the_buffer_as_it_was():
 
 def test_an_interrupted_add_leaves_the_buffer_as_it_was():
     "Ctrl-C at every line of the two modules that an add runs through; the last try comes to its end."
-    game, files = game_of("tictactoe"), (alphazero_nb.records.__file__, alphazero_nb.replay.__file__)
+    game, files = game_of("tictactoe"), (alphazero_nb.core.records.__file__, alphazero_nb.training.replay.__file__)
     good, more = (random_records(game, count, seed=13, first=first, share=.5) for count, first in ((20, 0), (4, 20)))
     replay, slow = Replay(game, max_window=60), SlowReplay(game)
     for buffer in (replay, slow): buffer.add(good)

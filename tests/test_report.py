@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from torch import nn
 
-from alphazero_nb.checkpoint import read_arrays, write_arrays, write_json
-from alphazero_nb.game import get_game
-from alphazero_nb.play import play
-from alphazero_nb.records import join_records, split_records
-from alphazero_nb.report import html_text, read_run, report
-from alphazero_nb.run_folder import read_saved
-from alphazero_nb.slots import SelfPlaySettings
-from alphazero_nb.train import Trainer, TrainSettings
+from alphazero_nb.core.game import get_game
+from alphazero_nb.core.records import join_records, split_records
+from alphazero_nb.network.checkpoint import read_arrays, write_arrays, write_json
+from alphazero_nb.network.saved_run import read_saved
+from alphazero_nb.selfplay.slots import SelfPlaySettings
+from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.ui.play import play
+from alphazero_nb.ui.report import html_text, read_run, report
 
 GAME = get_game("tictactoe")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-import alphazero_nb.train as train
+import alphazero_nb.training.trainer as train
 from run_v1 import SETTINGS, linear_run
 
 DATA = Path(__file__).parent / "data"
@@ -282,7 +282,7 @@ def test_the_manifest_does_not_grow_and_the_log_only_at_its_end(tmp_path):
 
 
 def test_old_networks_become_sparser_and_the_best_stays(tmp_path):
-    from alphazero_nb.run_folder import spared_networks
+    from alphazero_nb.training.run_folder import spared_networks
     there = set()
     for newest in range(1, 3001):
         there = spared_networks(there | {newest}, newest, every=5)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.evaluator import NetworkEvaluator
-from alphazero_nb.game import Game, get_game
-from alphazero_nb.network import PolicyValueNet
-from alphazero_nb.search import Agent, Requests, SearchSettings, ask, plant, receive, search, walk
-from alphazero_nb.tree import Trees, keep_subtree
+from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.network.evaluator import NetworkEvaluator
+from alphazero_nb.search.tree import Trees, keep_subtree
+from alphazero_nb.search.search import Agent, Requests, SearchSettings, ask, plant, receive, search, walk
 
 
 class HashEvaluator:

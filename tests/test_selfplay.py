@@ -14,18 +14,18 @@ import pytest
 import torch
 from torch import nn
 
-from alphazero_nb import selfplay
-from alphazero_nb.actors import Crew, shielded
-from alphazero_nb.evaluator import EvaluatorError
-from alphazero_nb.events import GameFinished, Message, SelfPlayDone
-from alphazero_nb.game import Game, get_game
-from alphazero_nb.network import PolicyValueNet
-from alphazero_nb.search import SearchSettings
-from alphazero_nb.selfplay import SelfPlayEngine, candidate_layouts, measure_layouts, plan_layout
-from alphazero_nb.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, retrace, uniform
-from alphazero_nb.streams import Purpose, derive_seed
-from alphazero_nb.tree import Trees, add_edges, add_node
-from alphazero_nb.workers import WorkerPool
+from alphazero_nb.core.streams import Purpose, derive_seed
+from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone
+from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.network.evaluator import EvaluatorError
+from alphazero_nb.search.tree import Trees, add_edges, add_node
+from alphazero_nb.search.search import SearchSettings
+from alphazero_nb.selfplay.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, retrace, uniform
+from alphazero_nb.selfplay.actors import Crew, shielded
+from alphazero_nb.selfplay.workers import WorkerPool
+from alphazero_nb.selfplay.engine import (engine as selfplay, SelfPlayEngine, candidate_layouts, measure_layouts,
+                                          plan_layout)
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -263,8 +263,8 @@ def test_noise_comes_once_per_search():
 
 
 def first_visits_of_search(game, network):
-    from alphazero_nb.evaluator import NetworkEvaluator
-    from alphazero_nb.search import search
+    from alphazero_nb.network.evaluator import NetworkEvaluator
+    from alphazero_nb.search.search import search
     found = search(game, NetworkEvaluator(game, network, "cpu", 16), game.new()[None], SearchSettings(simulations=50))
     return (found.visits > 0).sum()
 
@@ -466,9 +466,9 @@ def test_negative_counts_and_seeds_are_refused():
 INTERRUPTED = """
 import signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
-from alphazero_nb.game import get_game
-from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.network import PolicyValueNet
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
 net = PolicyValueNet(game, "tiny")
 
@@ -490,9 +490,9 @@ for shared in (False, True):
 """
 
 GOES_ON = """
-from alphazero_nb.game import get_game
-from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.network import PolicyValueNet
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
 net = PolicyValueNet(game, "tiny")
 
@@ -665,7 +665,7 @@ def test_an_interrupted_wait_can_be_repeated(shared):
 @pytest.mark.parametrize("moment", ["start", "wait"])
 def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatch, moment):
     "It falls where the main thread waits for the thread that starts the actors."
-    from alphazero_nb import actors as module
+    from alphazero_nb.selfplay.engine import actors as module
     game, fired = get_game("tictactoe"), []
 
     class Interrupting(threading.Thread):
@@ -731,8 +731,8 @@ peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 torch.nn.functional.conv2d(torch.zeros(256, 4, 15, 15), torch.zeros(8, 4, 3, 3))
 before = peak()
 from torch import nn
-from alphazero_nb.game import get_game
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 class Cheap(nn.Module):
     def forward(self, x): return x[:, 0].flatten(1) * .5 - x[:, 1].flatten(1) * .3, x.sum((1, 2, 3))[:, None].sin() * torch.tensor([.1, -.1])

@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alphazero_nb import table as table_room
-from alphazero_nb.arena import RandomPlayer, RolloutPlayer, RulePlayer
-from alphazero_nb.board import Marks, board_svg
-from alphazero_nb.evaluator import UniformEvaluator
-from alphazero_nb.game import get_game
+from alphazero_nb.core.game import get_game
 from alphazero_nb.games.blob import BID, MOVER, action_name, card_name, dealer, hands, scores
-from alphazero_nb.play import (Match, PlayBoard, Thought, View, is_open, make_match, match_html, play, play_text, player_name,
-                               result_words, sight_of)
-from alphazero_nb.search import Agent
-from alphazero_nb.table import find_table, points_of, read_words, same_but, tricks_shown
+from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.search.search import Agent
+from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, RulePlayer
+from alphazero_nb.ui.board import Marks, board_svg
+from alphazero_nb.ui.card_table import find_table, points_of, read_words, same_but, tricks_shown
+from alphazero_nb.ui.play import (Match, PlayBoard, Thought, View, is_open, make_match, match_html, play, play_text,
+                                  player_name, result_words, sight_of)
+from alphazero_nb.ui import card_table as table_room
 
 
 def answered(match):

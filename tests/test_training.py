@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.arena import RandomPlayer, play_match
-from alphazero_nb.checkpoint import network_arrays
-from alphazero_nb.run_folder import load_network
-from alphazero_nb.game import get_game
-from alphazero_nb.network import PolicyValueNet
-from alphazero_nb.records import GameRecord
-from alphazero_nb.replay import Batch, Replay, window_size
-from alphazero_nb.search import Agent
-from alphazero_nb.slots import SelfPlaySettings
-from alphazero_nb.train import Learner, Trainer, TrainSettings
+from alphazero_nb.core.game import get_game
+from alphazero_nb.core.records import GameRecord
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.network.checkpoint import network_arrays
+from alphazero_nb.network.saved_run import load_network
+from alphazero_nb.search.search import Agent
+from alphazero_nb.selfplay.slots import SelfPlaySettings
+from alphazero_nb.arena.matches import RandomPlayer, play_match
+from alphazero_nb.training.replay import Batch, Replay, window_size
+from alphazero_nb.training.trainer import Learner, Trainer, TrainSettings
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
 QUICK = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
@@ -243,7 +243,7 @@ RUN = """
 import signal, sys, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 torch.set_num_threads(1)
-from alphazero_nb.train import Trainer, TrainSettings
+from alphazero_nb.training.trainer import Trainer, TrainSettings
 settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
 run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
               seed=3, reproducible=True, settings=settings, listeners=())

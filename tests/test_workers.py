@@ -24,13 +24,13 @@ import numpy as np
 import psutil
 import pytest
 
-from alphazero_nb.events import GameFinished, Message, SelfPlayDone, WorkerLost, WorkerStarted
-from alphazero_nb.game import Game, get_game
-from alphazero_nb.python_game import PythonGame
-from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.slots import GameFailed, retrace
-from alphazero_nb.streams import Purpose, derive_seed
-from alphazero_nb.workers import Outbox, WorkerTraceback, receive
+from alphazero_nb.core.streams import Purpose, derive_seed
+from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone, WorkerLost, WorkerStarted
+from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.selfplay.slots import GameFailed, retrace
+from alphazero_nb.selfplay.workers import Outbox, WorkerTraceback, receive
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix")
 
@@ -163,7 +163,7 @@ def test_processes_play_the_games_of_threads(name, options):
 
 def test_weights_reach_processes_as_they_reach_threads():
     "Also a worker that comes later has the newest ones."
-    from alphazero_nb.network import PolicyValueNet
+    from alphazero_nb.network.networks import PolicyValueNet
     game = get_game("connect4")
     nets = [PolicyValueNet(game, "tiny", seed) for seed in (1, 2)]
     usual = dict(simulations=12, games=16, max_batch=8, reproducible=True, seed=3)
@@ -411,8 +411,8 @@ def test_a_network_that_no_worker_can_load():
 
 
 UNGUARDED = """
-from alphazero_nb.game import get_game
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 print("a start", flush=True)
 with SelfPlayEngine(get_game("tictactoe"), None, workers=2, device="cpu", listeners=()) as engine: engine.generate_games(10)
 """
@@ -455,7 +455,7 @@ def opinion(calls=None, then=None, room=None):
     ("shape", r"logits of shape \(16, 5\); tictactoe needs \(16, 9\)"),
 ])
 def test_a_network_that_fails_in_a_worker(then, sentence):
-    from alphazero_nb.evaluator import EvaluatorError
+    from alphazero_nb.network.evaluator import EvaluatorError
     usual = dict(workers=1, max_batch=16, simulations=8)
     with engine(network=opinion(150, then), **usual) as playing:
         error = within(60, playing.generate_games, 3000)
@@ -489,9 +489,9 @@ import faulthandler, os, signal, sys, threading, time
 faulthandler.dump_traceback_later(SECONDS, exit=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 import psutil
-from alphazero_nb.events import GameFinished, Message, WorkerLost, WorkerStarted
-from alphazero_nb.game import get_game
-from alphazero_nb.selfplay import SelfPlayEngine
+from alphazero_nb.core.events import GameFinished, Message, WorkerLost, WorkerStarted
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 GAME = get_game("tictactoe")  # Made once: an interrupt while LLVM loads it can be fatal, whoever asked for it
 
@@ -651,7 +651,7 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_is_stuck(goes_on):
 MANY = """
 def main_waits():   # In the pool's join, which the next interrupt leaves
     frame = sys._current_frames()[threading.main_thread().ident]
-    while frame and not (frame.f_code.co_name == "join" and frame.f_globals["__name__"] == "alphazero_nb.workers"): frame = frame.f_back
+    while frame and not (frame.f_code.co_name == "join" and frame.f_globals["__name__"] == "alphazero_nb.selfplay.workers"): frame = frame.f_back
     return frame
 
 def interrupt():
@@ -711,7 +711,7 @@ def test_a_generation_waits_for_the_workers_of_the_last_one():
 
 
 STARTING = """
-from alphazero_nb.network import PolicyValueNet
+from alphazero_nb.network.networks import PolicyValueNet
 engine = build(network=PolicyValueNet(get_game("tictactoe"), "tiny"))
 try:
     say("starting")
@@ -1047,7 +1047,7 @@ def test_ten_thousand_games_while_workers_are_killed(): assert soak(10_000, 3000
 
 
 def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
-    from alphazero_nb.train import Trainer, TrainSettings
+    from alphazero_nb.training.trainer import Trainer, TrainSettings
     quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
                                      settings=quick, listeners=[listener])
@@ -1061,8 +1061,8 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
 
 
 TRAINING = """
-from alphazero_nb.events import RunDone
-from alphazero_nb.train import Trainer, TrainSettings
+from alphazero_nb.core.events import RunDone
+from alphazero_nb.training.trainer import Trainer, TrainSettings
 def tell(event):
     if type(event) is GameFinished and event.number >= 160 and event.finished == 30: say("playing")
     if type(event) is RunDone and event.stopped: say("stopped", event.games)
@@ -1073,7 +1073,7 @@ say("iterations", run.iteration)
 
 
 def trained(folder, listeners=(), **options):
-    from alphazero_nb.train import Trainer, TrainSettings
+    from alphazero_nb.training.trainer import Trainer, TrainSettings
     usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True, seed=4)
     settings = TrainSettings(games_per_iteration=160, batch_size=64, uses_per_position=2, evaluate_every=0)
     run = Trainer("tictactoe", "tiny", folder, settings=settings, listeners=list(listeners), **usual, **options)
@@ -1087,7 +1087,7 @@ def undisturbed_run(tmp_path_factory): return trained(tmp_path_factory.mktemp("u
 @pytest.mark.parametrize("options", [dict(threads=2), dict(workers=2)])
 def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_path, options):
     import torch
-    from alphazero_nb.train import Trainer
+    from alphazero_nb.training.trainer import Trainer
     want, usual = undisturbed_run
     source = TRAINING.replace("FOLDER", repr(str(tmp_path / "run"))).replace("USUAL", repr(dict(usual, **options)))
     with Script(source, 100) as script:

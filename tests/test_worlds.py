@@ -4,13 +4,12 @@ import re
 import numpy as np
 import pytest
 
-from alphazero_nb.evaluator import Ticket, UniformEvaluator
-from alphazero_nb.game import Game, get_game
-from alphazero_nb.games import blob as cards
-from alphazero_nb.games import tictactoe as stones
-from alphazero_nb.search import Agent, SearchSettings, draw_worlds, search
-from alphazero_nb.selfplay import SelfPlayEngine
-from alphazero_nb.slots import Block, SelfPlaySettings
+from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.games import blob as cards, tictactoe as stones
+from alphazero_nb.network.evaluator import Ticket, UniformEvaluator
+from alphazero_nb.search.search import Agent, SearchSettings, draw_worlds, search
+from alphazero_nb.selfplay.slots import Block, SelfPlaySettings
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
 
@@ -158,7 +157,7 @@ def test_the_worlds_of_a_bid_know_the_own_hand_only():
 
 def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
     "The last card of a round decides: what the search backs up there is what the network learns."
-    from alphazero_nb.replay import Replay
+    from alphazero_nb.training.replay import Replay
     game, simulations, seen = get_game("blob(players=3,cards=2)"), 10, set()
     with SelfPlayEngine(game, None, "cpu", games=16, settings=SelfPlaySettings(SearchSettings(4), full_share=1.0), layout="threads",
                         listeners=()) as engine: records = engine.generate_games(60)
@@ -179,7 +178,7 @@ def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
 
 
 def test_cards_have_settings_of_their_own():
-    from alphazero_nb.slots import EFFORTS, default_settings
+    from alphazero_nb.selfplay.slots import EFFORTS, default_settings
     game = get_game("blob(players=3,cards=2)")
     assert EFFORTS == dict(light=(2, 20), medium=(3, 30), heavy=(5, 50)) and default_settings(get_game("tictactoe")) == SelfPlaySettings()
     for effort, (worlds, simulations) in EFFORTS.items():
@@ -198,7 +197,7 @@ def _deals_badly(state, seed):
 
 @pytest.mark.parametrize("broken, words", [("reveal", "cannot be told"), ("redeal", "cannot be dealt")])
 def test_a_failing_world_is_told_with_moves_that_show_it_again_where_there_are_any(broken, words):
-    from alphazero_nb.slots import GameFailed, retrace
+    from alphazero_nb.selfplay.slots import GameFailed, retrace
     game = get_game("blob(players=3,cards=3)")
     rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "redeal", "reveal")}
     rules[broken] = dict(reveal=_fails_late, redeal=_deals_badly)[broken]
