@@ -13,12 +13,13 @@ COLAB   := .venv-colab
 PIP     := bin/python -m pip install --disable-pip-version-check --no-compile -q
 MODULES := $(wildcard alphazero_nb/*.py alphazero_nb/*/*.py)
 
-.PHONY: help train test test-colab soak sync clean
+.PHONY: help train test test-colab test-wheel soak sync clean
 
 help:
 	@echo "make train        train a Connect Four agent here, in about a quarter of an hour, and measure it"
 	@echo "make test         check and test everything"
-	@echo "make test-colab   run every notebook with the versions that Colab has; PAGES=\"nbs/09_events.ipynb\" runs some"
+	@echo "make test-colab   run every notebook with the versions that Colab has; PAGES=\"nbs/05_core.events.ipynb\" runs some"
+	@echo "make test-wheel   build the wheel, install it into an empty environment and use it there"
 	@echo "make soak         the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
 	@echo "make sync         bring modules, clean notebooks, addresses and README.md up to date"
 	@echo "make clean        remove caches and build leftovers; the environments and runs stay"
@@ -42,6 +43,17 @@ test: $(VENV)/installed-dev
 
 test-colab: $(COLAB)/package
 	$(COLAB)/bin/python tests/colab.py $(PAGES) --workers $(WORKERS)
+
+# The wheel alone, outside of the checkout: what it forgot to pack is missing here.
+test-wheel: $(VENV)/torch
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
+	$(PYTHON) -m venv dist/env
+	dist/env/$(PIP) -c constraints.txt torch
+	dist/env/$(PIP) -c constraints.txt dist/*.whl
+	cd dist && env/bin/alphazero-nb train tictactoe --preset tiny --simulations 8 --games 16 --iterations 2 --device cpu --folder run
+	cd dist && env/bin/python -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.Agent.load('run', device='cpu'))"
+	rm -rf build
 
 soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing

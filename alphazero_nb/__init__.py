@@ -1,7 +1,13 @@
-"AlphaZero in notebooks: compiled games, batched search, self-play on every device, training, and boards to play on."
-__version__ = "0.0.1"
+"""AlphaZero in notebooks: compiled games, batched search, self-play on every device, training, and boards to play on.
+
+`import alphazero_nb as az` has every public name and imports each when it is used first."""
+__version__ = "0.1.0"
+
+from typing import TYPE_CHECKING
 
 from alphazero_nb.core.events import set_default_listener
+
+if TYPE_CHECKING: from alphazero_nb.all import *
 
 
 def _dashboard(skip: tuple = ()):
@@ -11,3 +17,25 @@ def _dashboard(skip: tuple = ()):
 
 
 set_default_listener(_dashboard)
+_modules: dict[str, str] = {}   # Of each public name
+
+
+def _public() -> dict[str, str]:
+    "Return the module of each public name, as all.py imports them."
+    if not _modules:
+        import ast
+        from pathlib import Path
+        lines = ast.parse((Path(__file__).parent / "all.py").read_text(encoding="utf-8")).body
+        _modules.update((alias.name, line.module) for line in lines if isinstance(line, ast.ImportFrom) for alias in line.names)
+    return _modules
+
+
+def __getattr__(name: str):
+    "Import a public name (PEP 562)."
+    if name.startswith("_") or name not in _public(): raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+    value = globals()[name] = getattr(import_module(_public()[name]), name)
+    return value
+
+
+def __dir__() -> list[str]: return sorted({*globals(), *_public()})

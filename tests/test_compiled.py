@@ -336,7 +336,7 @@ def test_a_kernel_follows_the_kernels_it_calls(tmp_path):
     shutil.copytree(PACKAGE, tmp_path/"alphazero_nb", ignore=shutil.ignore_patterns("__pycache__"))
     where, visits, _ = run(tmp_path, ["-c", RECEIVE])
     assert Path(where).parent == tmp_path/"alphazero_nb" and visits == "1"
-    change(tmp_path/"alphazero_nb"/"tree.py", "        row.visits += 1\n", "        row.visits += 5\n")
+    change(tmp_path/"alphazero_nb"/"search"/"tree.py", "        row.visits += 1\n", "        row.visits += 5\n")
     assert run(tmp_path, ["-c", RECEIVE])[1] == "5"
 
 

@@ -1,0 +1,51 @@
+"The package as one types it: `import alphazero_nb as az` has every public name and costs next to nothing."
+import subprocess
+import sys
+
+import pytest
+
+import alphazero_nb
+import alphazero_nb.all as everything
+
+
+def test_a_public_name_is_the_same_from_both_sides():
+    assert set(alphazero_nb._public()) == set(everything.__all__)
+    for name in everything.__all__: assert getattr(alphazero_nb, name) is getattr(everything, name), name
+    assert set(everything.__all__) <= set(dir(alphazero_nb))
+
+
+@pytest.mark.parametrize("name", ["Trainerr", "_private", "__path_of_nothing__"])
+def test_other_names_are_not_there(name):
+    with pytest.raises(AttributeError, match=name): getattr(alphazero_nb, name)
+
+
+def run(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_name_imports_its_module_and_no_other():
+    assert run("import sys, alphazero_nb as az; print('numpy' in sys.modules); az.SearchSettings; "
+               "print('alphazero_nb.search.search' in sys.modules, 'torch' in sys.modules, 'matplotlib' in sys.modules)"
+               ) == "False\nTrue False False"
+
+
+def test_modules_are_found_beside_names():
+    assert run("from alphazero_nb import cli, core; from alphazero_nb.ui import play; import alphazero_nb as az; "
+               "print(callable(az.play), play.play is az.play, cli.__name__)") == "True True alphazero_nb.cli"
+
+
+def test_self_play_and_training_need_no_drawing(tmp_path):
+    "As where ipywidgets, matplotlib and IPython are not installed."
+    program = f"""
+import sys
+DRAWING = ("ipywidgets", "matplotlib", "IPython")
+for name in DRAWING: sys.modules[name] = None
+import alphazero_nb as az
+from alphazero_nb.training.trainer import TrainSettings
+settings = TrainSettings(games_per_iteration=16, batch_size=16, evaluate_every=0)
+run = az.Trainer("tictactoe", "tiny", {str(tmp_path / "run")!r}, "cpu", simulations=4, games=16, settings=settings).fit(iterations=1)
+print(len(run.history), [name for name in sys.modules if name.split(".")[0] in DRAWING and sys.modules[name]])
+"""
+    assert run(program).splitlines()[-1] == "1 []"
