@@ -1,6 +1,9 @@
 "The package as one types it: `import alphazero_nb as az` has every public name and costs next to nothing."
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +52,15 @@ run = az.Trainer("tictactoe", "tiny", {str(tmp_path / "run")!r}, "cpu", simulati
 print(len(run.history), [name for name in sys.modules if name.split(".")[0] in DRAWING and sys.modules[name]])
 """
     assert run(program).splitlines()[-1] == "1 []"
+
+
+def test_what_the_readme_shows_can_be_pasted(tmp_path):
+    "Every Python block of README.md, in order, in one program and an empty folder; only the ten minutes are shorter."
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S))
+    assert program.count("minutes=10") == 1 and "az.play(" in program
+    program = program.replace('"connect4", folder', '"connect4", "tiny", folder').replace("minutes=10", "minutes=.02")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, cwd=tmp_path, input="quit\n",
+                          env=dict(os.environ, PYTHONPATH=str(Path(__file__).parent.parent)))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert "column" in done.stdout and (tmp_path / "runs/connect4/manifest.json").exists()
