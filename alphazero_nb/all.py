@@ -9,7 +9,7 @@ from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, Net
 from alphazero_nb.search.search import Agent, SearchSettings
 from alphazero_nb.selfplay.slots import EFFORTS, GameFailed, SelfPlaySettings, default_settings, retrace
 from alphazero_nb.selfplay.engine import Layout, SelfPlayEngine
-from alphazero_nb.arena.matches import (RandomPlayer, RolloutPlayer, RulePlayer, climb_ladder, get_player,
+from alphazero_nb.arena.matches import (RandomPlayer, RolloutPlayer, RulePlayer, run_ladder, get_player,
                                         play_duplicate, play_match)
 from alphazero_nb.training.run_folder import run_folder
 from alphazero_nb.training.trainer import Trainer, TrainSettings, default_training
@@ -28,7 +28,7 @@ __all__ = [
     "GameRecord", "JsonLines", "Layout", "Match", "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame",
     "RandomPlayer", "RolloutPlayer", "RulePlayer", "SearchSettings", "SelfPlayEngine", "SelfPlaySettings",
     "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "UniformEvaluator", "bench_cards", "bench_kernels",
-    "bench_layouts", "bench_selfplay", "board_symmetries", "check_device", "climb_ladder", "default_settings",
+    "bench_layouts", "bench_selfplay", "board_symmetries", "check_device", "run_ladder", "default_settings",
     "default_training", "describe", "device_report", "get_device", "get_game", "get_player", "list_devices",
     "list_games", "match_html", "play", "play_duplicate", "play_match", "plot_batch_sizes", "plot_calibration",
     "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses", "plot_policy",

@@ -15,12 +15,12 @@ from numba import njit
 from .core.device import get_device, usable_cores
 from .core.streams import Purpose, derive_seed
 from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStarted
-from .core.game import REDEAL, Game, call_redeal, get_game
+from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
 from .network.networks import PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
 from .network.evaluator import UniformEvaluator
 from .search.search import SearchSettings
-from .selfplay.slots import EFFORTS, Block, SelfPlaySettings, default_settings
+from .selfplay.slots import EFFORTS, SlotBlock, SelfPlaySettings, default_settings
 from .selfplay.engine import SelfPlayEngine, candidate_layouts, layout_table, measure_layouts, plan_layout
 from .ui.dashboard import Dashboard, render
 
@@ -76,7 +76,7 @@ def best_bare(game, network, device, compile: bool = True, batches=None, seconds
 # %% ../nbs/80_benchmark.ipynb #a22334d3
 def full_searches(game: Game, simulations: int | None, settings: SelfPlaySettings | None) -> SelfPlaySettings:
     "The settings with every move searched in full, and with this budget if one is given."
-    settings = replace(settings or default_settings(game), full_share=1.0)
+    settings = replace(settings or default_settings(game), full_search_fraction=1.0)
     return settings if simulations is None else replace(settings, search=replace(settings.search, simulations=simulations))
 
 
@@ -177,7 +177,7 @@ def bench_kernels(game: Game | str, simulations: int | None = None, slots: int =
     "Microseconds of one kernel call from Python, and of one simulation without the network, on one core."
     game = get_game(game) if isinstance(game, str) else game
     settings = full_searches(game, simulations, settings)
-    block, answers, empty = Block(game, slots, settings), UniformEvaluator(game), Block(game, 1, settings)
+    block, answers, empty = SlotBlock(game, slots, settings), UniformEvaluator(game), SlotBlock(game, 1, settings)
     block.slots["done"] = 1
     number = _begin_games(block, 0)
     _simulate(block, answers)
@@ -192,7 +192,7 @@ def bench_kernels(game: Game | str, simulations: int | None = None, slots: int =
     return dict(kernel_call_us=(time.perf_counter() - start) / 2000 * 1e6, simulation_us=spent / simulated * 1e6)
 
 
-def _begin_games(block: Block, number: int) -> int:
+def _begin_games(block: SlotBlock, number: int) -> int:
     "Begins a new game wherever one is over; the number of the next one."
     for slot in np.flatnonzero(block.slots["done"]):
         block.begin(slot, number, derive_seed(0, Purpose.SELF_PLAY, number), 0)
@@ -200,7 +200,7 @@ def _begin_games(block: Block, number: int) -> int:
     return number
 
 
-def _simulate(block: Block, answers) -> tuple:  # seconds in the kernels, simulations
+def _simulate(block: SlotBlock, answers) -> tuple:  # seconds in the kernels, simulations
     "Every game advances to its next request, and gets its answer."
     start = time.perf_counter()
     block.advance()
@@ -217,7 +217,7 @@ def _deal_all(api, states, worlds, scratch):
     for i in range(len(states)):
         for world in range(worlds):
             scratch[:] = states[i]
-            call_redeal(api[REDEAL], scratch, i * worlds + world)
+            call_resample_hidden(api[RESAMPLE_HIDDEN], scratch, i * worlds + world)
 
 
 def bench_cards(
@@ -227,10 +227,10 @@ def bench_cards(
     seconds: float = 10.0,    # Of play at each effort
     whole_games: int = 500,   # Whole games at each effort, for their length
     seed: int = 0,
-) -> dict:                    # Rows by effort: worlds, simulations, games_per_min, evals_per_s, redeal_us, redeal_share
+) -> dict:                    # Rows by effort: worlds, simulations, games_per_min, evals_per_s, resample_us, resample_share
     "Games per minute at every effort, and what drawing the worlds costs."
     game, rows = get_game(game) if isinstance(game, str) else game, {}
-    if not game.hides: raise ValueError(f"{game.name} hides nothing, so there are no worlds to draw.")
+    if not game.has_hidden_information: raise ValueError(f"{game.name} hides nothing, so there are no worlds to draw.")
     network = PolicyValueNet(game, preset or default_preset(game), seed)
     for effort, (worlds, simulations) in EFFORTS.items():
         with SelfPlayEngine(game, network, device, settings=default_settings(game, effort), seed=seed, listeners=()) as engine:
@@ -245,15 +245,15 @@ def bench_cards(
         _deal_all(game.api, searched[:1], 1, searched[0].copy())
         start = time.perf_counter()
         _deal_all(game.api, searched, worlds, searched[0].copy())
-        redeal_s = (time.perf_counter() - start) / (len(searched) * worlds)
-        share = redeal_s * worlds * moves_per_s * len(searched) / len(states) / actors
+        resample_s = (time.perf_counter() - start) / (len(searched) * worlds)
+        share = resample_s * worlds * moves_per_s * len(searched) / len(states) / actors
         rows[effort] = dict(worlds=worlds, simulations=simulations, games_per_min=60 * moves_per_s * len(records) / len(states),
-                            evals_per_s=evals_per_s, redeal_us=1e6 * redeal_s, redeal_share=share)
+                            evals_per_s=evals_per_s, resample_us=1e6 * resample_s, resample_share=share)
     table = "".join(f"\n{effort:8}{row['worlds']:7}{row['simulations']:13}{row['games_per_min']:11,.0f}{row['evals_per_s']:11,.0f}"
-                    f"{row['redeal_us']:12.2f}{row['redeal_share']:9.2%}" for effort, row in rows.items())
+                    f"{row['resample_us']:12.2f}{row['resample_share']:9.2%}" for effort, row in rows.items())
     return dict(game=game.name, preset=preset or default_preset(game), weights=sum(p.numel() for p in network.parameters()),
                 rows=rows, machine=machine_facts(),
-                table=f"effort   worlds  simulations  games/min    evals/s  redeal, µs    share{table}")
+                table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
 
 # %% ../nbs/80_benchmark.ipynb #a0636fe7
 class Stopwatch:
@@ -313,7 +313,7 @@ def bench_dashboard(
     game, dashboard = get_game(game) if isinstance(game, str) else game, Dashboard()
     shown = dashboard.text is None
     watch = Stopwatch(dashboard if shown else HiddenDashboard())
-    settings = SelfPlaySettings(search=SearchSettings(simulations=simulations), full_share=1.0)
+    settings = SelfPlaySettings(search=SearchSettings(simulations=simulations), full_search_fraction=1.0)
     network, options = PolicyValueNet(game, preset, seed), dict(settings=settings, seed=seed, layout="threads")
     with tempfile.TemporaryDirectory() as folder, SelfPlayEngine(game, network, device, listeners=(watch,), **options) as engine:
         watch(past_run(Path(folder), iterations))

@@ -42,7 +42,7 @@ def _selfplay(game, args):
     from dataclasses import replace
     from alphazero_nb.selfplay.slots import default_settings
     for option in ("effort", "worlds"):
-        if getattr(args, option) is not None and not game.hides:
+        if getattr(args, option) is not None and not game.has_hidden_information:
             raise ValueError(f"--{option} is for games that hide something; {game.name} is searched in one world, see --simulations.")
     settings = default_settings(game, **_given(effort=args.effort))
     return replace(settings, search=replace(settings.search, **_given(worlds=args.worlds, simulations=args.simulations)))
@@ -92,16 +92,16 @@ def _replay(args):
 
 # %% ../nbs/81_cli.ipynb #6f883ee7
 def _ladder(trainer, args) -> list[dict]:
-    from alphazero_nb.arena.matches import climb_ladder
+    from alphazero_nb.arena.matches import run_ladder
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
-    search, hides, rows = trainer.selfplay.search, trainer.game.hides, []
+    search, hides, rows = trainer.selfplay.search, trainer.game.has_hidden_information, []
     simulations = args.simulations or (search.simulations if hides else 64)
     worlds = f" in each of {search.worlds} worlds" if hides else ""
-    what = "deals, from every seat and without it" if trainer.game.hides else "games, every seat, varied openings"
+    what = "deals, from every seat and without it" if trainer.game.has_hidden_information else "games, every seat, varied openings"
     if not args.json: print(f"The ladder at {simulations} simulations{worlds}, against each opponent {args.ladder_games} {what}.")
     progress = None if args.json else TextProgress()
-    for match in climb_ladder(trainer.game, trainer.agent(simulations, worlds=search.worlds), args.ladder_games, listener=progress):
+    for match in run_ladder(trainer.game, trainer.agent(simulations, worlds=search.worlds), args.ladder_games, listener=progress):
         rows.append(match.to_dict())
         if not args.json: progress(Message(_match_line(rows[-1])))
     return rows
@@ -133,7 +133,7 @@ def _report(args):
 # %% ../nbs/81_cli.ipynb #43fbc40d
 def _arena(args):
     from pathlib import Path
-    from alphazero_nb.arena.matches import get_player, meet
+    from alphazero_nb.arena.matches import get_player, play_series
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
     game = _get_game(args) if args.game else None
@@ -144,7 +144,7 @@ def _arena(args):
     players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i, **_given(worlds=args.worlds))
                for i, name in enumerate((args.player, args.opponent))]
     progress = None if args.json else TextProgress()
-    row = meet(game, *players, args.games, args.seed, progress).to_dict()
+    row = play_series(game, *players, args.games, args.seed, progress).to_dict()
     if args.json: return row
     progress(Message(_match_line(row)))
 
@@ -210,7 +210,7 @@ _OPTIONS = {
     "--iterations": dict(type=_count, help="train for this many iterations"),
     "--games-per-iter": dict(type=_count, help="games between two updates of the weights (as many as run at a time; 1024 at cards)"),
     "--batch-size": dict(type=_count, help="positions of an optimiser step (256)"),
-    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the yardstick, 0 for never (5; 10 at cards)"),
+    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the baseline, 0 for never (5; 10 at cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
     "--ladder": dict(action="store_true", help="at the end, play random, rule where the game brings it, and rollouts of 100 and 400 playouts"),
     "--ladder-games": dict(type=_count, default=200, help="games, or deals where cards are hidden, against each of them (200)"),

@@ -4,8 +4,8 @@ from torch import nn
 
 from alphazero_nb.training.trainer import Trainer, TrainSettings
 
-SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=2, evaluate_games=4,
-                         yardstick="random")
+SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4,
+                         baseline="random")
 OPTIONS = dict(device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, seed=3, reproducible=True)
 
 

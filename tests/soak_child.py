@@ -8,7 +8,7 @@ import torch
 
 from run_v1 import SETTINGS, linear_run
 
-QUIET = replace(SETTINGS, evaluate_every=3, uses_per_position=8)
+QUIET = replace(SETTINGS, evaluate_every=3, replay_ratio=8)
 
 
 def soak_run(folder, **options): return linear_run(folder, settings=QUIET, **options)

@@ -14,8 +14,8 @@ from alphazero_nb.search.search import Agent, SearchSettings
 from alphazero_nb.selfplay.slots import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer,
-                                        check_match, climb_ladder, default_ladder, default_yardstick, elo, get_player,
-                                        mean_interval, meet, play_duplicate, play_match, play_tables, random_openings,
+                                        check_match, run_ladder, default_ladder, default_baseline, elo, get_player,
+                                        mean_interval, play_duplicate, play_match, play_tables, random_openings,
                                         share_beaten)
 from test_search import Ignorant, all_positions, best_actions, late_positions
 
@@ -182,33 +182,33 @@ def test_no_match_has_a_deal_of_another_purpose():
         play(player, First(game))
         firsts = [np.frombuffer(state, np.int16) for state, _ in player.asked]
         return {cards(row.tobytes()) for row in firsts if row[rules.BIDDERS] == 0}
-    settings = SelfPlaySettings(SearchSettings(2, worlds=1), cheap_simulations=1)
+    settings = SelfPlaySettings(SearchSettings(2, worlds=1), fast_simulations=1)
     with SelfPlayEngine(game, None, device="cpu", settings=settings, threads=1, games=128, listeners=(), reproducible=True) as engine:
         records = engine.generate_games(2000)
     match = lambda iteration: derive_seed(0, Purpose.TRAINING_MATCH, iteration)
     deals = [{cards(game.new(record.seed).tobytes()) for record in records},
-             dealt(lambda *players: meet(game, *players, 64)),
-             dealt(lambda *players: list(climb_ladder(game, players[0], 64, ("random",)))),
-             *[dealt(lambda *players: meet(game, *players, 64, match(iteration))) for iteration in (1, 2, 10)]]
+             dealt(lambda *players: play_series(game, *players, 64)),
+             dealt(lambda *players: list(run_ladder(game, players[0], 64, ("random",)))),
+             *[dealt(lambda *players: play_series(game, *players, 64, match(iteration))) for iteration in (1, 2, 10)]]
     assert [len(some) for some in deals] == [2000] + [64] * 5
     assert len(set.union(*deals)) == 2000 + 5 * 64
 
 
-@pytest.mark.parametrize("game, yardstick, games, words", [
-    (CONNECT4, "rolouts:100", 40, "yardstick.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "brings no player by rule"),
+@pytest.mark.parametrize("game, baseline, games, words", [
+    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "brings no player by rule"),
     (CONNECT4, "rollouts:0", 40, "at least one playout"), (CONNECT4, "random", 0, "evaluate_games is 0; it must be at least 1"),
     (get_game("blob(players=3,cards=2)"), "rule", 1, "evaluate_games is 1; it must be at least 2"),
     (CONNECT4, "runs/nowhere", 40, "runs/nowhere"), (heap(0), "random", 40, "over before the first move"),
 ])
-def test_a_match_that_cannot_be_played_is_found_before_a_run(game, yardstick, games, words):
-    with pytest.raises(ValueError, match=words): check_match(game, yardstick, games)
+def test_a_match_that_cannot_be_played_is_found_before_a_run(game, baseline, games, words):
+    with pytest.raises(ValueError, match=words): check_match(game, baseline, games)
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE, heap(2), get_game("blob(players=3,cards=2)")])
 def test_a_match_that_can_be_played_passes(game):
-    for yardstick in ("random", "rollouts:20", default_yardstick(game)):
-        check_match(game, yardstick, 2)
-        meet(game, First(game), get_player(yardstick, game), 2)
+    for baseline in ("random", "rollouts:20", default_baseline(game)):
+        check_match(game, baseline, 2)
+        play_series(game, First(game), get_player(baseline, game), 2)
 
 
 def test_a_match_seen_from_the_other_side():
@@ -328,7 +328,7 @@ def test_a_player_of_another_game_is_refused(tmp_path):
 
 def test_a_ladder_is_a_match_per_rung():
     agent = Agent(TICTACTOE, Ignorant(TICTACTOE), simulations=100)
-    results = list(climb_ladder(TICTACTOE, agent, games=20, ladder=("random", "rollouts:5")))
+    results = list(run_ladder(TICTACTOE, agent, games=20, ladder=("random", "rollouts:5")))
     assert [result.opponent for result in results] == ["random", "rollouts:5"]
     assert all(len(result.scores) == 20 for result in results) and results[0].score > .7
 
@@ -445,7 +445,7 @@ def test_a_duplicate_as_plain_data_and_as_a_line():
 
 
 def test_a_game_without_measures_compares_results():
-    plain = Game("plain", **{name: getattr(rules, name) for name in ("mover", "legal", "play", "returns", "redeal")},
+    plain = Game("plain", **{name: getattr(rules, name) for name in ("mover", "legal", "play", "returns", "resample_hidden")},
                  start=rules._start(3, 2, False, False, False), observe=lambda state, planes: None, state_size=BLOB.state_size,
                  players=3, actions=66, shape=(1,), max_length=9, max_legal=3)
     found = play_duplicate(plain, First(plain), First(plain, -1), deals=10)
@@ -469,17 +469,17 @@ def test_who_deals_nothing_is_refused_and_one_deal_has_no_spread():
 
 def test_a_meeting_is_in_duplicate_where_cards_are_hidden():
     rounds = []
-    cards = meet(BLOB, RulePlayer(BLOB), First(BLOB), games=6, listener=rounds.append)
-    board = meet(TICTACTOE, First(TICTACTOE), First(TICTACTOE, -1), games=6)
+    cards = play_series(BLOB, RulePlayer(BLOB), First(BLOB), games=6, listener=rounds.append)
+    board = play_series(TICTACTOE, First(TICTACTOE), First(TICTACTOE, -1), games=6)
     assert isinstance(cards, DuplicateResult) and cards.to_dict()["deals"] == 6 and isinstance(board, MatchResult)
     assert (rounds[-1].over, rounds[-1].games) == (24, 24) and not board.event().measures
 
 
 def test_a_game_with_a_rule_is_met_by_it():
-    assert default_yardstick(BLOB) == "rule" and default_yardstick(CONNECT4) == "rollouts:100"
+    assert default_baseline(BLOB) == "rule" and default_baseline(CONNECT4) == "rollouts:100"
     assert default_ladder(BLOB) == ("random", "rule", "determinized-rollouts:100", "determinized-rollouts:400")
     assert default_ladder(CONNECT4) == ("random", "rollouts:100", "rollouts:400")
-    names = [result.match.opponent for result in climb_ladder(BLOB, First(BLOB), 2, ("random", "rule", "determinized-rollouts:10"))]
+    names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "rule", "determinized-rollouts:10"))]
     assert names == ["random", "rule", "determinized-rollouts:10"]
 
 

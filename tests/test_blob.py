@@ -12,7 +12,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.games import blob as rules
 from alphazero_nb.games.blob import (BID, HAND, NO_TRUMP, TABLE, VOIDS, bids, blob, dealer, hands, on_table, scores,
                                      tricks, trump)
-from alphazero_nb.selfplay.slots import Block, default_settings
+from alphazero_nb.selfplay.slots import SlotBlock, default_settings
 
 SPADES, HEARTS, CLUBS, DIAMONDS = range(4)
 
@@ -169,13 +169,13 @@ def test_worlds_are_what_was_seen_and_nothing_else(players, cards):
     for seed in range(40):
         for ply, state in enumerate(random_game(game, seed)):
             if game.over(state): break
-            me, world = game.mover(state), game.redeal(state, 1000 * seed + ply)
+            me, world = game.mover(state), game.resample_hidden(state, 1000 * seed + ply)
             assert (game.observe(world) == game.observe(state)).all() and game.legal_actions(world) == game.legal_actions(state)
             assert hands(world)[me] == hands(state)[me] and [*map(len, hands(world))] == [*map(len, hands(state))]
             assert (world[:52] >= rules.GONE).tolist() == (state[:52] >= rules.GONE).tolist()
             for seat in range(players):
                 assert not any(state[VOIDS + seat] >> (c // 13) & 1 for c in hands(world)[seat])
-            again = game.redeal(game.redeal(state, 7), 1000 * seed + ply)
+            again = game.resample_hidden(game.resample_hidden(state, 7), 1000 * seed + ply)
             assert (again == world).all(), "from whatever deal one starts, a seed gives the same world"
 
 
@@ -212,11 +212,11 @@ def test_every_consistent_deal_is_drawn_equally_often(voids):
     state[VOIDS + 1], state[VOIDS + 2] = voids
     deals = consistent(state)
     if not deals:
-        with pytest.raises(ValueError, match="no deal fits"): blob(3, 3).redeal(state, 0)
+        with pytest.raises(ValueError, match="no deal fits"): blob(3, 3).resample_hidden(state, 0)
         return
     game, draws = blob(3, 3), 60 * len(deals)
     assert game.mover(state) == 0
-    counts = Counter(tuple(tuple(hand) for hand in hands(game.redeal(state, seed))[1:]) for seed in range(draws))
+    counts = Counter(tuple(tuple(hand) for hand in hands(game.resample_hidden(state, seed))[1:]) for seed in range(draws))
     assert set(counts) == set(deals), "each, and no other"
     chi = sum((counts[deal] - 60) ** 2 / 60 for deal in deals)
     degrees = len(deals) - 1
@@ -226,7 +226,7 @@ def test_every_consistent_deal_is_drawn_equally_often(voids):
 def test_an_impossible_table_is_an_error():
     state = table(["♠2", "♥3", "♦4"], dealer=2)
     state[VOIDS + 1] = 0b1111
-    with pytest.raises(ValueError, match="no deal fits"): blob(3, 1).redeal(state, 0)
+    with pytest.raises(ValueError, match="no deal fits"): blob(3, 1).resample_hidden(state, 0)
 
 
 def test_a_table_where_all_others_are_void_in_something_is_dealt():
@@ -234,7 +234,7 @@ def test_a_table_where_all_others_are_void_in_something_is_dealt():
     for seed in range(20):
         state = game.new(seed)
         for seat in range(8): state[VOIDS + seat] = 1 << (seat + seed) % 4
-        me, world = game.mover(state), game.redeal(state, seed)
+        me, world = game.mover(state), game.resample_hidden(state, seed)
         assert [*map(len, hands(world))] == [6] * 8 and hands(world)[me] == hands(state)[me]
         assert not any(state[VOIDS + seat] >> (c // 13) & 1 for seat in range(8) if seat != me for c in hands(world)[seat])
 
@@ -272,7 +272,7 @@ def test_the_rule_plays_legal_moves_from_what_it_sees():
             for state in random_game(game, seed):
                 if game.over(state): break
                 action = game.rule(state)
-                assert action in game.legal_actions(state) and action == game.rule(game.redeal(state, seed + 1))
+                assert action in game.legal_actions(state) and action == game.rule(game.resample_hidden(state, seed + 1))
 
 
 def test_the_rule_makes_its_bid_more_often_than_chance():
@@ -296,7 +296,7 @@ def test_rollouts_do_not_look_into_hands():
     from alphazero_nb.arena.matches import RolloutPlayer
     game = blob(4, 3)
     states = np.stack([next(itertools.islice(random_game(game, seed), 5, None)) for seed in range(12)])
-    other = np.stack([game.redeal(state, 9) for state in states])
+    other = np.stack([game.resample_hidden(state, 9) for state in states])
     assert (states != other).any()
     first, second = (RolloutPlayer(game, 60, seed=3).acts(rows) for rows in (states, other))
     assert (first == second).all() and RolloutPlayer(game, 60).name == "determinized-rollouts:60"
@@ -378,7 +378,7 @@ def test_every_network_hides_hands_from_its_policy(preset):
     for p in net.parameters(): torch.nn.init.normal_(p, std=.1)
     states = [state for state in random_game(game, 1) if not game.over(state)]
     (here, now), (there, then) = (net(torch.from_numpy(np.stack(rows)).float()) for rows in (
-        [game.inputs(state) for state in states], [game.inputs(game.redeal(state, 3)) for state in states]))
+        [game.inputs(state) for state in states], [game.inputs(game.resample_hidden(state, 3)) for state in states]))
     assert torch.equal(here, there) and not torch.equal(now, then)
 
 
@@ -395,7 +395,7 @@ def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy
     for observation, action in zip(*game.symmetries):
         turned, same = ask([game.inputs(state)[observation] for state in states])
         assert np.allclose(turned[:, action], logits, atol=1e-4) and np.allclose(same, values, atol=1e-4)
-    other, judged = ask([game.inputs(game.redeal(state, 3)) for state in states])
+    other, judged = ask([game.inputs(game.resample_hidden(state, 3)) for state in states])
     assert np.allclose(other, logits, atol=1e-5) and np.abs(judged - values).max() > 1e-3
 
 
@@ -403,22 +403,22 @@ def test_what_reveals_wrongly_is_named():
     from alphazero_nb.core.game import ContractError, Game
     game = blob(3, 2)
     def made(**changes):
-        rules_ = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "redeal", "reveal")}
+        rules_ = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "resample_hidden", "privileged")}
         return Game("broken", **{**rules_, **dict(state_size=game.state_size, players=3, actions=game.actions, shape=game.shape,
-                    reveal_size=game.reveal_size, groups=game.groups, max_length=game.max_length), **changes})
+                    privileged_size=game.privileged_size, groups=game.groups, max_length=game.max_length), **changes})
     made().check(3)
     def careless(state, planes): state[0] = 7
-    with pytest.raises(ContractError, match="reveal breaks a law"): made(reveal=careless).check(3)
+    with pytest.raises(ContractError, match="privileged breaks a law"): made(privileged=careless).check(3)
     with pytest.raises(ContractError, match="groups breaks a law.*equal parts"): made(groups=(5, 10, 13)).check(3)
-    telling = game.functions["reveal"]
-    with pytest.raises(ContractError, match="redeal breaks a law.*observation stay"):   # What is revealed is no observation
-        made(observe=telling, shape=(game.reveal_size,), reveal=None, reveal_size=0, groups=None).check(3)
+    telling = game.functions["privileged"]
+    with pytest.raises(ContractError, match="resample_hidden breaks a law.*observation stay"):   # What is revealed is no observation
+        made(observe=telling, shape=(game.privileged_size,), privileged=None, privileged_size=0, groups=None).check(3)
 
 
 def test_a_slot_draws_other_numbers_than_its_deal():
     "Worlds and moves drawn from the numbers of the deal would know something of it. Both generators walk in equal steps."
     game, step = get_game("blob(players=3,cards=5)"), 0x9E3779B97F4A7C15
-    block = Block(game, 1, default_settings(game))
+    block = SlotBlock(game, 1, default_settings(game))
     for number in range(20):
         seed = derive_seed(1, Purpose.SELF_PLAY, number)
         block.slots["number"] = -1

@@ -29,7 +29,7 @@ SOON = 4.   # Seconds from a press of stop until the page says so; the run itsel
 # The page ---------------------------------------------------------------------------------------
 
 SMALL = """preset, simulations, minutes = "tiny", 16, 30   # A run that lasts until it is stopped, in iterations of a second
-few = TrainSettings(uses_per_position=1, evaluate_every=3, evaluate_games=4, yardstick="random")"""
+few = TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, baseline="random")"""
 
 
 def small(source):

@@ -91,7 +91,7 @@ def test_somebody_wins():
 def test_the_deals_of_the_game_win_as_often_as_all_deals(card, trump, place):
     game, state, draws = get_game("blob(players=4,cards=1)"), table(card, trump, place), 4000
     p = exact_chance(card, trump, place == 0)
-    worlds = [game.redeal(state, seed) for seed in range(draws)]
+    worlds = [game.resample_hidden(state, seed) for seed in range(draws)]
     one, zero = (np.array([points(game, world, bid) for world in worlds]) for bid in (1, 0))
     assert set(one) <= {0, 11} and set(zero) <= {0, 10} and ((one > 0) != (zero > 0)).all(), "in a world exactly one bid is kept"
     assert abs((one > 0).mean() - p) <= 4.5 * math.sqrt(p * (1 - p) / draws)

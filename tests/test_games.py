@@ -248,10 +248,10 @@ def observe_beyond(state, planes): planes[state[0] + 1] = 1
 def observe_overflowing(state, planes): planes[0] = 30 * state[0]
 
 
-def redeal_seen(state, seed): state[0] = 1 + seed % 9
+def resample_seen(state, seed): state[0] = 1 + seed % 9
 
 
-def redeal_mover(state, seed): state[1] = 1 - state[1]
+def resample_mover(state, seed): state[1] = 1 - state[1]
 
 
 BROKEN = {
@@ -273,8 +273,8 @@ BROKEN = {
     "observe writes": (dict(observe=observe_that_writes), "observe", "the state is not changed by reading it"),
     "observe out of bounds": (dict(observe=observe_beyond), "observe", "index is out of bounds"),
     "int8 overflow": (dict(observe=observe_overflowing), "observe", "overflow|out of bounds for int8"),
-    "redeal seen": (dict(redeal=redeal_seen), "redeal", "mover, legal actions and observation stay as they were"),
-    "redeal mover": (dict(redeal=redeal_mover), "redeal", "mover, legal actions and observation stay as they were"),
+    "resample_hidden seen": (dict(resample_hidden=resample_seen), "resample_hidden", "mover, legal actions and observation stay as they were"),
+    "resample_hidden mover": (dict(resample_hidden=resample_mover), "resample_hidden", "mover, legal actions and observation stay as they were"),
     "symmetry is no permutation": (dict(symmetries=[(np.arange(11), np.array([0, 1, 1]))]), "symmetries",
                                    "each action array is a permutation of 3 numbers"),
     "symmetry of another size": (dict(symmetries=[(np.arange(10), np.arange(3))]), "symmetries",

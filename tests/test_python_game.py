@@ -11,7 +11,7 @@ from alphazero_nb.core.game import (MOVER, PLAY, ContractError, _registry, board
                                     get_game, list_games)
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import Agent, SearchSettings, search
-from alphazero_nb.selfplay.slots import Block, SelfPlaySettings
+from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings
 from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, play_match
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
@@ -186,7 +186,7 @@ class Cards:
     def observe(self): return [self.hands[len(self.bids) % 2], len(self.bids), sum(self.bids)]
     def text(self): return f"{self.hands} {self.bids}"
 
-    def redeal(self, seed):
+    def resample_hidden(self, seed):
         mine, rng = len(self.bids) % 2, np.random.default_rng(abs(seed))
         self.hands[1 - mine] = int(rng.choice([card for card in range(6) if card != self.hands[mine]]))
 
@@ -203,27 +203,27 @@ def test_another_world_looks_the_same_and_is_another():
     game = cards()
     game.check()
     state = game.replay([1], seed=5)
-    worlds = [game.redeal(state, seed) for seed in range(40)]
+    worlds = [game.resample_hidden(state, seed) for seed in range(40)]
     hands = {tuple(game.position(world).hands) for world in worlds}
     mine = game.position(state).hands[1]
     assert all(own == mine for _, own in hands) and {other for other, _ in hands} == set(range(6)) - {mine}
     for seed, world in enumerate(worlds):
         assert np.array_equal(game.observe(world), game.observe(state)) and game.position(world).bids == [1]
-        assert np.array_equal(game.redeal(world, seed + 1), game.redeal(state, seed + 1))
+        assert np.array_equal(game.resample_hidden(world, seed + 1), game.resample_hidden(state, seed + 1))
         end = game.play(world, 0)
         assert game.position(end).hands == game.position(world).hands and game.over(end)
 
 
-def test_a_world_is_not_redealt_later():
+def test_a_world_is_not_resampled_later():
     game = cards()
-    world = game.play(game.redeal(game.new(3), 7), 1)
-    with pytest.raises(ContractError, match="a row is redealt once"): game.redeal(world, 8)
+    world = game.play(game.resample_hidden(game.new(3), 7), 1)
+    with pytest.raises(ContractError, match="a row is given another world once"): game.resample_hidden(world, 8)
 
 
-def test_a_game_without_redeal_hides_nothing():
+def test_a_game_without_resample_hidden_hides_nothing():
     game = tictactoe()
     state = game.replay([4, 0])
-    assert np.array_equal(game.redeal(state, 9), state)
+    assert np.array_equal(game.resample_hidden(state, 9), state)
 
 
 # What goes wrong --------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def interrupted():
 
 
 def advance(game):
-    block = Block(game, 2, SelfPlaySettings())
+    block = SlotBlock(game, 2, SelfPlaySettings())
     block.begin(0, 0, 0, 0)
     block.advance()
 
@@ -350,7 +350,7 @@ def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path,
         if type(event) is MatchMoved: Interrupted.armed = True
     monkeypatch.setitem(_registry, "interrupted", lambda: interrupted)
     interrupted.name = "interrupted"
-    settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, yardstick="random")
+    settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, baseline="random")
     run = Trainer("interrupted", "tiny", tmp_path / "run", device="cpu", simulations=4, settings=settings, layout="threads",
                   games=4, threads=1, listeners=(listen,)).fit(iterations=2)
     assert type(told[-1]) is RunDone and told[-1].stopped and not told[-1].error
@@ -524,8 +524,8 @@ def test_chance_before_the_first_move_follows_from_the_seed():
     game = get_game(open_spiel_game("python_begins", 3, begins=lambda: [0, 1, 2, 3]))
     starts = [game.text(game.new(seed)) for seed in range(30)]
     assert starts == [game.text(game.new(seed)) for seed in range(30)] and len(set(starts)) == 4
-    assert not game.hides, "nothing is hidden or still to be drawn, so a search needs one world"
-    assert len({game.text(game.redeal(game.new(1), seed)) for seed in range(9)}) == 1
+    assert not game.has_hidden_information, "nothing is hidden or still to be drawn, so a search needs one world"
+    assert len({game.text(game.resample_hidden(game.new(1), seed)) for seed in range(9)}) == 1
     game.check(games=3)
 
 
@@ -754,4 +754,4 @@ def test_functions_of_a_script_that_cannot_be_sent_are_named(tmp_path):
 def test_rules_that_ask_python_are_never_kept_on_disk():
     "Their machine code holds addresses of this process."
     game = tictactoe()
-    assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key != "redeal")
+    assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key != "resample_hidden")

@@ -14,7 +14,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord, check_records, join_records, split_records
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.search import SearchSettings
-from alphazero_nb.selfplay.slots import Block, SelfPlaySettings, default_settings
+from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings, default_settings
 from alphazero_nb.training.replay import Replay, window_size
 from test_python_game import connect4 as python_connect4
 
@@ -64,13 +64,13 @@ def test_positions_computed_again_are_those_that_were_played(name):
     "The game of every slot is looked at after every turn of a block."
     game = game_of(name)
     play = default_settings(game)
-    play = replace(play, search=replace(play.search, simulations=6), cheap_simulations=3)
-    block, evaluator, seen, records = Block(game, 8, play), UniformEvaluator(game), {}, []
+    play = replace(play, search=replace(play.search, simulations=6), fast_simulations=3)
+    block, evaluator, seen, records = SlotBlock(game, 8, play), UniformEvaluator(game), {}, []
     for slot in range(8): block.begin(slot, slot, derive_seed(3, Purpose.SELF_PLAY, slot), 0)
     while len(records) < 8:
         block.advance()
         for slot in np.flatnonzero(block.slots["number"] >= 0):
-            seen[int(block.slots["number"][slot]), int(block.slots["ply"][slot])] = block.truths[slot].copy()
+            seen[int(block.slots["number"][slot]), int(block.slots["ply"][slot])] = block.true_states[slot].copy()
         records += block.collect()
         if block.requests.count: block.submit(evaluator)
         block.receive()
@@ -111,7 +111,7 @@ def count_game(longest): return PythonGame("count", Count, players=2, actions=2,
 def bytes_of_running_games(game, slots=16, simulations=8):
     tracemalloc.start()
     try:
-        block = Block(game, slots, SelfPlaySettings(SearchSettings(simulations=simulations)))
+        block = SlotBlock(game, slots, SelfPlaySettings(SearchSettings(simulations=simulations)))
         return tracemalloc.get_traced_memory()[0], block
     finally: tracemalloc.stop()
 
@@ -134,11 +134,11 @@ def test_games_as_long_as_those_of_chess_fit_into_memory():
 def test_search_results_make_room_for_themselves(name):
     "With every search a full one the ledger grows; the games are those of a ledger that was large from the start."
     game = game_of(name)
-    play = replace(default_settings(game), full_share=1.)
+    play = replace(default_settings(game), full_search_fraction=1.)
     play = replace(play, search=replace(play.search, simulations=20))
 
     def games(roomy):
-        block, evaluator, records, drawn = Block(game, 6, play), UniformEvaluator(game), [], itertools.count()
+        block, evaluator, records, drawn = SlotBlock(game, 6, play), UniformEvaluator(game), [], itertools.count()
         while roomy and block.ledger.policy_actions.shape[1] < game.max_length * game.max_legal: block.ledger.grow()
         block._written = block.ledger.arrays()
         room = block.ledger.policy_actions.shape[1]

@@ -38,8 +38,8 @@ def dealt(match, **changes):
 
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, layout="threads", listeners=())
-QUICK = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=1, evaluate_games=4,
-                      yardstick="random")
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4,
+                      baseline="random")
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def test_the_page_of_a_run(folder):
     run = read_run(folder)
     last = run.records[-1]
     assert GAME.text(GAME.replay(last.actions.tolist(), last.seed)) in said(page)
-    for part in ("2 iterations, 32 games", "settings.uses_per_position", "search.simulations"): assert part in said(page), part
-    assert sum(cell.text == "random" for cell in page.iter("td")) == 2 + 1, "two matches and the yardstick among the settings"
+    for part in ("2 iterations, 32 games", "settings.replay_ratio", "search.simulations"): assert part in said(page), part
+    assert sum(cell.text == "random" for cell in page.iter("td")) == 2 + 1, "two matches and the baseline among the settings"
 
 
 def test_a_page_takes_part_in_no_training(folder):
@@ -142,7 +142,7 @@ def test_a_run_that_has_just_started(tmp_path):
 
 def test_a_run_that_has_nothing_to_learn_from(tmp_path):
     Trainer("tictactoe", folder=tmp_path / "r", settings=TrainSettings(games_per_iteration=4, evaluate_every=0),
-            selfplay=SelfPlaySettings(full_share=0), **SMALL).fit(iterations=1)
+            selfplay=SelfPlaySettings(full_search_fraction=0), **SMALL).fit(iterations=1)
     alts = images(look(report(tmp_path / "r")))
     assert "No losses yet" in alts and "No matches yet" in alts
 
@@ -186,7 +186,7 @@ HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "&lt;
 
 def test_names_from_a_stranger_are_only_names(folder):
     config = json.loads((folder / "config.json").read_text())
-    settings = dict(config["settings"], yardstick=HOSTILE[0], **{word: word for word in HOSTILE})
+    settings = dict(config["settings"], baseline=HOSTILE[0], **{word: word for word in HOSTILE})
     write_json(folder / "config.json", dict(config, settings=settings))
     def name(rows): rows[:] = [dict(rows[0], match=dict(rows[0]["match"], opponent=word, player=word)) for word in HOSTILE]
     rewrite_log(folder, name)

@@ -306,10 +306,10 @@ def test_games_are_compressed(tmp_path):
 # What a run needs is checked before its first game -----------------------------------------------
 
 @pytest.mark.parametrize("settings, words", [
-    (dict(yardstick="rolouts:100"), "rolouts:100.*Did you mean"), (dict(evaluate_games=0), "evaluate_games is 0"),
+    (dict(baseline="rolouts:100"), "rolouts:100.*Did you mean"), (dict(evaluate_games=0), "evaluate_games is 0"),
     (dict(batch_size=0), "batch_size is 0"), (dict(batch_size=2.5), "batch_size is 2.5"), (dict(learning_rate="fast"), "learning_rate"),
-    (dict(value_mix=2), "value_mix is 2"), (dict(games_per_iteration=0), "games_per_iteration is 0"),
-    (dict(evaluate_every=-1), "evaluate_every is -1"), (dict(max_window=0), "max_window is 0"), (dict(yardstick=7), "yardstick"),
+    (dict(search_value_weight=2), "search_value_weight is 2"), (dict(games_per_iteration=0), "games_per_iteration is 0"),
+    (dict(evaluate_every=-1), "evaluate_every is -1"), (dict(max_window=0), "max_window is 0"), (dict(baseline=7), "baseline"),
 ])
 def test_bad_settings_are_found_before_the_first_game(tmp_path, settings, words):
     with pytest.raises(ValueError, match=words): linear_run(tmp_path / "run", settings=replace(SETTINGS, **settings))

@@ -22,7 +22,7 @@ from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.search.tree import Trees, add_edges, add_node
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, retrace, uniform
-from alphazero_nb.selfplay.actors import Crew, shielded
+from alphazero_nb.selfplay.actors import ActorPool, shielded
 from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay.engine import (engine as selfplay, SelfPlayEngine, candidate_layouts, measure_layouts,
                                           plan_layout)
@@ -68,7 +68,7 @@ def within(seconds, function):
 def test_a_position_has_the_same_value_at_every_place_of_a_small_block():
     "In float32 on some CPUs it has not, in a batch of 8 rows: the block is padded."
     game, chance = get_game("connect4"), np.random.default_rng(0)
-    crew = Crew(game, PolicyValueNet(game, "tiny", 1), "cpu", [8], 8, 1, False, None, SelfPlaySettings(), seed=0)
+    crew = ActorPool(game, PolicyValueNet(game, "tiny", 1), "cpu", [8], 8, 1, False, None, SelfPlaySettings(), seed=0)
     rows, none = chance.integers(0, 2, (8, game.input_size), np.int8), np.zeros(0, np.int32)
     ask = lambda order: crew.evaluator.evaluate(rows[order], np.zeros(9, np.int32), none)[1]
     values = ask(np.arange(8))
@@ -182,7 +182,7 @@ def test_laws_of_a_record(name):
 def test_searches_of_a_game_are_those_of_the_slow_search(name, keep):
     "Without noise, every search of every move, from a fresh tree or from what the last one found below the move."
     game, judge = get_game(name), HashEvaluator(get_game(name))
-    settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0), full_share=1, keep_subtree=keep)
+    settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0), full_search_fraction=1, keep_subtree=keep)
     playing = engine(game, simulations=None, settings=settings, games=4, max_batch=4, threads=1)
     playing.player.evaluator = Submits(judge)
     for record in playing.generate_games(4):
@@ -214,7 +214,7 @@ class Submits:
 @pytest.mark.parametrize("share, recorded", [(0., 0), (1., 1)])
 def test_the_share_of_full_searches(share, recorded):
     game = get_game("connect4")
-    settings = SelfPlaySettings(SearchSettings(simulations=20), cheap_simulations=5, full_share=share)
+    settings = SelfPlaySettings(SearchSettings(simulations=20), fast_simulations=5, full_search_fraction=share)
     for record in play(game, 6, simulations=None, settings=settings):
         counts = np.diff(record.policy_offsets)
         states = game.states_of(record.actions, record.seed)[:-1]
@@ -233,7 +233,7 @@ def test_noise_makes_full_searches_try_more_and_is_no_part_of_a_cheap_one():
             return logits, torch.zeros(len(x), 2)
 
     def first_visits(fraction):
-        settings = SelfPlaySettings(SearchSettings(simulations=50, noise_fraction=fraction), full_share=1, keep_subtree=False)
+        settings = SelfPlaySettings(SearchSettings(simulations=50, noise_fraction=fraction), full_search_fraction=1, keep_subtree=False)
         records = play(game, 40, Sure(), simulations=None, settings=settings)
         assert len({tuple(r.policy_visits[:r.policy_offsets[1]]) for r in records}) == 1 or fraction, "noise differs by game"
         return np.mean([r.policy_offsets[1] for r in records])
@@ -244,7 +244,7 @@ def test_cheap_searches_are_never_noisy():
     "Where no search is full, no amount of noise changes anything."
     game = get_game("connect4")
     games = [play(game, 8, simulations=None, settings=SelfPlaySettings(SearchSettings(simulations=16, noise_fraction=fraction),
-                                                                       full_share=0)) for fraction in (0., .9)]
+                                                                       full_search_fraction=0)) for fraction in (0., .9)]
     assert games[0] == games[1]
 
 
@@ -255,7 +255,7 @@ def test_noise_comes_once_per_search():
             logits = torch.zeros(len(x), 7)
             logits[:, 3] = 20
             return logits, torch.zeros(len(x), 2)
-    settings = SelfPlaySettings(SearchSettings(simulations=60, noise_fraction=.25), full_share=1, keep_subtree=False)
+    settings = SelfPlaySettings(SearchSettings(simulations=60, noise_fraction=.25), full_search_fraction=1, keep_subtree=False)
     for record in play(get_game("connect4"), 40, Sure(), simulations=None, settings=settings):
         first = slice(0, record.policy_offsets[1])
         visits = dict(zip(record.policy_actions[first].tolist(), record.policy_visits[first].tolist()))
@@ -319,7 +319,7 @@ def test_noise_is_a_mixture_with_a_dirichlet(count, total, fraction):
 def first_moves(temperature, n=1500, **more):
     "Shares of the first moves played, and of the visits they were drawn from."
     game = get_game("tictactoe")
-    settings = SelfPlaySettings(SearchSettings(simulations=30, noise_fraction=0), full_share=1, temperature=temperature,
+    settings = SelfPlaySettings(SearchSettings(simulations=30, noise_fraction=0), full_search_fraction=1, temperature=temperature,
                                 final_temperature=temperature, **more)
     records = play(game, n, simulations=None, settings=settings, games=64, max_batch=64)
     visits = np.zeros(9)
@@ -447,8 +447,8 @@ def test_zero_of_anything_is_refused(option):
 
 @pytest.mark.parametrize("kind, field, value", [
     (SearchSettings, "c_puct", float("nan")), (SearchSettings, "c_puct", -1), (SearchSettings, "noise_total", 0),
-    (SearchSettings, "noise_fraction", 1.5), (SearchSettings, "fpu", float("inf")), (SelfPlaySettings, "cheap_simulations", 0),
-    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_share", 2),
+    (SearchSettings, "noise_fraction", 1.5), (SearchSettings, "fpu", float("inf")), (SelfPlaySettings, "fast_simulations", 0),
+    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_search_fraction", 2),
 ])
 def test_a_setting_out_of_range_is_named(kind, field, value):
     with pytest.raises(ValueError, match=f"{field} is {value}"): kind(**{field: value})

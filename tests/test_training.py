@@ -26,7 +26,7 @@ from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.trainer import Learner, Trainer, TrainSettings
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
-QUICK = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,7 +172,7 @@ def test_it_gets_stronger(tmp_path):
     "Some seconds of tic-tac-toe: from the first policy's level against a random player to well above it."
     game = get_game("tictactoe")
     run = trainer(tmp_path / "run", simulations=32, settings=TrainSettings(
-        games_per_iteration=64, batch_size=64, uses_per_position=16, average=.95, evaluate_every=0), games=64, max_batch=64)
+        games_per_iteration=64, batch_size=64, replay_ratio=16, ema_decay=.95, evaluate_every=0), games=64, max_batch=64)
     raw = lambda: play_match(game, Greedy(run), RandomPlayer(game, 1), 200, opening_plies=1, seed=1).score
     before = raw()
     run.fit(iterations=8)
@@ -244,7 +244,7 @@ import signal, sys, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 torch.set_num_threads(1)
 from alphazero_nb.training.trainer import Trainer, TrainSettings
-settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0)
+settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
 run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
               seed=3, reproducible=True, settings=settings, listeners=())
 """
@@ -327,7 +327,7 @@ def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, 
     "Stop in a notebook, run the cell again: nothing is learnt twice, nothing is missing."
     def stop(event):
         if type(event).__name__ == moment and run.iteration == 1: raise KeyboardInterrupt
-    settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=40, evaluate_every=0)
+    settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=40, evaluate_every=0)
     whole = trainer(tmp_path / "whole", reproducible=True, settings=settings).fit(iterations=3)
     run = trainer(tmp_path / "run", reproducible=True, settings=settings, listeners=[stop])
     run.fit(iterations=3)
@@ -342,8 +342,8 @@ def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
     "Stopped while it is measured, the iteration is either saved or not counted."
     def stop(event):
         if type(event).__name__ == "MatchPlayed": raise KeyboardInterrupt
-    settings = TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=1, evaluate_games=4,
-                             yardstick="random")
+    settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4,
+                             baseline="random")
     run = trainer(tmp_path / "run", settings=settings, listeners=[stop])
     run.fit(iterations=3)
     run.events.listeners.clear()
@@ -452,11 +452,11 @@ def test_the_folder_holds_data_only(tmp_path):
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("average", [.9, .99, .9999])
-def test_whole_numbers_of_the_network_are_not_averaged(average):
+@pytest.mark.parametrize("decay", [.9, .99, .9999])
+def test_whole_numbers_of_the_network_are_not_averaged(decay):
     "The places of the actions on the board stay what they are, or the policy would be another one."
     game = get_game("dots(rows=2,cols=2)")
-    learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(average=average))
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(ema_decay=decay))
     batch = Batch(np.zeros((8, *game.shape), np.int8), np.full((8, game.actions), 1 / game.actions, np.float32),
                   np.zeros((8, 2), np.float32))
     for _ in range(40): learner.step(batch)
@@ -464,7 +464,7 @@ def test_whole_numbers_of_the_network_are_not_averaged(average):
 
 
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
-    run = trainer(tmp_path / "run", selfplay=SelfPlaySettings(full_share=0)).fit(iterations=1)
+    run = trainer(tmp_path / "run", selfplay=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
     assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
     assert trainer(tmp_path / "run").fit(iterations=1).learner.steps > 0
 
@@ -496,7 +496,7 @@ def test_a_configuration_of_something_else_is_named(tmp_path):
 def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_told(tmp_path):
     told = []
     tell = lambda event: told.append(event.text) if type(event).__name__ == "Message" else None
-    usual = dict(reproducible=True, settings=TrainSettings(games_per_iteration=16, batch_size=32, uses_per_position=2, evaluate_every=0))
+    usual = dict(reproducible=True, settings=TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0))
     whole = trainer(tmp_path / "whole", **usual).fit(iterations=4)
     trainer(tmp_path / "run", **usual).fit(iterations=3)
     newest = tmp_path / "run" / "learner-000003.npz"

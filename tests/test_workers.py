@@ -1075,7 +1075,7 @@ say("iterations", run.iteration)
 def trained(folder, listeners=(), **options):
     from alphazero_nb.training.trainer import Trainer, TrainSettings
     usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True, seed=4)
-    settings = TrainSettings(games_per_iteration=160, batch_size=64, uses_per_position=2, evaluate_every=0)
+    settings = TrainSettings(games_per_iteration=160, batch_size=64, replay_ratio=2, evaluate_every=0)
     run = Trainer("tictactoe", "tiny", folder, settings=settings, listeners=list(listeners), **usual, **options)
     return run.fit(iterations=2 - run.iteration), dict(usual, settings=settings)
 

@@ -8,7 +8,7 @@ from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.games import blob as cards, tictactoe as stones
 from alphazero_nb.network.evaluator import Ticket, UniformEvaluator
 from alphazero_nb.search.search import Agent, SearchSettings, draw_worlds, search
-from alphazero_nb.selfplay.slots import Block, SelfPlaySettings
+from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
@@ -26,7 +26,7 @@ def round_states(game, count, seed=0):
 
 
 def test_only_games_that_hide_something_have_several_worlds():
-    assert get_game("blob(players=3,cards=2)").hides and not get_game("connect4").hides
+    assert get_game("blob(players=3,cards=2)").has_hidden_information and not get_game("connect4").has_hidden_information
     game = get_game("tictactoe")
     one, two = (search(game, HashEvaluator(game), np.stack([game.new()]), SearchSettings(64, worlds=worlds)) for worlds in (1, 5))
     assert (one.visits == two.visits).all() and one.visits.sum() == 64
@@ -50,7 +50,7 @@ def test_a_search_sees_nothing_that_its_player_does_not_see():
     "Swap the cards that others hold: the observation stays, and so does every visit."
     game = get_game("blob(players=4,cards=4)")
     states = round_states(game, 40, seed=3)
-    swapped = np.stack([game.redeal(state, 5 + k) for k, state in enumerate(states)])
+    swapped = np.stack([game.resample_hidden(state, 5 + k) for k, state in enumerate(states)])
     assert (swapped != states).any(1).sum() > 20, "the others' cards are other cards"
     for evaluator in (HashEvaluator(game), UniformEvaluator(game)):
         here, there = (search(game, evaluator, rows, SearchSettings(24, worlds=3), seed=1) for rows in (states, swapped))
@@ -77,7 +77,7 @@ class Answering(HashEvaluator):
 
 def play(game, evaluator, numbers, settings, slots=4):
     "Games played in a block by hand, by number."
-    block, waiting, records = Block(game, slots, settings), list(numbers), {}
+    block, waiting, records = SlotBlock(game, slots, settings), list(numbers), {}
     for slot in range(slots):
         if waiting: block.begin(slot, waiting[0], 100 + waiting.pop(0), 0)
     while len(records) < len(numbers):
@@ -95,7 +95,7 @@ def play(game, evaluator, numbers, settings, slots=4):
 @pytest.mark.parametrize("worlds", [1, 3])
 def test_self_play_keeps_the_true_game_and_every_full_search_spends_its_budget(worlds):
     game = get_game("blob(players=3,cards=3)")
-    settings = SelfPlaySettings(SearchSettings(20, worlds=worlds), cheap_simulations=5, full_share=.5)
+    settings = SelfPlaySettings(SearchSettings(20, worlds=worlds), fast_simulations=5, full_search_fraction=.5)
     records = play(game, Answering(game), range(12), settings)
     searched = 0
     for record in records.values():
@@ -115,14 +115,14 @@ def test_self_play_keeps_the_true_game_and_every_full_search_spends_its_budget(w
 
 def test_a_game_is_the_same_whatever_plays_beside_it():
     game = get_game("blob(players=4,cards=2)")
-    settings = SelfPlaySettings(SearchSettings(16, worlds=2), cheap_simulations=4)
+    settings = SelfPlaySettings(SearchSettings(16, worlds=2), fast_simulations=4)
     alone, many = (play(game, Answering(game), numbers, settings, slots) for numbers, slots in ((range(3), 1), (range(9), 5)))
     assert all(alone[number] == many[number] for number in alone)
 
 
 def test_threads_and_processes_play_the_same_rounds():
     game = get_game("blob(players=3,cards=2)")
-    settings = SelfPlaySettings(SearchSettings(12, worlds=3), cheap_simulations=4)
+    settings = SelfPlaySettings(SearchSettings(12, worlds=3), fast_simulations=4)
     found = []
     for layout in (dict(layout="threads", threads=2), dict(workers=2)):
         with SelfPlayEngine(game, None, device="cpu", games=16, max_batch=4, seed=5, settings=settings, listeners=(), **layout) as engine:
@@ -132,14 +132,14 @@ def test_threads_and_processes_play_the_same_rounds():
 
 def test_worlds_that_hide_nothing_are_the_game_itself():
     "Tic-tac-toe that claims to hide something: every world is the position, and the visits are those of one search, times the worlds."
-    def redeal(state, seed): pass
+    def resample_hidden(state, seed): pass
     same = Game("open_secret", start=stones.start, mover=stones.mover, legal=stones.legal, play=stones.play, returns=stones.returns,
-                observe=stones.observe, redeal=redeal, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9)
+                observe=stones.observe, resample_hidden=resample_hidden, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9)
     plain = get_game("tictactoe")
     states = np.stack([plain.new(), plain.replay([4, 0, 8])])
     one = search(plain, HashEvaluator(plain), states, SearchSettings(50))
     three = search(same, HashEvaluator(same), states, SearchSettings(50, worlds=3))
-    assert same.hides and (three.visits == 3 * one.visits).all() and np.allclose(three.values, one.values)
+    assert same.has_hidden_information and (three.visits == 3 * one.visits).all() and np.allclose(three.values, one.values)
 
 
 @pytest.mark.parametrize("worlds", [0, -1, 64, float("nan")])
@@ -159,7 +159,7 @@ def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
     "The last card of a round decides: what the search backs up there is what the network learns."
     from alphazero_nb.training.replay import Replay
     game, simulations, seen = get_game("blob(players=3,cards=2)"), 10, set()
-    with SelfPlayEngine(game, None, "cpu", games=16, settings=SelfPlaySettings(SearchSettings(4), full_share=1.0), layout="threads",
+    with SelfPlayEngine(game, None, "cpu", games=16, settings=SelfPlaySettings(SearchSettings(4), full_search_fraction=1.0), layout="threads",
                         listeners=()) as engine: records = engine.generate_games(60)
     for record in records:
         state, mover = game.replay(record.actions[:-1], record.seed), int(record.movers[-1])
@@ -183,7 +183,7 @@ def test_cards_have_settings_of_their_own():
     assert EFFORTS == dict(light=(2, 20), medium=(3, 30), heavy=(5, 50)) and default_settings(get_game("tictactoe")) == SelfPlaySettings()
     for effort, (worlds, simulations) in EFFORTS.items():
         chosen = default_settings(game, effort)
-        assert (chosen.search.worlds, chosen.search.simulations, chosen.full_share) == (worlds, simulations, 1.0)
+        assert (chosen.search.worlds, chosen.search.simulations, chosen.full_search_fraction) == (worlds, simulations, 1.0)
     with pytest.raises(ValueError, match="unknown effort 'lihgt'.*Did you mean 'light'"): default_settings(game, "lihgt")
 
 
@@ -195,18 +195,18 @@ def _deals_badly(state, seed):
     if state[cards.DONE] == 1: raise ValueError("cannot be dealt")
 
 
-@pytest.mark.parametrize("broken, words", [("reveal", "cannot be told"), ("redeal", "cannot be dealt")])
+@pytest.mark.parametrize("broken, words", [("privileged", "cannot be told"), ("resample_hidden", "cannot be dealt")])
 def test_a_failing_world_is_told_with_moves_that_show_it_again_where_there_are_any(broken, words):
     from alphazero_nb.selfplay.slots import GameFailed, retrace
     game = get_game("blob(players=3,cards=3)")
-    rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "redeal", "reveal")}
-    rules[broken] = dict(reveal=_fails_late, redeal=_deals_badly)[broken]
-    bad = Game("bad", **rules, reveal_size=game.reveal_size, state_size=game.state_size, players=3, actions=game.actions,
+    rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "resample_hidden", "privileged")}
+    rules[broken] = dict(privileged=_fails_late, resample_hidden=_deals_badly)[broken]
+    bad = Game("bad", **rules, privileged_size=game.privileged_size, state_size=game.state_size, players=3, actions=game.actions,
                shape=game.shape, max_length=game.max_length)
     with SelfPlayEngine(bad, None, "cpu", games=4, layout="threads", listeners=()) as engine:
         with pytest.raises(GameFailed, match=words) as told: engine.generate_games(4)
     again = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(told.value))
-    if broken == "reveal": assert again is None and "in a world that was searched after the moves [" in str(told.value)
+    if broken == "privileged": assert again is None and "in a world that was searched after the moves [" in str(told.value)
     else:
         with pytest.raises(ValueError, match=words): retrace(bad, int(again[1]), [int(move) for move in again[2][1:-1].split(",")])
     moves, state = [], bad.new(1)
@@ -222,6 +222,6 @@ def test_what_is_revealed_has_a_size_and_stands_behind_a_vector():
     rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe")}
     def made(**more):
         return Game("half", **rules, **more, state_size=game.state_size, players=2, actions=9, shape=game.shape, max_length=9)
-    with pytest.raises(ValueError, match="go together"): made(reveal_size=3)
-    with pytest.raises(ValueError, match="go together"): made(reveal=game.functions["observe"])
-    with pytest.raises(ValueError, match="is a vector"): made(reveal=game.functions["observe"], reveal_size=18)
+    with pytest.raises(ValueError, match="go together"): made(privileged_size=3)
+    with pytest.raises(ValueError, match="go together"): made(privileged=game.functions["observe"])
+    with pytest.raises(ValueError, match="is a vector"): made(privileged=game.functions["observe"], privileged_size=18)

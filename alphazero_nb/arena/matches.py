@@ -27,7 +27,7 @@ from ..selfplay.slots import SLOT, uniform
 __all__ = ['UCT_CONSTANT', 'OPENING_PLIES', 'select_uct', 'play_out', 'search_uct', 'RandomPlayer', 'RolloutPlayer', 'RulePlayer',
            'get_player', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables',
            'share_beaten', 'MatchResult', 'rotate', 'play_match', 'measure', 'mean_interval', 'DuplicateResult',
-           'play_duplicate', 'meet', 'default_yardstick', 'default_ladder', 'climb_ladder', 'check_match']
+           'play_duplicate', 'play_series', 'default_baseline', 'default_ladder', 'run_ladder', 'check_match']
 
 # %% ../../nbs/50_arena.matches.ipynb #bfa1c1ca
 UCT_CONSTANT = 1.0  # For results in [−1, 1]
@@ -100,12 +100,12 @@ class RandomPlayer:
 
 
 class RolloutPlayer:
-    "UCT with `simulations` random playouts per move: the fixed yardstick. Hidden cards share them out over several worlds."
+    "UCT with `simulations` random playouts per move: the fixed baseline. Hidden cards share them out over several worlds."
     def __init__(self, game: Game, simulations: int, seed: int = 0, c: float = UCT_CONSTANT, worlds: int = 10):
         if simulations < 1: raise ValueError(f"rollouts:{simulations} is no player; at least one playout is needed.")
         self.game, self.simulations, self.c, self.seed, self.asked = game, simulations, c, seed, 0
-        self.worlds = min(worlds, simulations) if game.hides else 1
-        self.name = "determinized-" * game.hides + f"rollouts:{simulations}"
+        self.worlds = min(worlds, simulations) if game.has_hidden_information else 1
+        self.name = "determinized-" * game.has_hidden_information + f"rollouts:{simulations}"
 
     def acts(self, states) -> np.ndarray:
         "(n,) the most visited action for each state."
@@ -201,7 +201,7 @@ def random_openings(
 # %% ../../nbs/50_arena.matches.ipynb #f7451a15
 def start_positions(game: Game, count: int, plies: int, seed: int) -> tuple[list, int]:
     "Return `count` positions to start a match from, and the moves that led to each."
-    if not game.hides: return random_openings(game, count, plies, seed)
+    if not game.has_hidden_information: return random_openings(game, count, plies, seed)
     return [game.new(derive_seed(seed, Purpose.OPENINGS, number)) for number in range(count)], 0
 
 # %% ../../nbs/50_arena.matches.ipynb #7cca1881
@@ -349,7 +349,7 @@ def play_duplicate(
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
 ) -> DuplicateResult:
     "Plays every deal with the player on each seat in turn, and once with opponents only."
-    if not game.hides: raise ValueError(f"{game.name} deals nothing, so there are no deals to play twice; play_match is for it.")
+    if not game.has_hidden_information: raise ValueError(f"{game.name} deals nothing, so there are no deals to play twice; play_match is for it.")
     if deals < 2: raise ValueError(f"deals is {deals}; it must be at least 2.")
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def told(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))
@@ -362,34 +362,34 @@ def play_duplicate(
                            {name: rows[:, -1] for name, rows in values.items()})
 
 # %% ../../nbs/50_arena.matches.ipynb #707a917e
-def meet(game: Game, player, opponent, games: int = 100, seed: int = 0, listener: Callable | None = None):
+def play_series(game: Game, player, opponent, games: int = 100, seed: int = 0, listener: Callable | None = None):
     "A match of so many games; of so many deals in duplicate where cards are hidden. Both results have event() and to_dict()."
-    if game.hides: return play_duplicate(game, player, opponent, games, seed, listener)
+    if game.has_hidden_information: return play_duplicate(game, player, opponent, games, seed, listener)
     return play_match(game, player, opponent, games, seed=seed, listener=listener)
 
 
-def default_yardstick(game: Game) -> str:
+def default_baseline(game: Game) -> str:
     "The opponent that a training run meets where none is named."
     return "rule" if game.rule is not None else "rollouts:100"
 
 
 def default_ladder(game: Game) -> tuple:
     "Names of the opponents that a finished agent meets."
-    rollouts = [f"{'determinized-' * game.hides}rollouts:{count}" for count in (100, 400)]
+    rollouts = [f"{'determinized-' * game.has_hidden_information}rollouts:{count}" for count in (100, 400)]
     return ("random", *["rule"] * (game.rule is not None), *rollouts)
 
 
-def climb_ladder(game: Game, player, games: int = 200, ladder: tuple | None = None, seed: int = 0, listener: Callable | None = None):
+def run_ladder(game: Game, player, games: int = 200, ladder: tuple | None = None, seed: int = 0, listener: Callable | None = None):
     "Yields the result of `player` against every rung, as soon as it is there; the game's own ladder where none is given."
     seed = derive_seed(seed, Purpose.LADDER)
     for rung in default_ladder(game) if ladder is None else ladder:
-        yield meet(game, player, get_player(rung, game, seed=seed), games, seed, listener)
+        yield play_series(game, player, get_player(rung, game, seed=seed), games, seed, listener)
 
 # %% ../../nbs/50_arena.matches.ipynb #263844e3
-def check_match(game: Game, yardstick: str, evaluate_games: int) -> None:
+def check_match(game: Game, baseline: str, evaluate_games: int) -> None:
     "Raise a ValueError if a training run could not play its matches with these settings."
-    fewest = 2 if game.hides else 1
+    fewest = 2 if game.has_hidden_information else 1
     if evaluate_games < fewest: raise ValueError(f"evaluate_games is {evaluate_games}; it must be at least {fewest}.")
-    try: get_player(yardstick, game, device="cpu")
-    except ValueError as error: raise ValueError(f"The yardstick cannot play: {error}") from None
+    try: get_player(baseline, game, device="cpu")
+    except ValueError as error: raise ValueError(f"The baseline cannot play: {error}") from None
     start_positions(game, -(-evaluate_games // game.players), OPENING_PLIES, seed=0)

@@ -17,11 +17,11 @@ from numba.extending import intrinsic
 from .compiled import compile_for, digest, kernel
 
 # %% auto #0
-__all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe', 'call_redeal',
-           'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE', 'REDEAL', 'STATE_SIZE', 'PLAYERS', 'ACTIONS',
-           'OBSERVATION_SIZE', 'MAX_LEGAL', 'REVEAL', 'REVEAL_SIZE', 'write_inputs', 'ContractError', 'ByHand',
-           'Readable', 'Sendable', 'Game', 'board_symmetries', 'register', 'list_games', 'did_you_mean', 'get_game',
-           'broken_law', 'Checker', 'check_game']
+__all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
+           'call_resample_hidden', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE', 'RESAMPLE_HIDDEN',
+           'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL', 'PRIVILEGED', 'PRIVILEGED_SIZE',
+           'write_inputs', 'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries', 'register',
+           'list_games', 'did_you_mean', 'get_game', 'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -29,7 +29,7 @@ _OUT, _PLANES = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "
 SIGNATURES = dict(
     start=types.void(_ROW, types.int64), mover=types.int64(_ROW), legal=types.int64(_ROW, _ACTIONS),
     play=types.void(_ROW, types.int64), returns=types.void(_ROW, _OUT), observe=types.void(_ROW, _PLANES),
-    redeal=types.void(_ROW, types.int64))
+    resample_hidden=types.void(_ROW, types.int64))
 
 # %% ../../nbs/01_core.game.ipynb #13b05b82
 def _caller(signature):
@@ -53,12 +53,12 @@ def _caller(signature):
 # %% ../../nbs/01_core.game.ipynb #8bac1e9c
 call_start, call_mover, call_legal = (_caller(SIGNATURES[name]) for name in ("start", "mover", "legal"))
 call_play, call_returns = _caller(SIGNATURES["play"]), _caller(SIGNATURES["returns"])
-call_observe, call_redeal = _caller(SIGNATURES["observe"]), _caller(SIGNATURES["redeal"])
+call_observe, call_resample_hidden = _caller(SIGNATURES["observe"]), _caller(SIGNATURES["resample_hidden"])
 
 # %% ../../nbs/01_core.game.ipynb #35729228
-START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, REDEAL = range(7)
+START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN = range(7)
 STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL = range(7, 12)
-REVEAL, REVEAL_SIZE = 12, 13
+PRIVILEGED, PRIVILEGED_SIZE = 12, 13
 
 # %% ../../nbs/01_core.game.ipynb #46500cec
 @kernel
@@ -66,7 +66,7 @@ def write_inputs(api, state, row):
     "Writes what a network is given about the position, into a row of zeros."
     known = api[OBSERVATION_SIZE]
     call_observe(api[OBSERVE], state, row[:known])
-    if api[REVEAL_SIZE] > 0: call_observe(api[REVEAL], state, row[known:])
+    if api[PRIVILEGED_SIZE] > 0: call_observe(api[PRIVILEGED], state, row[known:])
 
 # %% ../../nbs/01_core.game.ipynb #9caa58b1
 class ContractError(ValueError):
@@ -75,7 +75,7 @@ class ContractError(ValueError):
 # %% ../../nbs/01_core.game.ipynb #530d80dc
 def _compile(name: str, function: Callable, **options):
     "`function` compiled with the signature that the contract gives to `name`."
-    signature, python = SIGNATURES["observe" if name == "reveal" else name], getattr(function, "py_func", function)
+    signature, python = SIGNATURES["observe" if name == "privileged" else name], getattr(function, "py_func", function)
     parameters = list(inspect.signature(python).parameters)
     if len(parameters) != len(signature.args):
         raise ContractError(f"{name}({', '.join(parameters)}) takes {len(parameters)} arguments, "
@@ -164,15 +164,15 @@ class Readable(ByHand):
         return planes.reshape(self.shape)
 
     def inputs(self, state) -> np.ndarray:
-        "What a network is given, (input_size,) int8: the observation, and what `reveal` tells of this world."
+        "What a network is given, (input_size,) int8: the observation, and what `privileged` tells of this world."
         row = np.zeros(self.input_size, np.int8)
         write_inputs(self.api, state, row)
         return row
 
-    def redeal(self, state, seed: int) -> np.ndarray:
+    def resample_hidden(self, state, seed: int) -> np.ndarray:
         "Another world that the mover cannot tell from this one."
         state = state.copy()
-        self.compiled["redeal"](state, seed)
+        self.compiled["resample_hidden"](state, seed)
         return state
 
     def action_name(self, action: int) -> str:
@@ -220,11 +220,11 @@ class Game(Sendable):
         name: str,                      # Canonical name with parameters: "gomoku(size=9)"
         *,
         start: Callable, mover: Callable, legal: Callable, play: Callable, returns: Callable, observe: Callable,
-        redeal: Callable | None = None, # Left out where nothing is hidden; never for dice still to be thrown
-        reveal: Callable | None = None, # What others hold, as `reveal_size` numbers for the value of a network
-        reveal_size: int = 0,
+        resample_hidden: Callable | None = None, # Left out where nothing is hidden; never for dice still to be thrown
+        privileged: Callable | None = None, # What others hold, as `privileged_size` numbers for the value of a network
+        privileged_size: int = 0,
         groups: tuple | None = None,    # (count, features, actions): the observation and the actions begin with `count` parts that
-                                        # are alike, such as suits, each of so many numbers; `reveal` tells of nothing else
+                                        # are alike, such as suits, each of so many numbers; `privileged` tells of nothing else
         state_size: int,                # int16 numbers in a row
         players: int,                   # Seats, 0 to players − 1
         actions: int,                   # Different actions, legal or not
@@ -238,30 +238,30 @@ class Game(Sendable):
         rule: Callable | None = None,   # state -> action: a player by rule, the opponent called `rule`
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, told beside the result
     ):
-        if (reveal is None) != (reveal_size == 0): raise ValueError(f"{name}: reveal and reveal_size go together; give both or neither.")
-        if reveal and len(shape) != 1: raise ValueError(f"{name}: reveal needs an observation that is a vector, not of shape {tuple(shape)}.")
+        if (privileged is None) != (privileged_size == 0): raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
+        if privileged and len(shape) != 1: raise ValueError(f"{name}: privileged needs an observation that is a vector, not of shape {tuple(shape)}.")
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.cells = None if cells is None else np.asarray(cells, np.int64)
         self._action_names, self._text, self.rule, self.measures = action_names, text, rule, measures
-        self.observation_size, self.reveal_size, self.groups = int(np.prod(shape)), reveal_size, groups
-        self.input_size = self.observation_size + reveal_size
-        self.input_shape = (self.input_size,) if reveal_size else self.shape
+        self.observation_size, self.privileged_size, self.groups = int(np.prod(shape)), privileged_size, groups
+        self.input_size = self.observation_size + privileged_size
+        self.input_shape = (self.input_size,) if privileged_size else self.shape
         self.symmetries = _symmetry_arrays(symmetries, self.input_size, actions)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                         redeal=redeal or _no_redeal, **(dict(reveal=reveal) if reveal else {}))
+                         resample_hidden=resample_hidden or _nothing_hidden, **(dict(privileged=privileged) if privileged else {}))
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
         self.digest = digest(*self.functions.values())   # Of the rules as they are compiled now; None if that cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
         sizes = [state_size, players, actions, self.observation_size, self.max_legal]
-        reveals = [_address(self.compiled["reveal"]) if reveal else 0, reveal_size]
-        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes + reveals, np.int64)
+        privileged_facts = [_address(self.compiled["privileged"]) if privileged else 0, privileged_size]
+        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes + privileged_facts, np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
 
     @property
-    def hides(self) -> bool:  # Whether there is something that the mover does not know, so that `redeal` has work
-        return self.functions["redeal"] is not _no_redeal
+    def has_hidden_information(self) -> bool:  # Whether there is something that the mover does not know, so that `resample_hidden` has work
+        return self.functions["resample_hidden"] is not _nothing_hidden
 
     def check(self, games: int = 20, seed: int = 0) -> None:
         "Plays random games against the laws of the contract; a ContractError names the broken one."
@@ -273,7 +273,7 @@ class Game(Sendable):
         return safe, self.functions, "compiled and plain Python agree (does a number overflow int16 or int8?)"
 
 # %% ../../nbs/01_core.game.ipynb #3556e2de
-def _no_redeal(state, seed): pass
+def _nothing_hidden(state, seed): pass
 
 
 def _address(compiled) -> int:
@@ -410,9 +410,9 @@ class Checker(_Checker):
         return legal
 
     def seen(self, state) -> np.ndarray:
-        planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.reveal_size, np.int8)
+        planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.privileged_size, np.int8)
         self.read("observe", state, planes)
-        if len(more): self.read("reveal", state, more)
+        if len(more): self.read("privileged", state, more)
         return np.concatenate([planes, more])
 
     def ending(self, state) -> list[float]:
@@ -423,11 +423,11 @@ class Checker(_Checker):
 
     def hidden(self, state, mover, legal, planes) -> None:
         world, actions = state.copy(), np.zeros(self.game.max_legal, np.int32)
-        self.call("redeal", world, self.seed)
+        self.call("resample_hidden", world, self.seed)
         known = slice(self.game.observation_size)
         same = self.read("mover", world) == mover and np.array_equal(self.seen(world)[known], planes[known])
         same = same and actions[:self.read("legal", world, actions)].tolist() == legal
-        self.law(same, "redeal", "mover, legal actions and observation stay as they were")
+        self.law(same, "resample_hidden", "mover, legal actions and observation stay as they were")
 
 # %% ../../nbs/01_core.game.ipynb #c566209e
 def _play_one(checker: Checker, rng, turn: int) -> None:
@@ -455,9 +455,9 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
 def _check_groups(checker: Checker, count: int, features: int, actions: int) -> None:
     game = checker.game
     checker.law(game.shape == (game.observation_size,), "groups", "the observation is a vector")
-    fit = count * features <= game.observation_size and count * actions <= game.actions and game.reveal_size % count == 0
+    fit = count * features <= game.observation_size and count * actions <= game.actions and game.privileged_size % count == 0
     checker.law(fit, "groups", f"{count} parts of {features} numbers and {actions} actions fit into the observation and the actions, and what "
-                               f"reveal tells is {count} equal parts")
+                               f"privileged tells is {count} equal parts")
 
 
 def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
@@ -469,4 +469,4 @@ def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
     if game.groups: _check_groups(checker, *game.groups)
     for number in range(games):
         checker.seed = seed + number
-        _play_one(checker, rng, 0 if game.hides else number % len(game.symmetries[0]))
+        _play_one(checker, rng, 0 if game.has_hidden_information else number % len(game.symmetries[0]))

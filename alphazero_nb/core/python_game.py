@@ -17,7 +17,7 @@ __all__ = ['HEADER', 'Positions', 'Reading', 'Seeing', 'Rules', 'RuleError', 'Py
 
 # %% ../../nbs/03_core.python_game.ipynb #bfbbb484
 HEADER = 10                       # int16 numbers before the actions
-_KEY = "=qhq"                     # Seed, 1 + the ply of the redeal (0: none), seed of the redeal
+_KEY = "=qhq"                     # Seed, 1 + the ply of the resample_hidden (0: none), seed of the resample_hidden
 _WORLD = struct.calcsize(_KEY)    # Bytes of a key before the actions
 
 
@@ -56,7 +56,7 @@ class Positions:
         seed, dealt, world = struct.unpack_from(_KEY, key)
         position, moves = self.make(seed), _moves(key)
         for ply in range(len(moves) + 1):
-            if ply == dealt - 1: position.redeal(world)
+            if ply == dealt - 1: position.resample_hidden(world)
             if ply < len(moves): position.play(moves[ply])
         return position
 
@@ -141,14 +141,14 @@ class Rules(Seeing):
         position = self.find(at, count)
         return position.copy() if hasattr(position, "copy") else copy.deepcopy(position)
 
-    def redeal(self, at: int, count: int, world: int) -> int:
+    def resample_hidden(self, at: int, count: int, world: int) -> int:
         key = self.key(at, count)
         seed, dealt, _ = struct.unpack_from(_KEY, key)
         if dealt not in (0, count + 1):
-            self.refuse("redeal", at, count, "a row is redealt once; redeal the row of the game and not that of a world")
+            self.refuse("resample_hidden", at, count, "a row is given another world once; call resample_hidden on the row of the game and not that of a world")
         ctypes.memmove(at + 2, struct.pack(_KEY, seed, 0, 0), _WORLD)
         position = self.copy(at, count)
-        position.redeal(world)
+        position.resample_hidden(world)
         ctypes.memmove(at + 2, struct.pack(_KEY, seed, count + 1, world), _WORLD)
         self.positions.keep(self.key(at, count), position)
         return 0
@@ -198,7 +198,7 @@ def _told(answer):
 # %% ../../nbs/03_core.python_game.ipynb #0f12b8ae
 def _bridge(calls: dict) -> dict:
     "The functions of the contract, each of which asks Python."
-    start_, mover_, legal_, play_, returns_, observe_, redeal_ = (calls[key] for key in SIGNATURES)
+    start_, mover_, legal_, play_, returns_, observe_, resample_ = (calls[key] for key in SIGNATURES)
 
     def start(state, seed):
         answer = _room()
@@ -230,11 +230,11 @@ def _bridge(calls: dict) -> dict:
         observe_(state.ctypes.data, state[0], planes.ctypes.data, answer.ctypes.data)
         _told(answer)
 
-    def redeal(state, seed):
+    def resample_hidden(state, seed):
         answer = _room()
-        redeal_(state.ctypes.data, state[0], seed, answer.ctypes.data)
+        resample_(state.ctypes.data, state[0], seed, answer.ctypes.data)
         _told(answer)
-    return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, redeal=redeal)
+    return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, resample_hidden=resample_hidden)
 
 # %% ../../nbs/03_core.python_game.ipynb #e41a2815
 def _by_hand(rules: Rules) -> dict:
@@ -265,17 +265,17 @@ class PythonGame(Game):
         text: Callable | None = None,   # position -> str, where positions have no text() of their own
     ):
         _sizes_fit(name, actions, max_length)
-        self.make, self._text_of, self._redeals = make, text, _can_redeal(name, make)
+        self.make, self._text_of, self._resamples = make, text, _can_resample(name, make)
         self._rules, self._replayed = Rules(self, make, self.room), Rules(self, make, 0)
         self._kept = self._rules.positions.kept
         self._calls = {key: _callback(getattr(self._rules, key), self._kept) for key in SIGNATURES}
-        rules = _bridge(self._calls) if self._redeals else dict(_bridge(self._calls), redeal=None)
+        rules = _bridge(self._calls) if self._resamples else dict(_bridge(self._calls), resample_hidden=None)
         super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
                          max_length=max_length, max_legal=max_legal, symmetries=symmetries, cells=cells,
                          action_names=action_names, text=self._draw)
-        self._crossing, nothing = self.compiled, self.functions["redeal"]
+        self._crossing, nothing = self.compiled, self.functions["resample_hidden"]
         self.compiled, self.functions = _by_hand(self._rules), _by_hand(self._replayed)
-        if not self._redeals: self.compiled["redeal"] = self.functions["redeal"] = nothing
+        if not self._resamples: self.compiled["resample_hidden"] = self.functions["resample_hidden"] = nothing
 
     @property
     def home(self) -> str: return getattr(self.make, "__module__", "")
@@ -301,13 +301,13 @@ class PythonGame(Game):
         return position.text() if hasattr(position, "text") else f"moves {state[HEADER:HEADER + int(state[0])].tolist()}"
 
 # %% ../../nbs/03_core.python_game.ipynb #6b62c6f2
-def _can_redeal(name: str, make: Callable) -> bool:
-    "Whether positions of `make` can be redealt; a ContractError names a method that they lack."
+def _can_resample(name: str, make: Callable) -> bool:
+    "Whether positions of `make` can be given another world; a ContractError names a method that they lack."
     position = make(0)
     for method in ("mover", "legal", "play", "returns", "observe"):
         if not callable(getattr(position, method, None)):
             raise ContractError(f"{name}: make(0) gives a {type(position).__name__}, which has no method {method}().")
-    return callable(getattr(position, "redeal", None))
+    return callable(getattr(position, "resample_hidden", None))
 
 
 def _sizes_fit(name: str, actions: int, max_length: int) -> None:

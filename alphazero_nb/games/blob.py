@@ -17,9 +17,9 @@ __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS',
            'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'read_random', 'write_random', 'draw', 'deal', 'round_size',
            'mover', 'legal', 'strength', 'best_on_table', 'take_trick', 'end_round', 'play', 'returns', 'suit_size',
            'observation_size', 'observe_suit', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen',
-           'serve_constrained', 'deal_again', 'redeal', 'suit_symmetries', 'chance', 'rule_bid', 'rule_card', 'rule',
-           'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text',
-           'measures', 'blob']
+           'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance', 'rule_bid', 'rule_card',
+           'rule', 'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table',
+           'text', 'measures', 'blob']
 
 # %% ../../nbs/15_games.blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
@@ -262,8 +262,8 @@ def _observe(seats):
     return observe
 
 # %% ../../nbs/15_games.blob.ipynb #553508e1
-def _reveal(seats):
-    def reveal(state, planes):
+def _privileged(seats):
+    def privileged(state, planes):
         me = state[MOVER]
         for suit in range(4):
             at = 13 * (seats + 1) * suit
@@ -273,7 +273,7 @@ def _reveal(seats):
                 planes[at + ((where - HAND) % SEATS - me) % seats] = 1
                 planes[at + seats] = where >= TABLE
                 at += seats + 1
-    return reveal
+    return privileged
 
 # %% ../../nbs/15_games.blob.ipynb #60a48195
 _CHOOSE = np.array([[float(np.prod([(n - i) / (i + 1) for i in range(k)])) if k <= n else 0. for k in range(14)] for n in range(14)]).round()
@@ -382,7 +382,7 @@ def deal_again(state, seed):
     write_random(state, next_random(z)[1])
 
 
-def redeal(state, seed):
+def resample_hidden(state, seed):
     if state[MOVER] >= 0: deal_again(state, seed)
 
 # %% ../../nbs/15_games.blob.ipynb #93d3c0c7
@@ -519,8 +519,8 @@ def blob(
     sizes = [round_size(number, cards, players) for number in range(2 * (cards - 1) + players)] if full else [cards]
     name = f"blob(players={players},cards={cards}" + ",game=full" * full + f",deals={deals}" * (deals != "same") + ")"
     return Game(name, start=_start(players, cards, full, deals != "same", deals == "all"), mover=mover, legal=legal, play=play,
-                returns=returns, observe=_observe(players), redeal=redeal, reveal=_reveal(players),
-                reveal_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13), state_size=STATE_SIZE, players=players,
+                returns=returns, observe=_observe(players), resample_hidden=resample_hidden, privileged=_privileged(players),
+                privileged_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13), state_size=STATE_SIZE, players=players,
                 actions=BID + 14, shape=(observation_size(players),), max_length=sum(players * (1 + size) for size in sizes),
                 max_legal=cards + 1, symmetries=suit_symmetries(players), action_names=action_name, text=text, rule=rule,
                 measures=measures)

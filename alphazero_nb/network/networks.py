@@ -10,8 +10,8 @@ from torch import nn
 from ..core.game import Game, did_you_mean
 
 # %% auto #0
-__all__ = ['PRESETS', 'Block', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet', 'SuitNet', 'BoardNet', 'default_preset',
-           'PolicyValueNet']
+__all__ = ['PRESETS', 'ResidualBlock', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet', 'SuitNet', 'BoardNet',
+           'default_preset', 'PolicyValueNet']
 
 # %% ../../nbs/20_network.networks.ipynb #dee4b32b
 PRESETS = {  # filters, blocks
@@ -29,7 +29,7 @@ def _conv(inputs: int, outputs: int, kernel: int = 3) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False), nn.BatchNorm2d(outputs))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     "Two 3×3 convolutions and a shortcut."
     def __init__(self, filters: int):
         super().__init__()
@@ -88,12 +88,12 @@ def _vector_trunk(inputs: int, width: int, layers: int) -> nn.Sequential:
 
 
 class VectorNet(nn.Module):
-    "Trunk and heads for observations without a board; a trunk of its own for the value where the game reveals a world."
+    "Trunk and heads for observations without a board; a trunk of its own for the value where the game privileged_facts a world."
     def __init__(self, game: Game, width: int, layers: int):
         super().__init__()
         self.known = game.observation_size
         self.trunk = _vector_trunk(self.known, width, layers)
-        self.world = _vector_trunk(game.input_size, width, layers) if game.reveal_size else None
+        self.world = _vector_trunk(game.input_size, width, layers) if game.privileged_size else None
         self.policy, self.value = nn.Linear(width, game.actions), nn.Linear(width, game.players)
 
     def forward(self, x):
@@ -113,8 +113,8 @@ class SuitNet(nn.Module):
         self.trunk = nn.Sequential(*[Layer(width) for _ in range(layers)])
         self.back, self.norms = nn.Linear(width, width), nn.ModuleList([nn.LayerNorm(width) for _ in range(3)])
         self.cards, self.policy = nn.Linear(width, self.actions), nn.Linear(width, game.actions - self.count * self.actions)
-        if game.reveal_size:
-            self.hands, self.mix_hands = nn.Linear(game.reveal_size // self.count, width), Layer(width)
+        if game.privileged_size:
+            self.hands, self.mix_hands = nn.Linear(game.privileged_size // self.count, width), Layer(width)
             self.join_hands = nn.Linear(2 * width, width)
         self.judge, self.value = nn.Sequential(*[Layer(width) for _ in range(layers)]), nn.Linear(width, game.players)
 
@@ -143,7 +143,7 @@ class BoardNet(nn.Module):
         super().__init__()
         self.cells = game.shape[1] * game.shape[2]
         self.stem = _conv(game.shape[0], filters)
-        self.blocks = nn.Sequential(*[Block(filters) for _ in range(blocks)])
+        self.blocks = nn.Sequential(*[ResidualBlock(filters) for _ in range(blocks)])
         self.policy, self.value = PolicyHead(game, filters), ValueHead(game, filters)
 
     def forward(self, x):

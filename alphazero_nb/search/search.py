@@ -12,8 +12,8 @@ from numbers import Integral, Real
 import numpy as np
 from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed
-from ..core.game import (ACTIONS, LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, REDEAL, RETURNS, Game, call_legal,
-                                    call_mover, call_play, call_redeal, call_returns, get_game, write_inputs)
+from ..core.game import (ACTIONS, LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RESAMPLE_HIDDEN, RETURNS, Game, call_legal,
+                                    call_mover, call_play, call_resample_hidden, call_returns, get_game, write_inputs)
 from .tree import Trees, add_edges, add_node, attach, back_up, select_edge
 
 # %% auto #0
@@ -107,7 +107,7 @@ def receive(nodes, edges, values, node, logits, relative, result):
 # %% ../../nbs/31_search.search.ipynb #87c1c7ee
 def count_worlds(game: Game, settings: SearchSettings) -> int:
     "How many trees a search of one position has."
-    return settings.worlds if game.hides else 1
+    return settings.worlds if game.has_hidden_information else 1
 
 
 @kernel
@@ -205,10 +205,10 @@ def read_roots(trees, nodes, edges, values, visits, means):
 # %% ../../nbs/31_search.search.ipynb #a30a42e3
 def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.ndarray:
     "(n · worlds, state_size): the worlds of each position, one after another; the positions themselves where nothing is hidden."
-    if not game.hides: return states
+    if not game.has_hidden_information: return states
     rng = np.random.default_rng(derive_seed(seed, Purpose.WORLDS))
     seeds = rng.integers(2**63, size=len(states) * worlds, dtype=np.uint64)
-    return np.stack([game.redeal(states[tree // worlds], int(seeds[tree])) for tree in range(len(seeds))])
+    return np.stack([game.resample_hidden(states[tree // worlds], int(seeds[tree])) for tree in range(len(seeds))])
 
 
 def search(

@@ -14,13 +14,13 @@ from ..core.game import Game
 from ..core.records import GameRecord
 from ..network.evaluator import BatchedEvaluator, NetworkEvaluator, UniformEvaluator
 from ..search.search import count_worlds
-from .slots import Block, SelfPlaySettings
+from .slots import SlotBlock, SelfPlaySettings
 
 # %% auto #0
-__all__ = ['EVEN_ROWS', 'TOTALS', 'Numbers', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'Crew']
+__all__ = ['EVEN_ROWS', 'TOTALS', 'GameScheduler', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'ActorPool']
 
 # %% ../../nbs/41_selfplay.actors.ipynb #8ee398d0
-class Numbers:
+class GameScheduler:
     "Which games are wanted, running and finished. A queue gets (record, missing, who), events, and a Generation that ended."
     def __init__(self, first: int = 0, run_ahead: bool = True):
         self.lock, self.first, self.next, self.wanted_to = threading.Lock(), first, first, first  # First not returned yet
@@ -141,7 +141,7 @@ def shielded(function) -> None:
 # %% ../../nbs/41_selfplay.actors.ipynb #4d42915e
 class Actor(threading.Thread):
     "A thread that plays the games of its blocks until its generation stops or the source has no more."
-    def __init__(self, crew: "Crew", generation: Generation, blocks: list[Block]):
+    def __init__(self, crew: "ActorPool", generation: Generation, blocks: list[SlotBlock]):
         super().__init__(name="alphazero_nb actor", daemon=True)
         self.crew, self.generation, self.source, self.blocks = crew, generation, generation.source, blocks
 
@@ -154,7 +154,7 @@ class Actor(threading.Thread):
         except BaseException as problem: error = problem
         finally: self.generation.leave(error)
 
-    def turn(self, block: Block) -> bool:
+    def turn(self, block: SlotBlock) -> bool:
         "One turn of one block; whether it still has anything to do."
         block.receive()
         self.fill(block)
@@ -166,7 +166,7 @@ class Actor(threading.Thread):
         if block.requests.count: block.submit(self.crew.evaluator)
         return block.requests.count > 0
 
-    def fill(self, block: Block) -> None:
+    def fill(self, block: SlotBlock) -> None:
         "Start games in idle slots, unless the generation is to stop."
         for slot in np.flatnonzero(block.slots["number"] < 0):
             number = None if self.generation.stopping else self.source.draw()
@@ -215,7 +215,7 @@ EVEN_ROWS = 16   # In smaller batches a row's value can depend on its place: mea
 TOTALS = ("evaluations", "open_moves", "batches", "busy_s", "evaluators", "waiting")  # Of a report: what is added up over crews
 
 
-class Crew:
+class ActorPool:
     "The actors of one device in this process, and the evaluator they play with."
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Crew:
         version: int = 0,           # Of these weights
     ):
         self.seed, self.generation, self._actors = seed, None, []
-        self.blocks = [Block(game, slots, settings) for slots in blocks]
+        self.blocks = [SlotBlock(game, slots, settings) for slots in blocks]
         batch = max_batch * count_worlds(game, settings.search)
         self.threads = min(threads, len(blocks))
         if network is None: self.device, self.name, self.dtype, self.network_evaluator = None, "cpu", "", UniformEvaluator(game)

@@ -17,7 +17,7 @@ from ..core.game import Game, did_you_mean
 from ..core.records import GameRecord
 from ..search.search import count_worlds
 from .slots import SelfPlaySettings, default_settings
-from .actors import Crew, Generation, Numbers
+from .actors import ActorPool, GameScheduler, Generation
 from .workers import WorkerPool
 
 # %% auto #0
@@ -108,7 +108,7 @@ def make_player(game: Game, network, layout: Layout, settings: SelfPlaySettings,
     if layout.kind == "processes":
         return WorkerPool(game, network, layout.devices, layout.blocks(), layout.max_batch, layout.threads, bool(layout.shared),
                           layout.rows, settings, seed, version, news)
-    return Crew(game, network, layout.devices[0], layout.blocks()[0], layout.max_batch, layout.threads, layout.shared,
+    return ActorPool(game, network, layout.devices[0], layout.blocks()[0], layout.max_batch, layout.threads, layout.shared,
                 layout.rows, settings, seed, version)
 
 # %% ../../nbs/43_selfplay.engine.ipynb #f5e4cdc4
@@ -117,7 +117,7 @@ class Player:
     def __init__(self, game: Game, network, settings: SelfPlaySettings, seed: int, first_game: int, first_version: int,
                  reproducible: bool):
         self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
-        self.numbers, self.reproducible = Numbers(first_game, not reproducible), reproducible
+        self.numbers, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
         self.worlds = count_worlds(game, settings.search)
         self.player, self.closed, self._seconds, self._report, self._read = None, False, 0.0, {}, 0.0
         self._past = dict(evaluations=0, batches=0, busy_s=0.0)
@@ -127,7 +127,7 @@ class Player:
         if self.player is not None: self._retire()
         self.layout = layout
         self.player = make_player(self.game, self.network, layout, self.settings, self.seed, self.version, self.numbers.news)
-        if isinstance(self.player, Crew): self.layout = replace(layout, shared=self.player.shared, threads=self.player.threads)
+        if isinstance(self.player, ActorPool): self.layout = replace(layout, shared=self.player.shared, threads=self.player.threads)
 
     def _retire(self) -> None:
         "Ends the present player; what it was playing is handed out again."

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from ..core.compiled import kernel
-from ..core.game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, REDEAL, RETURNS, START, Game, call_legal,
-                                    call_mover, call_play, call_redeal, call_returns, call_start, did_you_mean)
+from ..core.game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RESAMPLE_HIDDEN, RETURNS, START, Game, call_legal,
+                                    call_mover, call_play, call_resample_hidden, call_returns, call_start, did_you_mean)
 from ..core.records import GameRecord
 from ..search.tree import Trees, keep_subtree
 from ..search.search import (Requests, SearchSettings, ask, count_worlds, merge_worlds, plant, receive_all,
@@ -19,23 +19,23 @@ from ..search.search import (Requests, SearchSettings, ask, count_worlds, merge_
 
 # %% auto #0
 __all__ = ['EFFORTS', 'SLOT', 'SelfPlaySettings', 'default_settings', 'uniform', 'draw_seed', 'normal', 'gamma', 'add_noise',
-           'choose', 'Ledger', 'write_move', 'begin_search', 'plant_worlds', 'begin_game', 'make_move', 'walk_worlds',
-           'play_step', 'Block', 'GameFailed', 'retrace', 'game_failed']
+           'choose', 'GameLog', 'write_move', 'begin_search', 'plant_worlds', 'begin_game', 'make_move', 'walk_worlds',
+           'play_step', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/40_selfplay.slots.ipynb #402efedf
 @dataclass(frozen=True)
 class SelfPlaySettings:
     "How games are played against oneself. `search.simulations` is the budget of a full search."
     search: SearchSettings = SearchSettings()
-    cheap_simulations: int = 16      # Budget of a cheap search, at most that of a full one
-    full_share: float = 0.25         # Share of moves that are searched in full, with noise, and learnt from
+    fast_simulations: int = 16      # Budget of a cheap search, at most that of a full one
+    full_search_fraction: float = 0.25         # Share of moves that are searched in full, with noise, and learnt from
     temperature: float = 1.0         # Moves are drawn by visits^(1/temperature) ...
     final_temperature: float = 0.2   # ... which falls towards this ...
     half_life: float = 8.0           # ... by half every so many moves
     keep_subtree: bool = True        # A search starts from what the last one found below the move
 
     def __post_init__(self):
-        require(self, cheap_simulations=(1, None), full_share=(0, 1), temperature=(0, None), final_temperature=(0, None),
+        require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None), final_temperature=(0, None),
                 half_life=(1e-3, None))
 
 
@@ -45,14 +45,14 @@ EFFORTS = {"light": (2, 20), "medium": (3, 30), "heavy": (5, 50)}   # Worlds of 
 def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
     "What to play with where nobody has chosen: at cards every move is searched alike, in as many worlds as `effort` says."
     if effort not in EFFORTS: raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}.{did_you_mean(effort, EFFORTS)}")
-    if not game.hides: return SelfPlaySettings()
+    if not game.has_hidden_information: return SelfPlaySettings()
     worlds, simulations = EFFORTS[effort]
-    return SelfPlaySettings(SearchSettings(simulations, worlds=worlds), full_share=1.0, half_life=2.0, final_temperature=0.1)
+    return SelfPlaySettings(SearchSettings(simulations, worlds=worlds), full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)
 
 # %% ../../nbs/40_selfplay.slots.ipynb #eac6a0c8
 _SETTINGS = np.dtype([(name, "f8") for name in (
-    "simulations", "cheap", "full_share", "c_puct", "fpu", "noise_fraction", "noise_total",
-    "temperature", "final_temperature", "half_life", "keep_subtree", "worlds", "hides")])
+    "simulations", "cheap", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
+    "temperature", "final_temperature", "half_life", "keep_subtree", "worlds", "hidden")])
 SLOT = np.dtype([
     ("random", "u8"),   # State of the slot's random numbers
     ("number", "i8"),   # Which game it plays, −1 when idle
@@ -68,10 +68,10 @@ SLOT = np.dtype([
 def _settings_row(settings: SelfPlaySettings, game: Game) -> np.ndarray:
     "The settings as a row that kernels read."
     s, search = settings, settings.search
-    cheap = min(s.cheap_simulations, search.simulations)
-    return np.array([(search.simulations, cheap, s.full_share, search.c_puct, search.fpu, search.noise_fraction,
+    cheap = min(s.fast_simulations, search.simulations)
+    return np.array([(search.simulations, cheap, s.full_search_fraction, search.c_puct, search.fpu, search.noise_fraction,
                       search.noise_total, s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
-                      count_worlds(game, search), game.hides)], _SETTINGS)
+                      count_worlds(game, search), game.has_hidden_information)], _SETTINGS)
 
 # %% ../../nbs/40_selfplay.slots.ipynb #f37f6710
 @kernel
@@ -141,7 +141,7 @@ def choose(nodes, edges, root, slots, slot, settings):
     return best
 
 # %% ../../nbs/40_selfplay.slots.ipynb #76f96f01
-class Ledger:
+class GameLog:
     "Room for the running game of every slot."
     def __init__(self, game: Game, slots: int):
         moves = game.max_length
@@ -190,48 +190,48 @@ def write_move(nodes, edges, values, root, slots, slot, edge,
 @kernel
 def begin_search(slots, slot, settings):
     "Draws whether the next search is full or cheap."
-    full = uniform(slots, slot) < settings[0].full_share
+    full = uniform(slots, slot) < settings[0].full_search_fraction
     slots[slot].full = full
     slots[slot].noisy = (np.uint64(1) << np.uint64(settings[0].worlds)) - np.uint64(1) if full else np.uint64(0)
     slots[slot].budget = int(settings[0].simulations if full else settings[0].cheap)
 
 
 @kernel
-def plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, settings, state, actions):
+def plant_worlds(api, trees, nodes, edges, values, states, true_states, slots, slot, settings, state, actions):
     "Makes the worlds of the slot's position the roots of its trees; returns whether the game is open. A forced move needs one."
-    worlds, truth = int(settings[0].worlds), truths[slot]
+    worlds, truth = int(settings[0].worlds), true_states[slot]
     tree = slot * worlds
     is_open = plant(api, trees, nodes, edges, values, states, tree, truth, actions)
-    if not is_open or settings[0].hides == 0 or nodes[tree * (len(nodes) // len(trees))].count == 1: return is_open
+    if not is_open or settings[0].hidden == 0 or nodes[tree * (len(nodes) // len(trees))].count == 1: return is_open
     for tree in range(slot * worlds, (slot + 1) * worlds):
         state[:] = truth
-        call_redeal(api[REDEAL], state, draw_seed(slots, slot))
+        call_resample_hidden(api[RESAMPLE_HIDDEN], state, draw_seed(slots, slot))
         plant(api, trees, nodes, edges, values, states, tree, state, actions)
     return True
 
 
 @kernel
-def begin_game(api, trees, nodes, edges, values, states, truths, slots, slot, number, seed, settings, state, actions):
+def begin_game(api, trees, nodes, edges, values, states, true_states, slots, slot, number, seed, settings, state, actions):
     "Starts game `number` in an idle slot."
     slots[slot].number, slots[slot].ply, slots[slot].done, slots[slot].busy = number, 0, 0, 1
     slots[slot].random = ~np.uint64(seed)   # Not the numbers that deal the cards
-    truths[slot, :] = 0
-    call_start(api[START], truths[slot], seed)
-    plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, settings, state, actions)
+    true_states[slot, :] = 0
+    call_start(api[START], true_states[slot], seed)
+    plant_worlds(api, trees, nodes, edges, values, states, true_states, slots, slot, settings, state, actions)
     begin_search(slots, slot, settings)
     slots[slot].busy = 0
 
 # %% ../../nbs/40_selfplay.slots.ipynb #c3a7050f
 @kernel
-def make_move(api, trees, nodes, edges, values, states, truths, remap, slots, slot, edge, settings, state, actions):
+def make_move(api, trees, nodes, edges, values, states, true_states, remap, slots, slot, edge, settings, state, actions):
     "Plays along `edge`; returns whether the game is still open."
     node_room, edge_room = len(nodes) // len(trees), len(edges) // len(trees)
     child = edges[edge].child
-    call_play(api[PLAY], truths[slot], edges[edge].action)
-    if child >= 0 and settings[0].keep_subtree and settings[0].hides == 0:
+    call_play(api[PLAY], true_states[slot], edges[edge].action)
+    if child >= 0 and settings[0].keep_subtree and settings[0].hidden == 0:
         keep_subtree(trees, nodes, edges, values, states, remap, node_room, edge_room, slot, child)
         return nodes[slot * node_room].mover >= 0
-    return plant_worlds(api, trees, nodes, edges, values, states, truths, slots, slot, settings, state, actions)
+    return plant_worlds(api, trees, nodes, edges, values, states, true_states, slots, slot, settings, state, actions)
 
 # %% ../../nbs/40_selfplay.slots.ipynb #8d18fbb0
 @kernel
@@ -256,7 +256,7 @@ def walk_worlds(api, trees, nodes, edges, values, states, slots, slot, settings,
 
 # %% ../../nbs/40_selfplay.slots.ipynb #d8eee29e
 @kernel
-def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, settings,
+def play_step(api, trees, nodes, edges, values, states, true_states, remap, slots, settings,
               count, waiting, rows, observations, edge_offsets, edge_actions,
               r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits, r_outcome):
     "Carry every slot to its next question after `count` others; return how many wait, and if a slot has no room."
@@ -281,39 +281,39 @@ def play_step(api, trees, nodes, edges, values, states, truths, remap, slots, se
             write_move(nodes, edges, values, root, slots, slot, edge,
                        r_actions, r_movers, r_values, r_offsets, r_policy_actions, r_policy_visits)
             slots[slot].ply += 1
-            if make_move(api, trees, nodes, edges, values, states, truths, remap, slots, slot, edge, settings, state, actions):
+            if make_move(api, trees, nodes, edges, values, states, true_states, remap, slots, slot, edge, settings, state, actions):
                 begin_search(slots, slot, settings)
             else:
                 r_outcome[slot, :] = 0
-                call_returns(api[RETURNS], truths[slot], r_outcome[slot])
+                call_returns(api[RETURNS], true_states[slot], r_outcome[slot])
                 slots[slot].done = 1
         slots[slot].busy = 0
     return count, cramped
 
 # %% ../../nbs/40_selfplay.slots.ipynb #273da8b5
-class Block:
+class SlotBlock:
     "A block of slots that play whole games."
     def __init__(self, game: Game, slots: int, settings: SelfPlaySettings):
         simulations, worlds = settings.search.simulations, count_worlds(game, settings.search)
         self.game, self.worlds = game, worlds
         self.trees = Trees(slots * worlds, simulations, game.max_legal, game.state_size, game.players)
         self.slots, self.settings = np.zeros(slots, SLOT), _settings_row(settings, game)
-        self.truths = np.zeros((slots, game.state_size), np.int16)   # The games themselves, beside what may be searched
+        self.true_states = np.zeros((slots, game.state_size), np.int16)   # The games themselves, beside what may be searched
         self.slots["number"] = -1
-        self.requests, self.ledger = Requests(game, slots * worlds), Ledger(game, slots)
+        self.requests, self.ledger = Requests(game, slots * worlds), GameLog(game, slots)
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
         self._scratch = np.zeros(game.state_size, np.int16), np.zeros(game.max_legal, np.int32)
         t, r = self.trees, self.requests
         self._tables = t.trees, t.nodes, t.edges, t.values, t.states
-        self._before = game.api, *self._tables, self.truths, t.remap, self.slots, self.settings
+        self._before = game.api, *self._tables, self.true_states, t.remap, self.slots, self.settings
         self._asks = r.waiting, r.rows, r.observations, r.edge_offsets, r.edge_actions
         self._written = self.ledger.arrays()
 
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Starts game `number` in an idle slot."
         self.versions[slot], self.seeds[slot] = version, seed
-        try: begin_game(self.game.api, *self._tables, self.truths, self.slots, slot, number, seed, self.settings, *self._scratch)
+        try: begin_game(self.game.api, *self._tables, self.true_states, self.slots, slot, number, seed, self.settings, *self._scratch)
         except Exception as error: raise game_failed(self, error) from self.game.cause(error)
 
     def advance(self) -> None:
@@ -362,12 +362,12 @@ class GameFailed(RuntimeError):
 def retrace(game: Game, seed: int, actions) -> np.ndarray:
     "Plays these actions by hand and calls every rule in the last position, which it returns; raises what a rule raises."
     state = game.replay(actions, seed)
-    if not game.over(state): game.redeal(state, seed), game.inputs(state)
+    if not game.over(state): game.resample_hidden(state, seed), game.inputs(state)
     game.legal_actions(state), game.returns(state)
     return state
 
 # %% ../../nbs/40_selfplay.slots.ipynb #f06e65bd
-def _lines(block: Block, slot: int) -> list[list[int]]:
+def _lines(block: SlotBlock, slot: int) -> list[list[int]]:
     "What may have been played when the slot failed: its moves, and these with the way to the newest node of its tree."
     nodes, edges = block.trees.nodes, block.trees.edges
     moves = block.ledger.actions[slot, :block.slots["ply"][slot]].tolist()
@@ -394,14 +394,14 @@ def _repeats(game, seed, line) -> bool:
     return False
 
 # %% ../../nbs/40_selfplay.slots.ipynb #98806c0b
-def game_failed(block: Block, error: Exception) -> GameFailed:
+def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
     "The error with its game, seed, line of play and the command that shows it again."
     game, cause = block.game, block.game.cause(error)
     slot = int(np.flatnonzero(block.slots["busy"])[-1])
     number, seed = int(block.slots["number"][slot]), int(block.seeds[slot])
     lines = _lines(block, slot)
     line = next((line for line in lines if _repeats(game, seed, line)), None)
-    if line is None and game.hides:
+    if line is None and game.has_hidden_information:
         return GameFailed(f"game {number} of {game.name} (seed {seed}) failed in a world that was searched after the moves {lines[0]}: "
                           f"{type(cause).__name__}: {str(cause).rstrip('.')}.")
     line = line or lines[0]

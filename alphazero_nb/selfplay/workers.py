@@ -21,11 +21,11 @@ from ..core.records import GameRecord
 from ..network.evaluator import EvaluatorError
 from ..search.search import SearchSettings
 from .slots import GameFailed, SelfPlaySettings, play_step
-from .actors import TOTALS, Crew, Generation, Numbers, shielded
+from .actors import TOTALS, ActorPool, Generation, GameScheduler, shielded
 
 # %% auto #0
-__all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Inbox', 'Supply', 'WorkerTraceback', 'tell_error', 'told_error', 'worker_main',
-           'Worker', 'warm', 'check_sendable', 'Roster', 'Dispatcher', 'Undertaker', 'WorkerPool']
+__all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Inbox', 'RemoteScheduler', 'WorkerTraceback', 'tell_error', 'told_error',
+           'worker_main', 'Worker', 'warm', 'check_sendable', 'Roster', 'Dispatcher', 'Undertaker', 'WorkerPool']
 
 # %% ../../nbs/42_selfplay.workers.ipynb #07654947
 class _Packer(cloudpickle.Pickler):
@@ -100,9 +100,9 @@ class Inbox(threading.Thread):
         self.heard.put((self.sender, None))
 
 # %% ../../nbs/42_selfplay.workers.ipynb #025874a4
-class Supply:
+class RemoteScheduler:
     "The source of a crew in a worker: numbers come from the pipe, finished games go into it."
-    def __init__(self, outbox: Outbox, crew: Crew):
+    def __init__(self, outbox: Outbox, crew: ActorPool):
         self.condition, self.numbers, self.open = threading.Condition(), deque(), False
         self.outbox, self.crew = outbox, crew
 
@@ -176,7 +176,7 @@ def worker_main(pipe: connection.Connection) -> None:
         crew = _make_crew(unpack(setup))
         outbox.put("ready", crew.name, crew.device.description if crew.device else "no network", crew.dtype)
         threading.Thread(target=_report, args=(crew, outbox), name="alphazero_nb report", daemon=True).start()
-        _obey(orders, crew, Supply(outbox, crew))
+        _obey(orders, crew, RemoteScheduler(outbox, crew))
     except BaseException as error: outbox.put("failed", *tell_error(error))
     outbox.close(5)
     os._exit(0)
@@ -190,14 +190,14 @@ def _orders(pipe: connection.Connection):
         yield from messages
 
 
-def _report(crew: Crew, outbox: Outbox, every_s: float = 0.5) -> None:
+def _report(crew: ActorPool, outbox: Outbox, every_s: float = 0.5) -> None:
     "Says how far the crew is, and with that that the worker lives."
     while True:
         outbox.put("report", crew.reports()[crew.name])
         time.sleep(every_s)
 
 # %% ../../nbs/42_selfplay.workers.ipynb #78af03de
-def _make_crew(setup: dict) -> Crew:
+def _make_crew(setup: dict) -> ActorPool:
     "The crew of a worker; its device becomes PyTorch's current one, or else pinned memory would open the first card too."
     inside, sample = setup.pop("inside"), setup.pop("sample")
     if warm(setup["game"]) != sample:
@@ -208,10 +208,10 @@ def _make_crew(setup: dict) -> Crew:
         import torch
         torch.set_num_threads(inside)
         if setup["device"].startswith("cuda:"): torch.cuda.set_device(setup["device"])
-    return Crew(**setup)
+    return ActorPool(**setup)
 
 
-def _obey(orders, crew: Crew, supply: Supply) -> None:
+def _obey(orders, crew: ActorPool, supply: RemoteScheduler) -> None:
     "Does what the messages say, until one says close."
     for what, *content in orders:
         if what == "close": return
@@ -285,8 +285,8 @@ class Worker:
 # %% ../../nbs/42_selfplay.workers.ipynb #55d149c9
 def warm(game: Game, games: int = 8) -> tuple:
     "Play a few games with the smallest search, which loads or compiles the kernels; return digests, moves and results."
-    few = SelfPlaySettings(search=SearchSettings(simulations=2), cheap_simulations=2)
-    numbers, crew = Numbers(run_ahead=False), Crew(game, None, "cpu", [games], games, 1, False, None, few, seed=0)
+    few = SelfPlaySettings(search=SearchSettings(simulations=2), fast_simulations=2)
+    numbers, crew = GameScheduler(run_ahead=False), ActorPool(game, None, "cpu", [games], games, 1, False, None, few, seed=0)
     numbers.want(games)
     generation = crew.start(numbers)
     crew.join()
@@ -343,7 +343,7 @@ class Roster:
         return {worker.name: dict(worker.report) for worker in list(self.workers)}
 
     def report(self) -> dict:
-        "Totals over all workers, as those of a Crew."
+        "Totals over all workers, as those of a ActorPool."
         total = Counter(self.past)
         for worker in self.workers: total.update({key: worker.report[key] for key in worker.report.keys() & set(TOTALS)})
         largest = [worker.report["largest_batch"] for worker in self.workers if worker.report]
@@ -446,7 +446,7 @@ class Undertaker(Dispatcher):
 
 # %% ../../nbs/42_selfplay.workers.ipynb #ef7d17c9
 class WorkerPool(Undertaker):
-    "Workers that play the games of one source; to its user the same as a Crew."
+    "Workers that play the games of one source; to its user the same as a ActorPool."
     def __init__(
         self,
         game: Game,
@@ -519,7 +519,7 @@ class WorkerPool(Undertaker):
             if now - worker.heard > patience and not worker.given_up: worker.give_up(f"said nothing for {patience:g} s")
             if now - worker.heard > 2 and not worker.process.is_alive(): self.lost(worker)
 
-    def start(self, source: Numbers) -> Generation:
+    def start(self, source: GameScheduler) -> Generation:
         "Play in the background until the source closes or `stop`. First wait until the last generation has ended."
         self.stop()
         self.join()
@@ -528,7 +528,7 @@ class WorkerPool(Undertaker):
         shielded(lambda: self._start(source))
         return self.generation
 
-    def _start(self, source: Numbers) -> None:
+    def _start(self, source: GameScheduler) -> None:
         with self.lock:
             self.source, self.generation = source, Generation(source)
             if self.closed: return self.generation.end()

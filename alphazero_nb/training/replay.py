@@ -153,7 +153,7 @@ class Replay:
         self,
         n: int,
         rng: np.random.Generator,
-        value_mix: float = 0.0,  # Share of the search's own value in the value target
+        search_value_weight: float = 0.0,  # Share of the search's own value in the value target
     ) -> Batch:
         "Draw n positions with replacement, each turned by a random symmetry."
         if not len(self): raise ValueError("the replay buffer holds no searched position yet.")
@@ -162,5 +162,5 @@ class Replay:
         turn = rng.integers(len(game.symmetries[0]), size=n)
         planes = np.empty((n, game.input_size), np.int8)
         policy, values = np.empty((n, game.actions), np.float32), np.empty((n, game.players), np.float32)
-        gather(*rows.arrays, *entries.arrays, index, turn, *game.symmetries, value_mix, planes, policy, values)
+        gather(*rows.arrays, *entries.arrays, index, turn, *game.symmetries, search_value_weight, planes, policy, values)
         return Batch(planes.reshape(n, *game.input_shape), policy, values)

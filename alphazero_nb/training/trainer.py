@@ -28,7 +28,7 @@ from ..search.search import Agent, require
 from ..selfplay.slots import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import LAYOUTS, Layout, SelfPlayEngine, plan_layout
-from ..arena.matches import check_match, default_yardstick, get_player, meet
+from ..arena.matches import check_match, default_baseline, get_player, play_series
 from .replay import Batch, Replay, window_size
 from .run_folder import RunFolder
 
@@ -42,30 +42,30 @@ class TrainSettings:
     "How a network learns from games."
     games_per_iteration: int | None = None  # Games between two updates of the weights; as many as run at a time
     batch_size: int = 256            # Positions of an optimiser step
-    uses_per_position: float = 8.0   # How often a fully searched position is drawn, on average
+    replay_ratio: float = 8.0   # How often a fully searched position is drawn, on average
     learning_rate: float = 2e-3      # Of AdamW
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss beside the policy loss
-    value_mix: float = 0.25          # Share of the search's value in the value target
-    average: float = 0.99            # Per step, decay of the averaged weights that play and are saved
+    search_value_weight: float = 0.25          # Share of the search's value in the value target
+    ema_decay: float = 0.99          # Per step, decay of the averaged weights that play and are saved
     gradient_clip: float = 5.0       # Largest norm of the gradient
-    evaluate_every: int = 5          # Iterations between matches with the yardstick and kept networks; 0 for never
+    evaluate_every: int = 5          # Iterations between matches with the baseline and kept networks; 0 for never
     evaluate_games: int = 40         # Games of such a match; deals, each played from every seat, where cards are hidden
-    yardstick: str = "rollouts:100"  # Opponent of such a match
+    baseline: str = "rollouts:100"  # Opponent of such a match
     max_window: int = 500_000        # Most positions to learn from; bounds the memory of a long run
 
     def __post_init__(self):
-        require(self, batch_size=(1, None), uses_per_position=(0, None), learning_rate=(0, None), weight_decay=(0, None),
-                value_weight=(0, None), value_mix=(0, 1), average=(0, 1), gradient_clip=(1e-9, None), evaluate_every=(0, None),
+        require(self, batch_size=(1, None), replay_ratio=(0, None), learning_rate=(0, None), weight_decay=(0, None),
+                value_weight=(0, None), search_value_weight=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None), evaluate_every=(0, None),
                 evaluate_games=(1, None), max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
-        if not isinstance(self.yardstick, str): raise ValueError(f"yardstick is {self.yardstick!r}; it must be the name of a player.")
+        if not isinstance(self.baseline, str): raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
 
 
 def default_training(game: Game) -> TrainSettings:
     "How to learn where nobody has chosen: at cards, where results are noisy and games short, from more games a few times each."
-    if not game.hides: return TrainSettings()
-    return TrainSettings(games_per_iteration=1024, uses_per_position=6.0, evaluate_every=10, evaluate_games=100, yardstick=default_yardstick(game))
+    if not game.has_hidden_information: return TrainSettings()
+    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
 # %% ../../nbs/62_training.trainer.ipynb #02c6623b
 def losses(logits, values, policy, targets):
@@ -79,7 +79,7 @@ class Learner:
         self.device, self.settings, self.steps, self.skipped = get_device(device), settings, 0, 0
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
-        self.average = AveragedModel(self.network, multi_avg_fn=get_ema_multi_avg_fn(settings.average), use_buffers=True)
+        self.average = AveragedModel(self.network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema_decay), use_buffers=True)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), settings.learning_rate,
                                            weight_decay=settings.weight_decay)
         half = self.device.train_dtype == "float16"
@@ -229,7 +229,7 @@ class Trainer:
         "Raise a ValueError for anything that would fail in the middle of the run: the layout, or the matches."
         if not isinstance(self.layout, Layout):
             plan_layout(self.game, self.network or True, self.device, None if self.layout == "auto" else self.layout, **engine)
-        if self.settings.evaluate_every: check_match(self.game, self.settings.yardstick, self.settings.evaluate_games)
+        if self.settings.evaluate_every: check_match(self.game, self.settings.baseline, self.settings.evaluate_games)
 
     learner = property(lambda self: self._state.learner)
     replay = property(lambda self: self._state.replay)
@@ -411,10 +411,10 @@ class Trainer:
         settings = self.settings
         if not len(self.replay): return None, None
         rng = np.random.default_rng([self.seed, self.iteration, Purpose.BATCHES])
-        steps = max(1, round(new_positions * settings.uses_per_position / settings.batch_size))
+        steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
         sums = torch.zeros(2, device=self.device.name)
         for step in range(steps):
-            sums += torch.stack(self.learner.step(self.replay.sample(settings.batch_size, rng, settings.value_mix)))
+            sums += torch.stack(self.learner.step(self.replay.sample(settings.batch_size, rng, settings.search_value_weight)))
             if step % 20 == 19 or step + 1 == steps:
                 policy_loss, value_loss = (sums / (step + 1)).tolist()
                 self._run.emit(StepsTaken(self.iteration, self.learner.steps, policy_loss, value_loss, step + 1, steps))
@@ -422,11 +422,11 @@ class Trainer:
         return policy_loss, value_loss
 
     def _evaluate(self) -> dict:
-        "Play a match against the yardstick. Return its result as plain data."
+        "Play a match against the baseline. Return its result as plain data."
         seed = derive_seed(self.seed, Purpose.TRAINING_MATCH, self.iteration)
-        opponent = get_player(self.settings.yardstick, self.game, seed=seed)
+        opponent = get_player(self.settings.baseline, self.game, seed=seed)
         search = self.selfplay.search
-        agent = self.agent(search.simulations, worlds=search.worlds) if self.game.hides else self.agent()
-        match = meet(self.game, agent, opponent, self.settings.evaluate_games, seed, self._run.emit)
+        agent = self.agent(search.simulations, worlds=search.worlds) if self.game.has_hidden_information else self.agent()
+        match = play_series(self.game, agent, opponent, self.settings.evaluate_games, seed, self._run.emit)
         self._run.emit(match.event(self.iteration))
         return dict(match.to_dict(), iteration=self.iteration, seconds=self.seconds)

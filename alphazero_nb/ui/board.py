@@ -179,7 +179,7 @@ def find_drawing(game: Game) -> Callable:
     "A function (states, actions) -> Board, or None where the game is shown in letters."
     draw = _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
     if draw: return lambda states, actions: draw(game, states[-1])
-    if not game.hides and has_piece_planes(game): return lambda states, actions: plane_board(game, states, actions)
+    if not game.has_hidden_information and has_piece_planes(game): return lambda states, actions: plane_board(game, states, actions)
     return lambda states, actions: None
 
 # %% ../../nbs/72_ui.board.ipynb #2e58845f

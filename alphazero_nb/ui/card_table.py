@@ -57,7 +57,7 @@ def register_table(name: str, table: Table) -> None:
 
 def find_table(game: Game) -> Table | None:
     "The table of a game, or None where nothing is hidden or nobody has made one."
-    return (_tables.get(game.name) or _tables.get(game.name.partition("(")[0])) if game.hides else None
+    return (_tables.get(game.name) or _tables.get(game.name.partition("(")[0])) if game.has_hidden_information else None
 
 # %% ../../nbs/74_ui.card_table.ipynb #51885cc4
 def winner_of(trick: list, suit: int) -> int:
@@ -371,7 +371,7 @@ def same_but(sight: Sight, seed: int) -> Sight:
     "The sight of another world: what `sight.seat` has not seen of the last deal is dealt anew. The seat must be to move."
     if sight.states[-1][MOVER] != sight.seat: raise ValueError("only who is to move knows what they do not know.")
     first = first_ply(sight)
-    other, start = sight.game.redeal(sight.states[-1], seed), sight.states[first].copy()
+    other, start = sight.game.resample_hidden(sight.states[-1], seed), sight.states[first].copy()
     start[:CARDS] = np.where(other[:CARDS] > 0, 1 + (other[:CARDS] - 1) % 8, 0)   # Whoever holds it or has played it was dealt it
     states = [*sight.states[:first], start]
     for action in sight.actions[first:]: states.append(sight.game.play(states[-1], action))

@@ -206,7 +206,7 @@ def viewer(line: Line) -> int:
 
 def is_open(line: Line, ply: int) -> bool:
     "Whether everything may be seen in this position: nothing is hidden in this game, or its deal is over."
-    if not line.game.hides or line.game.over(line.states[-1]): return True
+    if not line.game.has_hidden_information or line.game.over(line.states[-1]): return True
     table = find_table(line.game)
     return table is not None and table.deal(line.states[ply]) < table.deal(line.states[-1])
 
@@ -325,7 +325,7 @@ class Match:
         action, thought = choose(self.agent, self.game, self.state)
         took = (f"{sum(thought.visits.values())} visits, " if thought else "") + f"{time.perf_counter() - start:.1f} s"
         line = self.line.thinking(len(self.line.actions), thought).after(action)
-        return self._go_on(line, move_words(who, self.game.action_name(action)) + ("." if self.game.hides else f" ({took})."))
+        return self._go_on(line, move_words(who, self.game.action_name(action)) + ("." if self.game.has_hidden_information else f" ({took})."))
 
     @deed
     def hint(self):
@@ -384,10 +384,10 @@ class Match:
         "Everybody moves one seat on; where cards are hidden, they are dealt anew."
         if len(self.line.seats) == self.game.players: raise Refused("Nobody to swap with: persons have all seats.")
         seats = tuple(sorted((seat + 1) % self.game.players for seat in self.line.seats))
-        dealt = Line.start(self.game, self.line.seed + 1, seats) if self.game.hides else replace(self.line, seats=seats)
-        if self.game.hides: self.file = None
+        dealt = Line.start(self.game, self.line.seed + 1, seats) if self.game.has_hidden_information else replace(self.line, seats=seats)
+        if self.game.has_hidden_information: self.file = None
         words = f"You have seat {' and '.join(str(seat + 1) for seat in seats)} now"
-        return self._keep(dealt, words + (", and the cards are dealt anew." if self.game.hides else "."))
+        return self._keep(dealt, words + (", and the cards are dealt anew." if self.game.has_hidden_information else "."))
 
     @deed
     def think_with(self, simulations: int):
@@ -451,7 +451,7 @@ class View:
         line, table = self.match.line, find_table(self.match.game)
         try:
             if table: return table.text(sight_of(line, self.match.ply, self.match.name))
-            if line.game.hides: return "(this game hides something and has no table that shows only what you may see)"
+            if line.game.has_hidden_information: return "(this game hides something and has no table that shows only what you may see)"
             return line.game.text(line.states[self.match.ply])
         except Exception as error: return f"(its text failed: {sentence(error)})"
 

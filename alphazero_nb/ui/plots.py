@@ -158,7 +158,7 @@ def plot_history(
     return figure
 
 # %% ../../nbs/75_ui.plots.ipynb #428e99a1
-def plot_ladder(matches: list[dict]):  # MatchResult.to_dict() of some matches: [m.to_dict() for m in climb_ladder(...)]
+def plot_ladder(matches: list[dict]):  # MatchResult.to_dict() of some matches: [m.to_dict() for m in run_ladder(...)]
     "Elo against each opponent with its 95 % interval, as a Matplotlib figure."
     newest = {(row["player"], row["opponent"]): row for row in matches}
     rows = sorted(newest.values(), key=lambda row: -row["score"])

@@ -288,7 +288,7 @@ def _page(title: str, body: str) -> str:
 # %% ../../nbs/76_ui.report.ipynb #2e157987
 def report(
     folder: str | Path,    # A run folder
-    ladder: list = (),     # Further matches to show: [m.to_dict() for m in climb_ladder(...)]
+    ladder: list = (),     # Further matches to show: [m.to_dict() for m in run_ladder(...)]
 ) -> Path:                 # report.html in it
     "Writes one self-contained page about a run; a ValueError says what is wrong with the folder."
     run, ladder = read_run(folder), list(ladder)
