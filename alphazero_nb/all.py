@@ -17,7 +17,7 @@ from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
 from alphazero_nb.ui.card_table import register_table
-from alphazero_nb.ui.play import Match, match_html, play, replay
+from alphazero_nb.ui.play import Match, match_html, open_match, play
 from alphazero_nb.ui.plots import (plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
                                    plot_ladder, plot_layouts, plot_losses, plot_policy, plot_strength, prior_and_visits)
 from alphazero_nb.ui.report import report
@@ -32,6 +32,6 @@ __all__ = [
     "default_training", "describe", "device_report", "get_device", "get_game", "get_player", "list_devices",
     "list_games", "match_html", "play", "play_duplicate", "play_match", "plot_batch_sizes", "plot_calibration",
     "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses", "plot_policy",
-    "plot_strength", "prior_and_visits", "read_events", "register", "register_drawing", "register_table", "replay",
+    "plot_strength", "prior_and_visits", "read_events", "register", "register_drawing", "open_match", "register_table",
     "report", "retrace", "run_folder", "stone_board",
 ]

@@ -79,7 +79,7 @@ def _cards(text: str | None):
     return [f"cuda:{number}" for number in numbers]
 
 
-def _replay(args):
+def _show_game(args):
     from alphazero_nb.core.game import get_game
     from alphazero_nb.selfplay.slots import retrace
     try: moves = [int(part) for part in args.moves.split(",") if part.strip()]
@@ -238,7 +238,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "arena": (_arena, "a match between two players with 95 %% intervals; where cards are hidden, the same deals from every seat",
               dict(player="random, rollouts:N, rule (where the game brings one) or the folder of a run", opponent="likewise"),
               ["--games", "--game", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed", "--json"]),
-    "replay": (_replay, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
+    "show-game": (_show_game, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
     "report": (_report, "one page about a run, as a file that a browser opens", dict(folder="the folder of a run"), []),
     "bench": (_bench, "how fast self-play is beside the bare network, or in which layout",
               dict(what="selfplay; layouts for threads against processes; kernels for the search without a network; cards for each effort",

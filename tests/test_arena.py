@@ -298,7 +298,7 @@ def test_players_are_reproducible_by_seed():
 
 
 def test_random_is_uniform_over_legal_moves():
-    state = CONNECT4.replay([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
+    state = CONNECT4.state_after([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     counts = np.bincount(RandomPlayer(CONNECT4, 3).acts(np.tile(state, (3000, 1))), minlength=7)
     assert counts[:2].sum() == 0 and ((counts[2:] - 600) ** 2 / 600).sum() < 24, "chi-square, p about 1e-4"
 

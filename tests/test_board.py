@@ -44,7 +44,7 @@ def test_a_board_can_be_clicked_wherever_a_move_is_legal(name):
 
 
 def test_columns_take_clicks_from_top_to_bottom():
-    board = find_drawing(get_game("connect4"))([get_game("connect4").replay([3, 3])], [3, 3])
+    board = find_drawing(get_game("connect4"))([get_game("connect4").state_after([3, 3])], [3, 3])
     assert {place % 7 for place, square in enumerate(board.squares) if square.action == 3} == {3}
     assert board.aims()[3] == 3 * 7 + 3 and board.aims()[0] == 5 * 7
 
@@ -137,8 +137,8 @@ def test_compiled_rules_under_another_name_are_drawn_alike():
 def test_captured_stones_do_not_hide_the_move():
     pytest.importorskip("pyspiel")
     game, moves = get_game("openspiel(game=othello)"), []
-    for _ in range(10): moves.append(game.legal_actions(game.replay(moves))[0])
-    before, after = (find_drawing(game)([game.replay(moves[:k])], moves[:k]) for k in (9, 10))
+    for _ in range(10): moves.append(game.legal_actions(game.state_after(moves))[0])
+    before, after = (find_drawing(game)([game.state_after(moves[:k])], moves[:k]) for k in (9, 10))
     changed = [place for place, (a, b) in enumerate(zip(before.squares, after.squares)) if a.seat != b.seat]
     assert len(changed) > 1 and last_places(before, after, moves[-1]) == {moves[-1]}
 

@@ -167,15 +167,15 @@ def test_a_run_of_workers_is_resumed_by_threads(tmp_path, capsys):
 
 
 def test_moves_are_replayed(capsys):
-    assert main(["replay", "tictactoe", "--moves", "0,3,1,4,2"]) == 0
+    assert main(["show-game", "tictactoe", "--moves", "0,3,1,4,2"]) == 0
     printed = capsys.readouterr().out
     assert "x x x" in printed and "[1.0, -1.0]" in printed
-    assert main(["replay", "tictactoe", "--moves", "4"]) == 0
+    assert main(["show-game", "tictactoe", "--moves", "4"]) == 0
     assert "Player 1 is to move." in capsys.readouterr().out
 
 
 def test_help_explains_every_command(capsys):
-    for name in ("check-device", "games", "train", "play", "arena", "replay", "report", "bench"):
+    for name in ("check-device", "games", "train", "play", "arena", "show-game", "report", "bench"):
         with pytest.raises(SystemExit) as stop: make_parser().parse_args([name, "--help"])
         assert stop.value.code == 0
     assert "--minutes" in capsys.readouterr().out
@@ -193,8 +193,8 @@ BAD = {
     "unknown layout": (["train", "connect4", "--layout", "proceses"], ["'proceses'", "'processes'"]),
     "threads in workers": (["train", "connect4", "--layout", "threads", "--workers", "2"], ["'threads'", "workers"]),
     "no run to report": (["report", "no/such/run"], ["'no/such/run'"]),
-    "an illegal move": (["replay", "connect4", "--moves", "3,9"], ["9", "legal"]),
-    "moves that are no numbers": (["replay", "connect4", "--moves", "d4"], ["'d4'", "3,3,2"]),
+    "an illegal move": (["show-game", "connect4", "--moves", "3,9"], ["9", "legal"]),
+    "moves that are no numbers": (["show-game", "connect4", "--moves", "d4"], ["'d4'", "3,3,2"]),
     "two players at cards": (["train", "blob", "--players", "2"], ["3 to 8 players", "2"]),
     "nine players at cards": (["train", "blob", "--players", "9", "--cards", "5"], ["3 to 8 players", "9"]),
     "too many cards": (["train", "blob", "--players", "8", "--cards", "7"], ["56", "52"]),

@@ -201,7 +201,7 @@ def test_the_board_of_the_game_can_be_clicked(game):
     drawing = next(cell for cell in cells(OWN) if "register_drawing(" in cell).splitlines()[0]
     from alphazero_nb.ui import board
     exec(drawing, dict(vars(board), CELLS=25, SIZE=5))
-    state = game.replay([6, 7])
+    state = game.state_after([6, 7])
     shown = find_drawing(game)([state], [])
     assert [square.action for square in shown.squares] == list(range(25))
     assert [place for place, square in enumerate(shown.squares) if square.seat == 0] == [6, 11]

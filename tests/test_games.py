@@ -83,7 +83,7 @@ def test_five_or_more_win_in_every_direction(line, step):
     spare = [cell for cell in (10, 12, 14, 28, 33, 35, 46, 51, 53, 64, 66, 68, 78) if cell not in mine]
     for first in (0, 1):
         moves = spare[:first] + [move for pair in zip(mine, spare[first:]) for move in pair][:2 * len(mine) - 1]
-        state = game.replay(moves[:-1])
+        state = game.state_after(moves[:-1])
         assert not game.over(state)
         state = game.play(state, moves[-1])
         assert game.over(state) and game.returns(state)[first] == 1 and game.returns(state)[1 - first] == -1
@@ -92,7 +92,7 @@ def test_five_or_more_win_in_every_direction(line, step):
 def test_who_closes_a_box_moves_again():
     "The mover stays exactly where a box is closed, and one line may close two."
     game = get_game("dots(rows=1,cols=2)")
-    state = game.replay([0, 1, 2, 3, 4])
+    state = game.state_after([0, 1, 2, 3, 4])
     assert game.mover(state) == 1
     one = game.play(state, 5)
     assert game.mover(one) == 1 and game.returns(game.play(one, 6)).tolist() == [-1, 1]

@@ -12,7 +12,7 @@ from alphazero_nb.search.search import Agent
 from alphazero_nb.arena.matches import RandomPlayer
 from alphazero_nb.ui.board import Board, Square, register_drawing
 from alphazero_nb.ui.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html,
-                                  play, play_text, player_name, read_line, replay, result_words, value_bar, value_curve)
+                                  open_match, play, play_text, player_name, read_line, result_words, value_bar, value_curve)
 from alphazero_nb.ui import board as board_room
 from test_dashboard import HTML, NEW_PAGE, VIEW, answer, say
 from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
@@ -61,7 +61,7 @@ def test_whole_games_with_clicks_of_all_kinds(name, kind):
             done = match.move(action)
             assert done == (action in legal) and match.said.endswith(".")
             if not done: assert snapshot(match) == before
-        assert np.array_equal(match.state, game.replay(match.history))
+        assert np.array_equal(match.state, game.state_after(match.history))
         assert not match.move(0) and "over" in match.said and not match.reply()
         assert result_words(match.line, match.name) in ("You win.", "You lose.", "A draw.")
         assert len(match.line.thoughts) == len(match.line.states) == len(match.history) + 1
@@ -397,7 +397,7 @@ def test_a_game_by_clicks_alone(name):
         buttons[rng.integers(len(buttons))].click()
         assert match.turn or match.over
         assert len(match.history) > moves or "not possible" in match.said or "No move goes there" in match.said
-    assert result_words(match.line, match.name) in board.panel.value and np.array_equal(match.state, game.replay(match.history))
+    assert result_words(match.line, match.name) in board.panel.value and np.array_equal(match.state, game.state_after(match.history))
 
 
 def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
@@ -613,12 +613,12 @@ def test_what_does_not_fit_is_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("call, words", [("play('random', 'connect4', seat=7)", "seat is 7; connect4 has seats 0 to 1."),
-                                         ("replay('nowhere.json')", "There is no file 'nowhere.json'."),
+                                         ("open_match('nowhere.json')", "There is no file 'nowhere.json'."),
                                          ("play('nowhere')", "unknown player 'nowhere'")])
 def test_a_notebook_shows_a_mistake_as_one_sentence(call, words, capsys):
     from IPython.core.interactiveshell import InteractiveShell
     shell = InteractiveShell()   # What a kernel runs cells with
-    result = shell.run_cell(f"from alphazero_nb.ui.play import play, replay\n{call}")
+    result = shell.run_cell(f"from alphazero_nb.ui.play import open_match, play\n{call}")
     shown = capsys.readouterr().out.strip()
     assert isinstance(result.error_in_exec, Refused) and shown.startswith(words)
     assert "Traceback" not in shown and "\n" not in shown
@@ -639,12 +639,12 @@ def test_a_saved_game_is_replayed_without_its_agent(tmp_path):
     match = Match(game, searcher(game))
     for action in (3, 3, 2): match.move(action), match.reply()
     match.save(tmp_path / "game.json")
-    board = replay(tmp_path / "game.json", widgets=True)
+    board = open_match(tmp_path / "game.json", widgets=True)
     assert board.match.ply == 0 and board.match.history == match.history and board.curve.value
     shown = set()
     for _ in match.history:
         shown.add(board.board.picture.value)
         board.controls.forth.click()
     assert len(shown) == len(match.history) and board.match.shown is None
-    assert replay(tmp_path / "game.json", agent=searcher(game)).analyse()
-    with pytest.raises(ValueError, match="no file"): replay(tmp_path / "other.json")
+    assert open_match(tmp_path / "game.json", agent=searcher(game)).analyse()
+    with pytest.raises(ValueError, match="no file"): open_match(tmp_path / "other.json")

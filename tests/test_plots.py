@@ -244,7 +244,7 @@ class Told:
 
 
 def test_prior_is_the_softmax_over_legal_moves_and_visits_are_the_search():
-    state, logits = GAME.replay([4, 0, 8]), np.arange(9) / 4
+    state, logits = GAME.state_after([4, 0, 8]), np.arange(9) / 4
     agent = Agent(GAME, Told(logits), simulations=30)
     look = prior_and_visits(agent, state)
     legal = GAME.legal_actions(state)
@@ -259,7 +259,7 @@ def test_prior_is_the_softmax_over_legal_moves_and_visits_are_the_search():
 
 def test_a_finished_game_has_no_policy():
     with pytest.raises(ValueError, match="over"):
-        prior_and_visits(Agent(GAME, UniformEvaluator(GAME)), GAME.replay([0, 3, 1, 4, 2]))
+        prior_and_visits(Agent(GAME, UniformEvaluator(GAME)), GAME.state_after([0, 3, 1, 4, 2]))
 
 
 def test_of_many_moves_the_weightiest_are_shown_in_their_order():

@@ -121,7 +121,7 @@ def test_python_rules_are_the_compiled_ones(python, name):
             if action is None: break
             assert np.array_equal(ours.observe(state), theirs.observe(other)), line
             state, other = ours.play(state, action), theirs.play(other, action)
-        assert np.array_equal(state, ours.replay(line)) and state[HEADER:HEADER + state[0]].tolist() == line
+        assert np.array_equal(state, ours.state_after(line)) and state[HEADER:HEADER + state[0]].tolist() == line
     ours.check(games=4)
 
 
@@ -132,8 +132,8 @@ def test_a_whole_search_is_the_same(python, name, flat):
     lines = [random_line(theirs, rng) for _ in range(12)]
     lines = [line[:rng.integers(len(line) + 1)] for line in lines]
     settings, evaluator = SearchSettings(simulations=60), Evaluator(theirs, flat)
-    one = search(ours, evaluator, np.stack([ours.replay(line) for line in lines]), settings)
-    two = search(theirs, evaluator, np.stack([theirs.replay(line) for line in lines]), settings)
+    one = search(ours, evaluator, np.stack([ours.state_after(line) for line in lines]), settings)
+    two = search(theirs, evaluator, np.stack([theirs.state_after(line) for line in lines]), settings)
     assert np.array_equal(one.visits, two.visits) and np.array_equal(one.values, two.values)
     assert one.visits.sum() > 0
 
@@ -141,7 +141,7 @@ def test_a_whole_search_is_the_same(python, name, flat):
 def test_a_small_store_forgets_and_stays_right():
     game = few()
     game.check(games=4)
-    for line in (random_line(game, np.random.default_rng(3)) for _ in range(5)): game.replay(line)
+    for line in (random_line(game, np.random.default_rng(3)) for _ in range(5)): game.state_after(line)
     kept = game._rules.positions.kept
     assert len(kept.young) <= 3 and len(kept.old) <= 3
 
@@ -149,7 +149,7 @@ def test_a_small_store_forgets_and_stays_right():
 def test_several_threads_ask_one_game_at_once():
     game = connect4(max_legal=7)
     evaluator, settings = Evaluator(game, flat=False), SearchSettings(simulations=40)
-    blocks = [np.stack([game.replay([k, k % 3, j]) for j in range(6)]) for k in range(4)]
+    blocks = [np.stack([game.state_after([k, k % 3, j]) for j in range(6)]) for k in range(4)]
     alone, together = [search(game, evaluator, block, settings).visits for block in blocks], [None] * 4
 
     def work(k): together[k] = [search(game, evaluator, blocks[k], settings).visits for _ in range(2)]
@@ -202,7 +202,7 @@ def cards(make=Cards): return PythonGame("cards", make, players=2, actions=2, sh
 def test_another_world_looks_the_same_and_is_another():
     game = cards()
     game.check()
-    state = game.replay([1], seed=5)
+    state = game.state_after([1], seed=5)
     worlds = [game.resample_hidden(state, seed) for seed in range(40)]
     hands = {tuple(game.position(world).hands) for world in worlds}
     mine = game.position(state).hands[1]
@@ -222,7 +222,7 @@ def test_a_world_is_not_resampled_later():
 
 def test_a_game_without_resample_hidden_hides_nothing():
     game = tictactoe()
-    state = game.replay([4, 0])
+    state = game.state_after([4, 0])
     assert np.array_equal(game.resample_hidden(state, 9), state)
 
 
@@ -236,7 +236,7 @@ class Seven(Small):
 
 
 def test_by_hand_the_persons_own_error_is_seen():
-    with pytest.raises(KeyError, match="the middle"): tictactoe(Seven).replay([0, 4, 1])
+    with pytest.raises(KeyError, match="the middle"): tictactoe(Seven).state_after([0, 4, 1])
 
 
 def test_a_kernel_raises_and_the_game_knows_the_cause(capfd):
@@ -248,7 +248,7 @@ def test_a_kernel_raises_and_the_game_knows_the_cause(capfd):
     other = ValueError("another error")
     assert game.cause(other) is other and get_game("tictactoe").cause(other) is other
     assert "the middle" not in "".join(capfd.readouterr())          # ctypes prints what it swallows
-    search(game, Evaluator(game, flat=True), game.replay([4])[None], SearchSettings(simulations=50))
+    search(game, Evaluator(game, flat=True), game.state_after([4])[None], SearchSettings(simulations=50))
 
 
 def test_every_thread_has_its_own_cause():
@@ -314,7 +314,7 @@ def test_what_is_no_error_is_no_rule_error(stop):
         def returns(self): raise stop
 
     game = tictactoe(Stopping)
-    for play in (lambda: search(game, Evaluator(game, flat=True), game.replay([0, 1, 2, 4, 3])[None]),
+    for play in (lambda: search(game, Evaluator(game, flat=True), game.state_after([0, 1, 2, 4, 3])[None]),
                  lambda: RolloutPlayer(game, 20).acts(game.new()[None])):
         with pytest.raises(type(stop)) as raised: play()
         assert raised.value is stop
@@ -425,12 +425,12 @@ def test_what_cannot_become_a_game_is_said_at_once():
     game = tictactoe()
     for row in (np.zeros(3, np.int16), np.zeros(game.state_size), game.new()[::-1], np.full(game.state_size, 99, np.int16)):
         with pytest.raises(ValueError, match="this is no row of the game"): game.mover(row)
-    with pytest.raises(ValueError, match=r"action 4 is not legal here; legal: 0, 1, 2, 3, 5"): game.play(game.replay([4]), 4)
+    with pytest.raises(ValueError, match=r"action 4 is not legal here; legal: 0, 1, 2, 3, 5"): game.play(game.state_after([4]), 4)
 
 
 def test_a_drawing_is_the_classes_or_the_games():
     bare, told = tictactoe(), tictactoe(text=lambda position: f"{position.left} left", action_names="abcdefghi".__getitem__)
-    state = bare.replay([4, 0])
+    state = bare.state_after([4, 0])
     assert bare.text(state) == "moves [4, 0]" and told.text(state) == "7 left"
     assert bare.action_name(2) == "2" and told.action_name(2) == "c"
     assert cards().text(np.zeros(HEADER + 2, np.int16)).endswith("[]")
@@ -445,7 +445,7 @@ def test_connect_four_of_open_spiel_is_ours():
         line = random_line(ours, rng)
         for cut in range(len(line) + 1):
             state = theirs.new() if cut == 0 else theirs.play(state, line[cut - 1])
-            assert_same(ours, ours.replay(line[:cut]), theirs, state, line)
+            assert_same(ours, ours.state_after(line[:cut]), theirs, state, line)
     theirs.check(games=3)
     assert [theirs.action_name(action) for action in range(7)] == list("0123456")
 
@@ -461,15 +461,15 @@ def test_other_games_of_open_spiel_keep_the_laws(name, players):
     there = pickle.loads(pickle.dumps(game))
     assert there.name == game.name and len(pickle.dumps(game)) < 300 and why_not_sendable(game) is None
     line = random_line(game, np.random.default_rng(5))
-    assert there.returns(there.replay(line)).tolist() == game.returns(game.replay(line)).tolist()
-    assert abs(game.returns(game.replay(line))).max() <= 1
+    assert there.returns(there.state_after(line)).tolist() == game.returns(game.state_after(line)).tolist()
+    assert abs(game.returns(game.state_after(line))).max() <= 1
 
 
 @needs_open_spiel
 def test_the_observation_says_who_moves():
     game = get_game("openspiel(game=hex,board_size=3)")
     for line, seat in (([], 0), ([4], 1)):
-        planes = game.observe(game.replay(line))
+        planes = game.observe(game.state_after(line))
         assert planes.shape == (11, 3, 3) and planes[9 + seat].all() and not planes[10 - seat].any()
 
 

@@ -91,7 +91,7 @@ def test_the_page_of_a_run(folder):
         assert part in alts, part
     run = read_run(folder)
     last = run.records[-1]
-    assert GAME.text(GAME.replay(last.actions.tolist(), last.seed)) in said(page)
+    assert GAME.text(GAME.state_after(last.actions.tolist(), last.seed)) in said(page)
     for part in ("2 iterations, 32 games", "settings.replay_ratio", "search.simulations"): assert part in said(page), part
     assert sum(cell.text == "random" for cell in page.iter("td")) == 2 + 1, "two matches and the baseline among the settings"
 

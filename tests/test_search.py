@@ -278,7 +278,7 @@ def test_visits_sum_to_the_budget_on_legal_moves(name, budget):
 
 def test_finished_games_keep_zero_visits_and_disturb_nobody():
     game = game_named("tictactoe")
-    won, open_state = game.replay([0, 3, 1, 4, 2]), game.replay([0, 3])
+    won, open_state = game.state_after([0, 3, 1, 4, 2]), game.state_after([0, 3])
     found = search(game, HashEvaluator(game), np.stack([won, open_state, won]), SearchSettings(simulations=30))
     alone = search(game, HashEvaluator(game), open_state[None], SearchSettings(simulations=30))
     assert found.visits.sum(1).tolist() == [0, 30, 0]
@@ -288,7 +288,7 @@ def test_finished_games_keep_zero_visits_and_disturb_nobody():
 def test_values_are_by_seat_whoever_moves():
     "Seat 1 is about to win: its value is high, seat 0's is low, in the order of the seats."
     game = game_named("tictactoe")
-    state = game.replay([0, 3, 1, 4, 8])
+    state = game.state_after([0, 3, 1, 4, 8])
     found = search(game, Ignorant(game), state[None], SearchSettings(simulations=200))
     assert game.mover(state) == 1 and found.visits[0].argmax() == 5
     assert found.values[0, 1] > .9 and found.values[0, 0] < -.9
@@ -297,7 +297,7 @@ def test_values_are_by_seat_whoever_moves():
 def test_values_where_the_same_player_moves_again():
     "One line is missing: who draws it has the box and the game."
     game = game_named("dots(rows=1,cols=1)")
-    state = game.replay([0, 1, 2])
+    state = game.state_after([0, 1, 2])
     found = search(game, Ignorant(game), state[None], SearchSettings(simulations=10))
     seat = game.mover(state)
     assert found.values[0, seat] > .8 and found.values[0, 1 - seat] < -.8
@@ -307,7 +307,7 @@ def test_bad_settings_are_refused():
     for wrong in (0, -5):
         with pytest.raises(ValueError, match=str(wrong)): SearchSettings(simulations=wrong)
     game = game_named("tictactoe")
-    with pytest.raises(ValueError, match="over"): Agent(game, Ignorant(game)).act(game.replay([0, 3, 1, 4, 2]))
+    with pytest.raises(ValueError, match="over"): Agent(game, Ignorant(game)).act(game.state_after([0, 3, 1, 4, 2]))
 
 
 def test_agent_is_the_search():

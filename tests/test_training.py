@@ -64,7 +64,7 @@ def differ(a, b):
 def record_of(game, actions, visits, number=0):
     "A game by hand: `visits` are {action: visits} per move, none where it was not searched."
     visits = [dict(sorted(v.items())) for v in visits]
-    states = [game.replay(actions[:t]) for t in range(len(actions) + 1)]
+    states = [game.state_after(actions[:t]) for t in range(len(actions) + 1)]
     outcome = game.returns(states[-1])
     return GameRecord(
         np.array(actions, np.int32), np.array([game.mover(s) for s in states[:-1]], np.int8),
@@ -78,7 +78,7 @@ def test_loss_of_a_repeated_example_reaches_its_entropy():
     policy = np.zeros((32, 9), np.float32)
     policy[:, [0, 4, 8]] = .5, .3, .2
     entropy = -sum(p * math.log(p) for p in (.5, .3, .2))
-    planes = np.tile(game.observe(game.replay([1])), (32, 1, 1, 1))
+    planes = np.tile(game.observe(game.state_after([1])), (32, 1, 1, 1))
     batch = Batch(planes, policy, np.tile(np.array([.25, -.25], np.float32), (32, 1)))
     learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(weight_decay=0))
     losses = [learner.step(batch) for _ in range(300)]
@@ -109,7 +109,7 @@ def test_targets_are_the_visits_and_the_result_for_the_mover():
 
 
 def picture_of(game, record, t, turned):
-    planes = game.observe(game.replay(record.actions[:t]))
+    planes = game.observe(game.state_after(record.actions[:t]))
     return planes[:, :, ::-1] if turned else planes
 
 
@@ -118,11 +118,11 @@ def test_sampling_turns_position_and_policy_alike(name):
     "Wherever the position is turned, each action's share goes to the action that does the same there."
     game, rng = get_game(name), np.random.default_rng(1)
     moves = [int(m) for m in rng.permutation(game.actions)[:3]]
-    state = game.replay(moves)
+    state = game.state_after(moves)
     legal = game.legal_actions(state)
     visits = {action: i + 1 for i, action in enumerate(legal)}
     line = [*moves, legal[0]]
-    while further := game.legal_actions(game.replay(line)): line.append(int(rng.choice(further)))
+    while further := game.legal_actions(game.state_after(line)): line.append(int(rng.choice(further)))
     ended = record_of(game, line, [visits if t == 3 else {} for t in range(len(line))])
     replay = Replay(game)
     replay.add([ended])

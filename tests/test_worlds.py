@@ -136,7 +136,7 @@ def test_worlds_that_hide_nothing_are_the_game_itself():
     same = Game("open_secret", start=stones.start, mover=stones.mover, legal=stones.legal, play=stones.play, returns=stones.returns,
                 observe=stones.observe, resample_hidden=resample_hidden, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9)
     plain = get_game("tictactoe")
-    states = np.stack([plain.new(), plain.replay([4, 0, 8])])
+    states = np.stack([plain.new(), plain.state_after([4, 0, 8])])
     one = search(plain, HashEvaluator(plain), states, SearchSettings(50))
     three = search(same, HashEvaluator(same), states, SearchSettings(50, worlds=3))
     assert same.has_hidden_information and (three.visits == 3 * one.visits).all() and np.allclose(three.values, one.values)
@@ -162,7 +162,7 @@ def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
     with SelfPlayEngine(game, None, "cpu", games=16, settings=SelfPlaySettings(SearchSettings(4), full_search_fraction=1.0), layout="threads",
                         listeners=()) as engine: records = engine.generate_games(60)
     for record in records:
-        state, mover = game.replay(record.actions[:-1], record.seed), int(record.movers[-1])
+        state, mover = game.state_after(record.actions[:-1], record.seed), int(record.movers[-1])
         found = search(game, UniformEvaluator(game), state[None], SearchSettings(simulations, worlds=1)).values[0]
         backed_up = found * (simulations + 1) / simulations      # Beside the results, the root's own value of 0
         replay = Replay(game)

@@ -130,7 +130,7 @@ class ByHand:
             raise ValueError(f"{self.name}: action {action} is not legal {where}; legal: {told}.")
         self.compiled["play"](state, action)
 
-    def replay(self, actions, seed: int = 0) -> np.ndarray:
+    def state_after(self, actions, seed: int = 0) -> np.ndarray:
         "The position after these actions from the start."
         state = self.new(seed)
         for action in actions: state = self.play(state, action)

@@ -200,7 +200,7 @@ class Meter:
         "The last position of the last finished game, as text."
         if self.last is None: return ""
         game, record = self.engine.game, self.last
-        try: return game.text(game.replay(record.actions, record.seed))
+        try: return game.text(game.state_after(record.actions, record.seed))
         except Exception as error: return f"the last position cannot be shown: {error}"
         finally: game.forget()
 

@@ -361,7 +361,7 @@ class GameFailed(RuntimeError):
 
 def retrace(game: Game, seed: int, actions) -> np.ndarray:
     "Plays these actions by hand and calls every rule in the last position, which it returns; raises what a rule raises."
-    state = game.replay(actions, seed)
+    state = game.state_after(actions, seed)
     if not game.over(state): game.resample_hidden(state, seed), game.inputs(state)
     game.legal_actions(state), game.returns(state)
     return state

@@ -25,7 +25,8 @@ __all__ = ['NO_WIDGETS', 'Thought', 'Line', 'line_to_dict', 'read_line', 'think'
            'move_words', 'result_words', 'next_words', 'refusal', 'sentence', 'viewer', 'is_open', 'may_tell',
            'told_values', 'sight_of', 'Refused', 'deed', 'Match', 'shown_thought', 'View', 'expected_points',
            'known_values', 'value_bar', 'value_curve', 'panel_html', 'match_html', 'named_action', 'obey', 'play_text',
-           'ClickGrid', 'Choices', 'Controls', 'free_name', 'failure_html', 'PlayBoard', 'make_match', 'play', 'replay']
+           'ClickGrid', 'Choices', 'Controls', 'free_name', 'failure_html', 'PlayBoard', 'make_match', 'play',
+           'open_match']
 
 # %% ../../nbs/73_ui.play.ipynb #4a9754bc
 @dataclass(frozen=True)
@@ -882,7 +883,7 @@ def play(
     return _board(match, widgets) or play_text(match)
 
 
-def replay(
+def open_match(
     path,                              # What Match.save wrote
     agent=None,                        # To analyse with; an Agent or whatever `play` takes
     game: Game | str | None = None,    # Needed for a game that get_game does not know
