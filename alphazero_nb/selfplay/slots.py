@@ -408,7 +408,7 @@ def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
     word = game.name.partition("(")[0]
     library = importlib.util.find_spec(f"alphazero_nb.games.{word}") is not None
     moves = ",".join(map(str, line))
-    again = (f"alphazero-nb replay {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if library else
+    again = (f"alphazero-nb show-game {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if library else
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
                       f"{type(cause).__name__}: {str(cause).rstrip('.')}. To see it again: {again}")
