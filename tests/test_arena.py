@@ -195,7 +195,7 @@ def test_no_match_has_a_deal_of_another_purpose():
 
 
 @pytest.mark.parametrize("game, baseline, games, words", [
-    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "brings no player by rule"),
+    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "has no heuristic"),
     (CONNECT4, "rollouts:0", 40, "at least one playout"), (CONNECT4, "random", 0, "evaluate_games is 0; it must be at least 1"),
     (get_game("blob(players=3,cards=2)"), "rule", 1, "evaluate_games is 1; it must be at least 2"),
     (CONNECT4, "runs/nowhere", 40, "runs/nowhere"), (heap(0), "random", 40, "over before the first move"),
@@ -463,7 +463,8 @@ def test_empty_seats_do_not_count():
 
 
 def test_who_deals_nothing_is_refused_and_one_deal_has_no_spread():
-    with pytest.raises(ValueError, match="tictactoe deals nothing"): play_duplicate(TICTACTOE, First(TICTACTOE), First(TICTACTOE))
+    with pytest.raises(ValueError, match="tictactoe has no hidden information"):
+        play_duplicate(TICTACTOE, First(TICTACTOE), First(TICTACTOE))
     with pytest.raises(ValueError, match="deals is 1"): play_duplicate(BLOB, First(BLOB), First(BLOB), deals=1)
 
 

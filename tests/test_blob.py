@@ -289,7 +289,7 @@ def test_the_rule_makes_its_bid_more_often_than_chance():
 
 def test_a_game_without_a_rule_says_so():
     from alphazero_nb.arena.matches import get_player
-    with pytest.raises(ValueError, match="connect4 brings no player by rule"): get_player("rule", get_game("connect4"))
+    with pytest.raises(ValueError, match="connect4 has no heuristic"): get_player("rule", get_game("connect4"))
 
 
 def test_rollouts_do_not_look_into_hands():
@@ -408,10 +408,10 @@ def test_what_reveals_wrongly_is_named():
                     privileged_size=game.privileged_size, groups=game.groups, max_length=game.max_length), **changes})
     made().check(3)
     def careless(state, planes): state[0] = 7
-    with pytest.raises(ContractError, match="privileged breaks a law"): made(privileged=careless).check(3)
-    with pytest.raises(ContractError, match="groups breaks a law.*equal parts"): made(groups=(5, 10, 13)).check(3)
+    with pytest.raises(ContractError, match="privileged breaks the contract"): made(privileged=careless).check(3)
+    with pytest.raises(ContractError, match="groups breaks the contract.*equal parts"): made(groups=(5, 10, 13)).check(3)
     telling = game.functions["privileged"]
-    with pytest.raises(ContractError, match="resample_hidden breaks a law.*observation stay"):   # What is revealed is no observation
+    with pytest.raises(ContractError, match="resample_hidden breaks the contract.*the observation"):   # What is revealed is no observation
         made(observe=telling, shape=(game.privileged_size,), privileged=None, privileged_size=0, groups=None).check(3)
 
 

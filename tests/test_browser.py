@@ -252,7 +252,7 @@ def stop(page, cell):
     "Presses JupyterLab's own stop; how many iterations are said to be saved."
     page.stop()
     took = page.ended(cell, 15)
-    found = page.wait(cell, r"Stopped; (\d+) iterations? (?:is|are) saved in runs/", 5)
+    found = page.wait(cell, r"Stopped\. (\d+) iterations? (?:is|are) saved in runs/", 5)
     assert took < SOON, f"it took {took:.1f} s"
     assert "Traceback" not in page.said(cell) and "KeyboardInterrupt" not in page.said(cell)
     return int(found[1])
@@ -304,17 +304,17 @@ def test_the_page_keeps_what_was_seen(page, lab):
     seen = page.said(cell)
     cell.locator(".cm-content").press("Control+s")
     path, iteration = lab[1]/"quickstart.ipynb", saved(lab[1])[1]
-    page.until(lambda: "Stopped; " in path.read_text(encoding="utf-8"), 15, "saved file with the end of the run")
+    page.until(lambda: "Stopped. " in path.read_text(encoding="utf-8"), 15, "saved file with the end of the run")
     book = json.loads(path.read_text(encoding="utf-8"))
     kept = next(cell for cell in book["cells"] if ".fit(" in "".join(cell["source"]))
     assert not [output for output in kept["outputs"] if any("widget" in kind for kind in output.get("data", {}))]
-    assert len(html_of(kept)) == 1 and f"Stopped; {iteration} iteration" in html_of(kept)[0]
+    assert len(html_of(kept)) == 1 and f"Stopped. {iteration} iteration" in html_of(kept)[0]
 
     (lab[1]/"copy.ipynb").write_text(json.dumps(book), encoding="utf-8")   # JupyterLab does not trust what it did not write
     page.open(lab[0].replace("quickstart.ipynb", "copy.ipynb"))
     cell = page.cell(".fit(")
     cell.scroll_into_view_if_needed()
-    page.wait(cell, "Stopped; ", 15)
+    page.wait(cell, r"Stopped\. ", 15)
     page.shot("8-opened-again")
     assert page.said(cell).split() == seen.split() and page.pictures(cell)
     sizes = cell.locator(".jp-Cell-outputArea img").evaluate_all("images => images.map(image => image.naturalWidth)")
@@ -405,7 +405,7 @@ def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, l
     assert page.pictures(training) and "Loading widget" not in page.said(training)
     page.shot(f"{name}-moves")
     page.stop()
-    page.wait(training, "Stopped; ", 15)
+    page.wait(training, r"Stopped\. ", 15)
     page.ended(training, 15)
 
     if run is run_one_by_one: page.run(playing)
@@ -413,7 +413,7 @@ def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, l
     assert not playing.locator(".jp-Cell-outputArea button").count() and len(page.pictures(playing)) >= 2
     page.shot(f"{name}-picture")
     page.page.wait_for_timeout(500)
-    assert "Stopped; " in page.said(training) and "This is a picture" in page.said(playing)
+    assert "Stopped. " in page.said(training) and "This is a picture" in page.said(playing)
 
     release()
     squares = playing.locator(".widget-gridbox .widget-gridbox button")

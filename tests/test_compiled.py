@@ -366,4 +366,4 @@ def test_a_worker_notices_rules_that_changed_after_the_parent_imported_them(pile
     (pile/"meanwhile.py").write_text(MEANWHILE)
     told = " ".join(run(pile, ["meanwhile.py"], name, old, new))
     if old == new: assert told == "3 games"
-    else: assert told.startswith("ValueError the rules of pile are not the same here as in the parent:"), told
+    else: assert told.startswith("ValueError the rules of pile in this worker differ from those in the parent:"), told

@@ -64,7 +64,7 @@ def test_the_bars_tell_the_run_and_what_goes_on(tmp_path):
     state(StepsTaken(1, 90, 1., 1., done=30, total=60))
     assert "learning: step 30 of 60" in words(render(state)) and "self-play: 10" not in words(render(state))
     state(MatchMoved("run", "rollouts:100", 3, 40, 99))
-    assert "match with rollouts:100: 3 of 40 games over" in words(render(state))
+    assert "match with rollouts:100: 3 of 40 games finished" in words(render(state))
 
 
 def test_every_worker_has_its_bar():
@@ -292,7 +292,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     cell = kernel.cell
     assert cell.error.startswith("KeyboardInterrupt")
     kind, _, data = cell.shown[-1]
-    kept = int(re.search(r"Stopped; ([\d,]+) games that had finished are kept", words(data[HTML]))[1].replace(",", ""))
+    kept = int(re.search(r"Stopped\. ([\d,]+) games had finished and are kept", words(data[HTML]))[1].replace(",", ""))
     assert kind == "update_display_data" and kept == int(kernel.run("print(len(engine.leftover()))").out)
     assert ["stop button" in words(data[HTML]) for _, _, data in cell.shown][-2:] == [True, False]
 
@@ -309,7 +309,7 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=3);")
     assert cell.err == "" and cell.out == ""
     last = cell.shown[-1][2][HTML]
-    assert f"Done; 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) == 3
+    assert f"Done. 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) == 3
     assert [kind for kind, *_ in cell.shown].count("display_data") == 1, "a run has one place, whatever its calls"
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=1);")
     last = cell.shown[-1][2][HTML]
@@ -337,7 +337,7 @@ engine = SelfPlayEngine(game, None, device="cpu", layout="threads", simulations=
     cell = kernel.send("engine.generate_games(10)")
     kernel.read()
     assert "a mistake in the rules" in cell.error
-    assert "Ended by an error (GameFailed)" in words(cell.shown[-1][2][HTML])
+    assert "Stopped by an error (GameFailed)" in words(cell.shown[-1][2][HTML])
 
 
 def test_without_widgets_the_same_call_prints(kernel):

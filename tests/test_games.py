@@ -255,34 +255,36 @@ def resample_mover(state, seed): state[1] = 1 - state[1]
 
 
 BROKEN = {
-    "illegal order": (dict(legal=legal_falling), "legal", "actions are increasing, not [2, 1, 0]"),
-    "duplicates": (dict(legal=legal_twice), "legal", "actions are increasing, not [0, 0]"),
-    "no action": (dict(legal=legal_none), "legal", "there are 1 to 3 actions, not 0"),
+    "illegal order": (dict(legal=legal_falling), "legal", "actions must be in increasing order, not [2, 1, 0]"),
+    "duplicates": (dict(legal=legal_twice), "legal", "actions must be in increasing order, not [0, 0]"),
+    "no action": (dict(legal=legal_none), "legal", "there must be 1 to 3 actions, not 0"),
     "too many actions": (dict(legal=legal_too_many), "legal", "index is out of bounds"),
-    "unknown action": (dict(legal=legal_unknown), "legal", "actions lie in 0 to 2"),
-    "mover too high": (dict(mover=mover_too_high), "mover", "it is −1 or a seat below 2, not 2"),
-    "mover too low": (dict(mover=mover_too_low), "mover", "it is −1 or a seat below 2, not -2"),
-    "mover writes": (dict(mover=mover_that_writes), "mover", "the state is not changed by reading it"),
-    "endless": (dict(play=play_backwards, shape=(200,)), "play", "no game has more than 10 moves"),
+    "unknown action": (dict(legal=legal_unknown), "legal", "actions must lie in 0 to 2"),
+    "mover too high": (dict(mover=mover_too_high), "mover", "it must be −1 or a seat below 2, not 2"),
+    "mover too low": (dict(mover=mover_too_low), "mover", "it must be −1 or a seat below 2, not -2"),
+    "mover writes": (dict(mover=mover_that_writes), "mover", "it must not change the state"),
+    "endless": (dict(play=play_backwards, shape=(200,)), "play", "a game must end within 10 moves"),
     "play out of bounds": (dict(play=play_beyond), "play", "index is out of bounds"),
     "int16 overflow": (dict(play=play_overflowing), "play", "overflow|out of bounds for int16"),
-    "int16 arithmetic": (dict(play=play_wrapping), "play", "compiled and plain Python agree"),
-    "result too high": (dict(returns=returns_too_much), "returns", "results lie in [−1, 1], not [2.0, 0.0]"),
+    "int16 arithmetic": (dict(play=play_wrapping), "play", "compiled and plain Python must agree"),
+    "result too high": (dict(returns=returns_too_much), "returns", "results must lie in [−1, 1], not [2.0, 0.0]"),
     "result not a number": (dict(returns=returns_nothing_real), "returns", ""),
     "returns raises": (dict(returns=returns_raising), "returns", "who won?"),
-    "observe writes": (dict(observe=observe_that_writes), "observe", "the state is not changed by reading it"),
+    "observe writes": (dict(observe=observe_that_writes), "observe", "it must not change the state"),
     "observe out of bounds": (dict(observe=observe_beyond), "observe", "index is out of bounds"),
     "int8 overflow": (dict(observe=observe_overflowing), "observe", "overflow|out of bounds for int8"),
-    "resample_hidden seen": (dict(resample_hidden=resample_seen), "resample_hidden", "mover, legal actions and observation stay as they were"),
-    "resample_hidden mover": (dict(resample_hidden=resample_mover), "resample_hidden", "mover, legal actions and observation stay as they were"),
+    "resample_hidden seen": (dict(resample_hidden=resample_seen), "resample_hidden",
+                             "it must not change the mover, the legal actions or the observation"),
+    "resample_hidden mover": (dict(resample_hidden=resample_mover), "resample_hidden",
+                              "it must not change the mover, the legal actions or the observation"),
     "symmetry is no permutation": (dict(symmetries=[(np.arange(11), np.array([0, 1, 1]))]), "symmetries",
-                                   "each action array is a permutation of 3 numbers"),
+                                   "each action array must be a permutation of 3 numbers"),
     "symmetry of another size": (dict(symmetries=[(np.arange(10), np.arange(3))]), "symmetries",
-                                 "each observation array is a permutation of 11 numbers"),
+                                 "each observation array must be a permutation of 11 numbers"),
     "symmetry of the actions": (dict(symmetries=[(np.arange(11), np.array([2, 1, 0]))]), "symmetries",
-                                "symmetry 0 turns observation and legal actions alike"),
+                                "symmetry 0 must transform observation and legal actions alike"),
     "symmetry of the planes": (dict(symmetries=[(np.arange(11)[::-1], np.arange(3))]), "symmetries",
-                               "symmetry 0 turns observation and legal actions alike"),
+                               "symmetry 0 must transform observation and legal actions alike"),
 }
 
 
@@ -295,7 +297,8 @@ def test_a_broken_law_is_named_with_its_function_and_moves(broken):
     changes, function, words = BROKEN[broken]
     game = nim(**changes)
     with pytest.raises(ContractError) as error: game.check()
-    told = re.fullmatch(r"nim: (\w+) breaks a law after moves (\[[\d, ]*\]) \(seed \d+\): ([^\n]*)\.", str(error.value))
+    told = re.fullmatch(r"nim: (\w+) breaks the contract after moves (\[[\d, ]*\]) \(seed \d+\): ([^\n]*)\.",
+                        str(error.value))
     assert told and told[1] == function, str(error.value)
     assert any(word in told[3] for word in words.split("|")), told[3]
     moves = json.loads(told[2])
@@ -310,8 +313,8 @@ def observe_with_object(state, planes): planes[0] = state.nonsense
 
 
 @pytest.mark.parametrize("changes, words", [
-    (dict(start=lambda state: None), ["start(state)", "1 arguments", "gives it 2"]),
-    (dict(play=lambda state, action, seat: None), ["play(state, action, seat)", "3 arguments", "gives it 2"]),
+    (dict(start=lambda state: None), ["start(state)", "1 arguments", "requires 2"]),
+    (dict(play=lambda state, action, seat: None), ["play(state, action, seat)", "3 arguments", "requires 2"]),
     (dict(mover=mover_without_answer), ["mover (mover_without_answer, line ", "cannot be compiled"]),
     (dict(observe=observe_with_object), ["observe (observe_with_object, line ", "cannot be compiled", "nonsense"]),
 ])

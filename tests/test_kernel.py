@@ -302,7 +302,7 @@ def stop_training_twice(kernel, fit, folder):
         assert cell.status == "ok" and took < 2 * SOON and "Traceback" not in cell.err + kernel.logged(), cell
         stopped = [line for line in screen(cell.out) if "Stopped" in line]
         assert len(stopped) == 1 and screen(cell.out)[-1] == stopped[0]
-        kept = int(re.match(rf"Stopped; (\d+) iterations are saved in {re.escape(folder)}[,.]", stopped[0])[1])
+        kept = int(re.match(rf"Stopped\. (\d+) iterations are saved in {re.escape(folder)}[,.]", stopped[0])[1])
         assert kept >= max(before, 2)
         if before: assert f"Going on after iteration {before}, {32 * before} games." in screen(cell.out)
         assert json.loads((Path(folder) / "manifest.json").read_text())["iteration"] == kept and kernel.workers() == []
@@ -411,8 +411,8 @@ def test_a_game_that_cannot_be_sent_is_refused_before_a_process_starts(kernel):
                        ("Pile, action_names=lambda action: str(lock)", "action_names uses the global 'lock', a _thread.lock")):
         kernel.send(f"games(pile({make}), workers=2)")
         cell = kernel.read()
-        assert cell.error.startswith("ValueError: pile cannot be played in other processes: ") and what in cell.error, cell
-        assert cell.error.endswith("which cannot be sent to another process. layout='threads' plays it in this one.")
+        assert cell.error.startswith("ValueError: pile cannot be played in worker processes: ") and what in cell.error, cell
+        assert cell.error.endswith("which cannot be sent to another process. Use layout='threads' to play it in this process.")
         assert "\n" not in cell.error
     assert psutil.Process(kernel.pid).children(recursive=True) == []
     kernel.run("assert started == []; games(pile(), workers=2); assert len(started) == 2, started")

@@ -70,12 +70,12 @@ def test_whole_games_with_clicks_of_all_kinds(name, kind):
 def test_words_for_every_mistake():
     game = get_game("tictactoe")
     match = Match(game, searcher(game))
-    for wrong, word in (("e4", "'e4'"), (None, "None"), (2.5, "2.5"), (9, "9 is no move"), (-1, "-1 is no move")):
+    for wrong, word in (("e4", "'e4'"), (None, "None"), (2.5, "2.5"), (9, "9 is not a move"), (-1, "-1 is not a move")):
         assert not match.move(wrong) and word in match.said
     assert match.move(np.int64(4)) and match.waiting
-    assert not match.move(0) and match.said == "It is the turn of search."
+    assert not match.move(0) and match.said == "It is search's turn."
     assert match.reply() and not match.reply() and match.said == "It is your move."
-    assert not match.move(4) and match.said == "4 is not possible here."
+    assert not match.move(4) and match.said == "4 is not a legal move here."
     match.thinking = True
     before = snapshot(match)
     for method in (match.undo, match.redo, match.new, match.swap, match.hint, match.analyse, match.reply):
@@ -125,7 +125,7 @@ class Moody:
 
 
 @pytest.mark.parametrize("mood, word", [(RuntimeError("out of memory.\nmore"), "This failed: out of memory. "),
-                                        (KeyboardInterrupt(), "Stopped. "), (99, "99 was chosen, which is not legal"),
+                                        (KeyboardInterrupt(), "Stopped. "), (99, "the agent chose 99, which is not a legal move"),
                                         (KeyError(), "This failed: KeyError. ")])
 def test_an_agent_that_fails_costs_nothing(mood, word):
     game = get_game("tictactoe")
@@ -176,7 +176,7 @@ def test_a_deed_is_done_whole_or_not_at_all(tmp_path):
     match = Match(game)
     for action in (1, 1, 1, 1): assert match.move(action)
     before = vars(match).copy()
-    assert not match.move(0) and "division by zero" in match.said and match.said.endswith("The game is as it was.")
+    assert not match.move(0) and "division by zero" in match.said and match.said.endswith("The game has not changed.")
     assert {**vars(match), "said": ""} == {**before, "said": ""}
     assert match.save(tmp_path / "game.json") and Match(game).load(tmp_path / "game.json")
 
@@ -192,7 +192,7 @@ def test_undo_and_redo_are_opposites():
         while match.waiting: match.reply()
     end = match.line
     for line in reversed(lines): assert match.undo() and match.line is line
-    assert not match.undo() and "nothing to take back" in match.said
+    assert not match.undo() and "nothing to undo" in match.said
     for line in lines[1:] + [end]: assert match.redo() and match.line is line
     assert not match.redo() and match.line is end
     match.undo(), match.undo()
@@ -396,7 +396,7 @@ def test_a_game_by_clicks_alone(name):
         moves = len(match.history)
         buttons[rng.integers(len(buttons))].click()
         assert match.turn or match.over
-        assert len(match.history) > moves or "not possible" in match.said or "No move goes there" in match.said
+        assert len(match.history) > moves or "not a legal move" in match.said or "No move belongs to this square" in match.said
     assert result_words(match.line, match.name) in board.panel.value and np.array_equal(match.state, game.state_after(match.history))
 
 
@@ -408,7 +408,7 @@ def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
     board.board.buttons[4].click()
     first = match.line
     board.board.buttons[4].click()
-    assert match.line is first and "4 is not possible here" in board.panel.value
+    assert match.line is first and "4 is not a legal move here" in board.panel.value
     c.hint.click()
     assert match.advice is not None and 'would play' in board.panel.value
     c.undo.click(), c.redo.click()
@@ -446,10 +446,10 @@ def test_a_click_made_while_the_agent_thinks_is_no_move():
     board.patience_s = 60
     seen = []
     reply = board.match.reply
-    board.match.reply = lambda: seen.append((board.board.grid.layout.visibility, "thinks" in board.panel.value)) or reply()
+    board.match.reply = lambda: seen.append((board.board.grid.layout.visibility, "is thinking" in board.panel.value)) or reply()
     board.board.buttons[3].click()
     board.board.buttons[3].click()   # the second half of a double click
-    assert len(board.match.history) == 2 and "came before the answer" in board.panel.value
+    assert len(board.match.history) == 2 and "came before the agent" in board.panel.value
     assert seen == [("hidden", True)] and board.board.grid.layout.visibility == "visible"
     board.deaf_until = 0.0
     board.board.buttons[3].click()
@@ -463,7 +463,7 @@ def test_the_next_click_asks_an_agent_again_that_failed(mood):
     board = PlayBoard(Match(game, Moody(game, mood)))
     board.patience_s = 0
     board.board.buttons[4].click()
-    assert board.match.history == [4] and "next click" in board.panel.value and board.board.grid.layout.visibility == "visible"
+    assert board.match.history == [4] and "ask the agent again" in board.panel.value and board.board.grid.layout.visibility == "visible"
     board.deaf_until = 0.0
     board.board.buttons[8].click()
     assert board.match.history == [4, 0]
@@ -584,7 +584,7 @@ def test_where_nobody_can_type_the_game_waits():
 
     def ask(prompt): raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
 
-    assert play_text(match, ask, said.append) is match and "Nobody can type" in said[-1]
+    assert play_text(match, ask, said.append) is match and "Moves cannot be typed" in said[-1]
 
     def stopped(prompt): raise KeyboardInterrupt
 
@@ -606,7 +606,7 @@ def test_leaving_a_typed_game_keeps_it():
 def test_what_does_not_fit_is_a_sentence(tmp_path):
     agent = searcher(get_game("tictactoe"))
     for arguments, word in (((agent, "connect4"), "plays tictactoe, not connect4"), ((tmp_path,), "no training run"),
-                            (("no/such/run",), "unknown player"), (("random",), "which"), (("rollouts:5",), "say which"),
+                            (("no/such/run",), "'no/such/run' is unknown"), (("random",), "which"), (("rollouts:5",), "say which"),
                             (("random", "conect4"), "unknown game"), ((Moody(None),), "which game")):
         with pytest.raises(ValueError, match=word) as told: play(*arguments)
         assert str(told.value).endswith((".", "?")) and "\n" not in str(told.value)
@@ -614,7 +614,7 @@ def test_what_does_not_fit_is_a_sentence(tmp_path):
 
 @pytest.mark.parametrize("call, words", [("play('random', 'connect4', seat=7)", "seat is 7; connect4 has seats 0 to 1."),
                                          ("open_match('nowhere.json')", "There is no file 'nowhere.json'."),
-                                         ("play('nowhere')", "unknown player 'nowhere'")])
+                                         ("play('nowhere')", "player 'nowhere' is unknown")])
 def test_a_notebook_shows_a_mistake_as_one_sentence(call, words, capsys):
     from IPython.core.interactiveshell import InteractiveShell
     shell = InteractiveShell()   # What a kernel runs cells with

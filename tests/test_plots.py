@@ -157,7 +157,7 @@ def test_layouts_stand_in_the_same_places_for_every_game():
     assert spots(left) == {0: 3.0, 1: 1.0} and spots(right) == {0: .5, 1: 1.0, 2: 1.5}
     assert left.get_ylim() == right.get_ylim() == (2.5, -.5), "the fastest of the first game is at the top"
     assert sorted(tuple(bar[:, 0]) for bar in bars(left)) == [(.5, 2.0), (1.5, 6.0)]
-    assert title(figure) == "The fastest layout judges 3.0 and 3.0 times as many positions as the slowest"
+    assert title(figure) == "The fastest layout evaluates 3.0 and 3.0 times as many positions as the slowest"
     assert [axis.get_title() for axis in figure.axes] == [r"a\$(size=3)", "b"]
     without = bench(a=1000)
     for end in ("low", "high"): del without["rows"][0][f"evals_per_s_{end}"]

@@ -261,20 +261,20 @@ def test_without_tensorboard_the_listener_says_what_to_install(tmp_path, monkeyp
 
 
 def test_the_words_of_ends():
-    assert describe(RunDone(1, "run")) == "Done; 1 iteration is saved in run."
-    assert describe(RunDone(0, "run", True, 1)) == ("Stopped; 0 iterations are saved in run, and 1 game after them. "
-                                                    "Run it again to go on from there.")
-    assert describe(RunDone(2, "run", error="ValueError")).startswith("Ended by an error (ValueError); 2 iterations are saved")
-    assert describe(SelfPlayStopped(1)) == "Stopped; 1 game that had finished is kept for the next call."
+    assert describe(RunDone(1, "run")) == "Done. 1 iteration is saved in run."
+    assert describe(RunDone(0, "run", True, 1)) == ("Stopped. 0 iterations are saved in run, plus 1 game of the next "
+                                                    "one. Run it again to continue from there.")
+    assert describe(RunDone(2, "run", error="ValueError")).startswith("Stopped by an error (ValueError). 2 iterations are saved")
+    assert describe(SelfPlayStopped(1)) == "Stopped. 1 game had finished and is kept for the next call."
 
 
 def test_the_words_of_workers_and_summaries():
     assert describe(SAMPLES[5]) == "worker 2: cuda:2 Tesla T4, 15 GB, float16 (5.1 s to start)"
-    assert describe(SAMPLES[6]) == ("worker 1 was killed by signal 9 after 3 finished games; "
-                                    "its 64 unfinished games are played again elsewhere.")
-    assert describe(WorkerLost(0, "left", 1, 1)) == ("worker 0 left after 1 finished game; "
-                                                     "its unfinished game is played again elsewhere.")
-    assert describe(WorkerLost(0, "left", 0, 0)) == "worker 0 left after 0 finished games; it leaves no unfinished game."
+    assert describe(SAMPLES[6]) == ("Worker 1 was killed by signal 9 after 3 finished games. "
+                                    "Its 64 unfinished games will be replayed.")
+    assert describe(WorkerLost(0, "left", 1, 1)) == ("Worker 0 left after 1 finished game. "
+                                                     "Its unfinished game will be replayed.")
+    assert describe(WorkerLost(0, "left", 0, 0)) == "Worker 0 left after 0 finished games. It had no unfinished games."
     assert describe(SAMPLES[1]) == (
         "500 games in 0:31 (16.1 games/s), 12,345 positions, mean length 24.7, won 55.0% / 41.2%, drawn 3.8%, "
         "average batch 127.9, evaluator busy 93%; cuda:0 260 games, cuda:1 240 games")

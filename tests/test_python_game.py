@@ -217,7 +217,7 @@ def test_another_world_looks_the_same_and_is_another():
 def test_a_world_is_not_resampled_later():
     game = cards()
     world = game.play(game.resample_hidden(game.new(3), 7), 1)
-    with pytest.raises(ContractError, match="a row is given another world once"): game.resample_hidden(world, 8)
+    with pytest.raises(ContractError, match="a row can be resampled only once"): game.resample_hidden(world, 8)
 
 
 def test_a_game_without_resample_hidden_hides_nothing():
@@ -385,27 +385,27 @@ def fickle(self): return np.random.default_rng().random((2, 3, 3)) < 0.5
 
 
 BROKEN = {
-    "mover too high": (dict(mover=lambda self: 2), "mover", "it is −1 or a seat below 2, not 2"),
-    "mover is nobody": (dict(mover=lambda self: None), "mover", "it is −1 or a seat below 2, not None"),
-    "no action": (dict(legal=lambda self: []), "legal", "there are 1 to 9 actions, not 0"),
-    "unknown action": (dict(legal=lambda self: [3, 9]), "legal", "actions lie in 0 to 8, not [3, 9]"),
-    "negative action": (dict(legal=lambda self: [3, -1]), "legal", "actions lie in 0 to 8, not [3, -1]"),
-    "an action twice": (dict(legal=lambda self: [3, 1, 3]), "legal", "no action is given twice, not [3, 1, 3]"),
-    "half an action": (dict(legal=lambda self: [0.5]), "legal", "actions are whole numbers, not [0.5]"),
-    "wrong shape": (dict(observe=lambda self: [[0] * 3] * 3), "observe", "the shape is (2, 3, 3), not (3, 3)"),
+    "mover too high": (dict(mover=lambda self: 2), "mover", "it must be −1 or a seat below 2, not 2"),
+    "mover is nobody": (dict(mover=lambda self: None), "mover", "it must be −1 or a seat below 2, not None"),
+    "no action": (dict(legal=lambda self: []), "legal", "there must be 1 to 9 actions, not 0"),
+    "unknown action": (dict(legal=lambda self: [3, 9]), "legal", "actions must lie in 0 to 8, not [3, 9]"),
+    "negative action": (dict(legal=lambda self: [3, -1]), "legal", "actions must lie in 0 to 8, not [3, -1]"),
+    "an action twice": (dict(legal=lambda self: [3, 1, 3]), "legal", "actions must be distinct, not [3, 1, 3]"),
+    "half an action": (dict(legal=lambda self: [0.5]), "legal", "actions must be whole numbers, not [0.5]"),
+    "wrong shape": (dict(observe=lambda self: [[0] * 3] * 3), "observe", "the shape must be (2, 3, 3), not (3, 3)"),
     "fractions": (dict(observe=lambda self: np.full((2, 3, 3), 0.5)), "observe",
-                  "there are whole numbers, not float64 (int8 is best)"),
+                  "numbers must be whole, not float64 (int8 is best)"),
     "large numbers": (dict(observe=lambda self: np.full((2, 3, 3), 200)), "observe",
-                      "numbers lie in −128 to 127, not 200 to 200"),
-    "one result": (dict(returns=lambda self: [1]), "returns", "there is one result per player, 2 and not 1"),
-    "result too high": (dict(returns=lambda self: [3, -3]), "returns", "results lie in [−1, 1], not [3, -3]"),
-    "result not a number": (dict(returns=lambda self: [float("nan"), 0]), "returns", "results lie in [−1, 1], not [nan, 0]"),
-    "endless": (dict(play=grown), "play", "no game has more than 9 moves"),
-    "another object": (dict(play=lambda self, action: self.copy()), "play", "it changes the position in place"),
-    "an error": (dict(returns=lambda self: self.nothing), "returns", "no error is raised, but it says AttributeError"),
-    "a shared board": (dict(copy=loose), "", "played on equals the one played again"),
-    "one board for all": (dict(__init__=of_the_class, copy=loose), "", "played on equals the one played again"),
-    "numbers of its own": (dict(observe=fickle), "observe", "played on equals the one played again"),
+                      "numbers must lie in −128 to 127, not 200 to 200"),
+    "one result": (dict(returns=lambda self: [1]), "returns", "there must be 2 results, one per player, not 1"),
+    "result too high": (dict(returns=lambda self: [3, -3]), "returns", "results must lie in [−1, 1], not [3, -3]"),
+    "result not a number": (dict(returns=lambda self: [float("nan"), 0]), "returns", "results must lie in [−1, 1], not [nan, 0]"),
+    "endless": (dict(play=grown), "play", "a game must end within 9 moves"),
+    "another object": (dict(play=lambda self, action: self.copy()), "play", "it must change the position in place"),
+    "an error": (dict(returns=lambda self: self.nothing), "returns", "it must not raise an error, but it raised AttributeError"),
+    "a shared board": (dict(copy=loose), "", "played forward must equal the one replayed"),
+    "one board for all": (dict(__init__=of_the_class, copy=loose), "", "played forward must equal the one replayed"),
+    "numbers of its own": (dict(observe=fickle), "observe", "played forward must equal the one replayed"),
 }
 
 
@@ -414,17 +414,17 @@ def test_a_broken_class_is_named(broken):
     methods, function, words = BROKEN[broken]
     with pytest.raises(ContractError) as error: tictactoe(changed(**methods)).check()
     sentence = str(error.value)
-    assert sentence.startswith(f"tictactoe: {function}") and " breaks a law after moves [" in sentence, sentence
+    assert sentence.startswith(f"tictactoe: {function}") and " breaks the contract after moves [" in sentence, sentence
     assert words in sentence and "\n" not in sentence and sentence.endswith("."), sentence
 
 
 def test_what_cannot_become_a_game_is_said_at_once():
-    with pytest.raises(ContractError, match=r"make\(0\) gives a Half, which has no method legal\(\)\."):
+    with pytest.raises(ContractError, match=r"make\(0\) returns a Half, which has no method legal\(\)\."):
         tictactoe(type("Half", (), dict(__init__=lambda self, seed: None, mover=lambda self: 0)))
     with pytest.raises(ValueError, match="1 to 65536 actions and 1 to 32767 moves, not 9 and 40000"): tictactoe(max_length=40000)
     game = tictactoe()
     for row in (np.zeros(3, np.int16), np.zeros(game.state_size), game.new()[::-1], np.full(game.state_size, 99, np.int16)):
-        with pytest.raises(ValueError, match="this is no row of the game"): game.mover(row)
+        with pytest.raises(ValueError, match="this is not a row of the game"): game.mover(row)
     with pytest.raises(ValueError, match=r"action 4 is not legal here; legal: 0, 1, 2, 3, 5"): game.play(game.state_after([4]), 4)
 
 
@@ -535,25 +535,25 @@ def test_chance_after_the_first_move_is_refused(name):
     "A world would hold the throws to come, and the search of it would know them."
     with pytest.raises(ValueError) as error: get_game(f"openspiel(game={name})")
     word = name.partition(",")[0]
-    assert re.fullmatch(rf"{word} of OpenSpiel cannot be played here: chance decides after move \d+, and a search would know the "
-                        r"outcome in advance; chance before the first move is allowed\.", str(error.value)), str(error.value)
+    assert re.fullmatch(rf"OpenSpiel's {word} cannot be played here: it has a chance node after move \d+, and a search would know "
+                        r"the outcome in advance\. Choose a game without chance after the first move\.", str(error.value)), str(error.value)
 
 
 @needs_open_spiel
 def test_chance_that_only_a_rare_move_brings_is_refused():
     name = open_spiel_game("python_second", 3, then=lambda line: [5, 6] if line == [2, 2] else [])
-    with pytest.raises(ValueError, match="python_second of OpenSpiel cannot .* chance decides after move 2, "): get_game(name)
+    with pytest.raises(ValueError, match="OpenSpiel's python_second cannot .* a chance node after move 2, "): get_game(name)
 
 
 @needs_open_spiel
 def test_chance_that_no_trial_game_met_is_refused_when_it_comes():
     game = get_game(open_spiel_game("python_rare", 5000, then=lambda line: [5, 6] if 1234 in line else []))
     state = game.play(game.new(), 17)
-    with pytest.raises(ValueError, match="python_rare of OpenSpiel cannot .* chance decides after move 2, "): game.play(state, 1234)
+    with pytest.raises(ValueError, match="OpenSpiel's python_rare cannot .* a chance node after move 2, "): game.play(state, 1234)
     assert game.legal_actions(game.play(state, 1233)) == list(range(5000))
     api, row = game.api, state.copy()
     with pytest.raises(RuleError) as error: kernel_play(api, row, 1234)
-    assert "chance decides after move 2" in str(game.cause(error.value))
+    assert "a chance node after move 2" in str(game.cause(error.value))
 
 
 @njit
@@ -567,7 +567,7 @@ def kernel_play(api, row, action): call_play(api[PLAY], row, action)
     "hex,sise=5": ["'sise'", "board_size"],
     "hex,board_size=5.5": ["board_size", "'5.5'", "int"],
     "hex,swap=perhaps": ["swap", "'perhaps'", "bool"],
-    "kuhn_poker": ["kuhn_poker", "hides"],
+    "kuhn_poker": ["kuhn_poker", "hidden information"],
     "goofspiel": ["goofspiel", "one after the other"],
     "chess": ["chess", "whole numbers", "0.00990099"],
     "misere": ["misere"],

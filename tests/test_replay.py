@@ -196,17 +196,17 @@ TEACHER = int(np.flatnonzero(TABLE["policy_counts"])[0])
     (changed(values=TABLE["values"].ravel()), "'values' is not an array of float32 with 2 dimensions"),
     (changed(length=np.int32(5)), "'length' is not an array"),
     (changed(number=np.array(list("abcd"))), "'number' is not an array of int64"),
-    (changed(movers=TABLE["movers"][:-1]), "and 'movers' has"),
-    (changed(policy_visits=TABLE["policy_visits"][1:]), "and 'policy_visits' has"),
-    (changed(outcome=TABLE["outcome"][:3]), "it has 4 games, and 'outcome' has 3 rows"),
+    (changed(movers=TABLE["movers"][:-1]), "but 'movers' has"),
+    (changed(policy_visits=TABLE["policy_visits"][1:]), "but 'policy_visits' has"),
+    (changed(outcome=TABLE["outcome"][:3]), "it has 4 games, but 'outcome' has 3 rows"),
     (changed(outcome=TABLE["outcome"][:, :1]), "differ in the number of players"),
     (changed(length=SWAPPED), "a number in 'length' is -1, which is less than 1"),
-    (with_number("length", 0, 0), "a number in 'length' is 0"), (with_number("length", 0, 10**9), "and 'actions' has"),
+    (with_number("length", 0, 0), "a number in 'length' is 0"), (with_number("length", 0, 10**9), "but 'actions' has"),
     (with_number("policy_counts", 0, -1), "a number in 'policy_counts' is -1"),
-    (with_number("policy_counts", 0, 2**31 - 1), "and 'policy_actions' has"),
+    (with_number("policy_counts", 0, 2**31 - 1), "but 'policy_actions' has"),
     (with_number("seed", 2, -5), "game 2 is damaged: its seed is negative"),
     (with_number("outcome", 1, np.nan), "game 1 is damaged: its outcome is not finite"),
-    (with_number("movers", -1, 2), "game 3 is damaged: a mover is no seat below 2"),
+    (with_number("movers", -1, 2), "game 3 is damaged: a mover is not a seat below 2"),
     (with_number("values", (0, 1), np.inf), "game 0 is damaged: some values of a move are not finite"),
     (with_number("values", TEACHER, np.nan), "game 0 is damaged: a searched move has no values"),
     (with_number("policy_visits", -1, 0), "game [23] is damaged: a visit count is not positive"),
@@ -251,7 +251,7 @@ def altered_tables(draw):
 def test_an_altered_table_is_refused_or_whole(table):
     "Whatever is split joins to the same table, and what the rules accept of it is a game by the slow judge."
     try: records = split_records(table)
-    except ValueError as error: assert str(error).startswith(("this is no table", "game ")) and "\n" not in str(error)
+    except ValueError as error: assert str(error).startswith(("this is not a", "game ")) and "\n" not in str(error)
     else:
         joined = join_records(records) if records else table
         same = (np.array_equal(joined[name], table[name], equal_nan=joined[name].dtype.kind == "f") for name in TABLE)
@@ -344,7 +344,7 @@ def illegal(record):
     (drawn_out, "game 2 breaks the rules of connect4 at move .*: it goes on after its end"),
     (illegal, "game 2 breaks the rules of connect4 at move (6: its action is not legal|7: it goes on)"),
     (lambda r: replace(r, movers=1 - r.movers), "at move 0: its mover"),
-    (lambda r: replace(r, outcome=np.array([.5, -.5], np.float32)), "its outcome is not the result"),
+    (lambda r: replace(r, outcome=np.array([.5, -.5], np.float32)), "its outcome differs from the result"),
     (lambda r: replace(r, policy_actions=r.policy_actions[::-1].copy()), "at move .*: its policy"),
     (lambda r: replace(r, policy_actions=r.policy_actions + 1000), "at move .*: its policy"),
     (lambda r: replace(r, policy_offsets=r.policy_offsets[:-1]), "game 2 is damaged: its fields do not fit"),
@@ -355,7 +355,7 @@ def illegal(record):
     (lambda r: replace(r, seed=1 << 63), "game 2 is damaged: its fields do not fit"),
     (lambda r: replace(r, seed=-1), "game 2 is damaged: its fields do not fit"),
     (lambda r: replace(r, outcome=np.zeros(3, np.float32), values=np.zeros((len(r), 3), np.float32)),
-     "game 2 has 3 players and others have 2"),
+     "game 2 has 3 players, but the others have 2"),
 ])
 def test_a_broken_record_is_named(change, what):
     records = random_records(game_of("connect4"), 3, seed=4)
@@ -364,8 +364,8 @@ def test_a_broken_record_is_named(change, what):
 
 def test_games_of_another_size_are_refused_before_they_are_played():
     game, records = game_of("blob(players=3,cards=2)"), random_records(game_of("blob(players=4,cards=2)"), 2)
-    with pytest.raises(ValueError, match="have 4 players and blob.* has 3"): check_records(game, records)
-    with pytest.raises(ValueError, match="game 0 has .* moves and tictactoe has at most 9"):
+    with pytest.raises(ValueError, match="have 4 players, but blob.* has 3"): check_records(game, records)
+    with pytest.raises(ValueError, match="game 0 has .* moves, but tictactoe has at most 9"):
         check_records(game_of("tictactoe"), random_records(game_of("connect4"), 1))
 
 

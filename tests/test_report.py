@@ -172,12 +172,12 @@ def test_measured_layouts_are_shown(folder):
             for name, rate in (("single thread", 2000.0), ("$processes<i>", 3000.0))]
     write_json(folder / "layout.json", dict(machine={}, layout={}, measured=rows))
     page = look(report(folder))
-    assert "The fastest layout judges 1.5 times as many positions as the slowest" in images(page)
+    assert "The fastest layout evaluates 1.5 times as many positions as the slowest" in images(page)
     cells = [cell.text for cell in page.iter("td")]
     first = cells.index("$processes<i>")
     assert cells[first:first + 4] == ["$processes<i>", "3,000", "1,500 to 6,000", "single thread"]
     write_json(folder / "layout.json", dict(machine={}, layout={}, measured=[]))
-    assert "Who plays fastest" not in said(look(report(folder)))
+    assert "Speed of layouts" not in said(look(report(folder)))
 
 
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "&lt;b&gt; ' \" `", "$\\frac{",

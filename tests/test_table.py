@@ -119,7 +119,7 @@ def test_a_typed_word_does_not_tell_what_an_agent_holds():
     match, told = Match(game, Broken(game), seat), []
     words = iter(["bid 1", "SA", "nonsense", "quit"])
     play_text(match, lambda prompt: next(words), told.append)
-    assert [line for line in told if "turn" in line] == ["It is the turn of rule."] * 3 and not any("♠" in line for line in told)
+    assert [line for line in told if "turn" in line] == ["It is rule's turn."] * 3 and not any("♠" in line for line in told)
 
 
 def test_a_game_that_hides_and_has_no_table_shows_nothing(monkeypatch):
@@ -195,7 +195,7 @@ def test_the_end_shows_all_hands_and_everybodys_points():
     start, text = match.line.states[0], View(match).text()
     assert match.over and all(card_name(card) in text for hand in hands(start) for card in hand)
     assert result_words(match.line, "rule") in match.said and "win" not in match.said and "lose" not in match.said
-    assert match.said.endswith("The points: " + ", ".join(
+    assert match.said.endswith("Points: " + ", ".join(
         f"{'rule ' * bool(seat)}{seat + 1 if seat else 'You'} {points}" for seat, points in enumerate(scores(match.state))) + ".")
     assert match.undo() and "dealt" not in View(match).text()   # and they are hidden again
 
@@ -253,14 +253,14 @@ def test_every_mistake_is_a_sentence_and_changes_nothing():
             assert not match.move(action) and match.line is line and match.said.endswith(".") and match.said.count(".") == 1
             told.add(re.sub(r"[♠♥♣♦][\dTJQKA]|\d|spades|hearts|clubs|diamonds", "#", match.said))
         match.move(match.game.rule(match.state)), answered(match)
-    assert {"You do not hold #.", "The bids are made; play a card.", "# does not follow suit: # were led, and you hold some.",
-            "First come the bids: say how many tricks you will win.", "With # cards a bid is # to #."} <= told
+    assert {"You do not hold #.", "Bidding is over; play a card.", "# does not follow suit: # were led, and you hold some.",
+            "Bid first: say how many tricks you will win.", "With # cards you can bid # to #."} <= told
 
 
 def test_swapping_seats_deals_anew_and_undo_brings_the_game_back():
     match = played(moves=8)
     line = match.line
-    assert match.swap() and match.line.seats == (1,) and "dealt anew" in match.said
+    assert match.swap() and match.line.seats == (1,) and "dealt again" in match.said
     assert hands(match.line.states[0]) != hands(line.states[0]) and not match.history
     assert match.undo() and match.line is line
 

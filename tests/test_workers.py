@@ -257,7 +257,7 @@ def test_three_losses_in_a_row_end_the_run():
         assert playing.leftover() == []
         with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(1)
     assert type(error) is RuntimeError
-    assert str(error) == "three workers in a row were lost without finishing a game; the first one was killed by signal 15."
+    assert str(error) == "three workers in a row were lost without finishing a game. The first one was killed by signal 15."
     assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
 
 
@@ -274,7 +274,7 @@ class Deadly(Steps):
 def test_rules_that_kill_their_process_end_the_run():
     heard = Heard()
     with engine(steps(Deadly), listeners=[heard], seed=1) as playing: error = within(30, playing.generate_games, 50)
-    assert str(error).startswith("three workers in a row were lost without finishing a game; the first one was killed by signal 9")
+    assert str(error).startswith("three workers in a row were lost without finishing a game. The first one was killed by signal 9")
     assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
 
 
@@ -296,7 +296,7 @@ def test_a_game_that_kills_five_workers_ends_the_run():
     with engine(game, listeners=[heard], simulations=4, seed=1) as playing:
         error = within(60, playing.generate_games, 50)
         kept = playing.leftover()
-    assert str(error) == "game 3 was running in five workers that were lost; the last one ended with exit code 7."
+    assert str(error) == "game 3 was running in five workers that were lost. The last one ended with exit code 7."
     assert len(heard.of(WorkerLost)) == 5
     with engine(game, workers=None, layout="threads", simulations=4, seed=1) as playing: want = playing.generate_games(50)
     numbers = [record.number for record in kept]
@@ -337,14 +337,14 @@ def table_that_breaks(): return table(True), table(False), ValueError, "the tabl
 
 
 @pytest.mark.parametrize("games", [stairs_that_break, table_that_breaks])
-def test_rules_that_raise_are_told_with_the_way_to_see_it_again(games):
+def test_an_error_in_the_rules_says_how_to_reproduce_it(games):
     game, whole, kind, what = games()
     heard = Heard()
     with engine(game, listeners=[heard], simulations=2) as playing:
         error = within(60, playing.generate_games, 3000)
         kept = playing.leftover()
-    assert type(error) is GameFailed and what in str(error) and str(error).count("To see it again: ") == 1
-    number, seed, line = re.search(r"^game (\d+) of .* To see it again: retrace\(game, (\d+), (\[.*?\])\)$", str(error)).groups()
+    assert type(error) is GameFailed and what in str(error) and str(error).count("Reproduce it with: ") == 1
+    number, seed, line = re.search(r"^game (\d+) of .* Reproduce it with: retrace\(game, (\d+), (\[.*?\])\)$", str(error)).groups()
     assert int(seed) == derive_seed(0, Purpose.SELF_PLAY, int(number)) and f"(seed {seed})" in str(error)
     with pytest.raises(kind, match=what): retrace(game, int(seed), ast.literal_eval(line))
     assert type(error.__cause__) is WorkerTraceback
@@ -475,8 +475,8 @@ def test_a_device_without_room_for_a_batch():
         assert playing.layout.rows == 4 and playing.plan["rows"] == 4
         records += within(60, playing.generate_games, 10)
     assert [record.number for record in records] == list(range(50))
-    told = [text for text in heard.text() if "no room" in text]
-    assert told == ["The device has no room for 16 positions at once; it gets 4 at a time from now on."]
+    told = [text for text in heard.text() if "device memory" in text]
+    assert told == ["Out of device memory at batch size 16. Continuing with 4."]
     with engine(network=opinion(), workers=None, layout="threads", shared=False, max_batch=16, simulations=8) as playing:
         assert playing.generate_games(50) == records, "these rows do not depend on the batch"
 
@@ -777,7 +777,7 @@ def test_a_worker_that_says_nothing_is_replaced():
         records = within(60, playing.generate_games, 300)
     assert records == undisturbed(300, simulations=100)
     lost, = heard.of(WorkerLost)
-    assert lost.worker == 0 and lost.repeated > 0 and lost.cause == "said nothing for 2.5 s and was ended"
+    assert lost.worker == 0 and lost.repeated > 0 and lost.cause == "was silent for 2.5 s and was killed"
     assert gone(stopped[0])
 
 
@@ -807,7 +807,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
         records = within(60, playing.generate_games, 300)
     assert (tmp_path / "frozen").exists() and records == undisturbed(300, steps(), seed=1)
     lost, = heard.of(WorkerLost)
-    assert lost.cause == "said nothing for 2 s and was ended" and lost.repeated > 0
+    assert lost.cause == "was silent for 2 s and was killed" and lost.repeated > 0
 
 
 def test_a_worker_that_freezes_in_the_middle_of_a_message_delays_no_end(tmp_path):
@@ -875,7 +875,7 @@ def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
         records = within(60, playing.generate_games, 200)
     assert records == undisturbed(200, simulations=100)
     lost, = heard.of(WorkerLost)
-    assert lost.cause == "said nothing for 2 s and was ended" and lost.repeated > 0
+    assert lost.cause == "was silent for 2 s and was killed" and lost.repeated > 0
 
 
 def test_a_laptop_that_was_asleep_loses_no_worker():
@@ -1051,7 +1051,7 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
                                      settings=quick, listeners=[listener])
-    told = "The device has no room for 128 positions at once; it gets 4 at a time from now on."
+    told = "Out of device memory at batch size 128. Continuing with 4."
     build(heard[0]).fit(iterations=2)
     saved = json.loads((tmp_path / "run/layout.json").read_text())["layout"]
     assert saved["rows"] == 4 and saved["max_batch"] == 128
@@ -1118,9 +1118,9 @@ def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_p
     (dict(workers=None, devices=[]), "the number of devices is 0; it must be at least 1."),
     (dict(workers=None, devices=["cuda:99"]), r"device 'cuda:99' is not on this machine; it has: .*cpu\."),
     (dict(workers=None, devices="cpuu"), r"device 'cpuu' is not on this machine; .* Did you mean 'cpu'\?"),
-    (dict(workers=3, devices=["cpu", "cpu"]), "workers is 3 and there are 2 devices; give one of the two."),
-    (dict(layout="procesess"), r"unknown layout 'procesess'; known: auto, threads, processes\. Did you mean 'processes'\?"),
-    (dict(layout="threads"), "in this process on one device; leave out devices and workers, or take 'processes'."),
+    (dict(workers=3, devices=["cpu", "cpu"]), "workers is 3 and there are 2 devices; give only one of the two."),
+    (dict(layout="procesess"), r"layout 'procesess' is unknown; choose auto, threads or processes\. Did you mean 'processes'\?"),
+    (dict(layout="threads"), "in this process on one device; leave out devices and workers, or use layout='processes'."),
     (dict(layout="threads", workers=None, devices=["cpu"]), "layout='threads' plays in this process on one device"),
 ])
 def test_bad_arguments_are_named(options, sentence):

@@ -184,7 +184,7 @@ def test_cards_have_settings_of_their_own():
     for effort, (worlds, simulations) in EFFORTS.items():
         chosen = default_settings(game, effort)
         assert (chosen.search.worlds, chosen.search.simulations, chosen.full_search_fraction) == (worlds, simulations, 1.0)
-    with pytest.raises(ValueError, match="unknown effort 'lihgt'.*Did you mean 'light'"): default_settings(game, "lihgt")
+    with pytest.raises(ValueError, match="effort 'lihgt' is unknown.*Did you mean 'light'"): default_settings(game, "lihgt")
 
 
 def _fails_late(state, planes):
@@ -196,7 +196,7 @@ def _deals_badly(state, seed):
 
 
 @pytest.mark.parametrize("broken, words", [("privileged", "cannot be told"), ("resample_hidden", "cannot be dealt")])
-def test_a_failing_world_is_told_with_moves_that_show_it_again_where_there_are_any(broken, words):
+def test_an_error_in_a_world_names_moves_that_reproduce_it_if_there_are_any(broken, words):
     from alphazero_nb.selfplay.slots import GameFailed, retrace
     game = get_game("blob(players=3,cards=3)")
     rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "resample_hidden", "privileged")}
@@ -206,7 +206,7 @@ def test_a_failing_world_is_told_with_moves_that_show_it_again_where_there_are_a
     with SelfPlayEngine(bad, None, "cpu", games=4, layout="threads", listeners=()) as engine:
         with pytest.raises(GameFailed, match=words) as told: engine.generate_games(4)
     again = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(told.value))
-    if broken == "privileged": assert again is None and "in a world that was searched after the moves [" in str(told.value)
+    if broken == "privileged": assert again is None and "in a sampled world during the search after the moves [" in str(told.value)
     else:
         with pytest.raises(ValueError, match=words): retrace(bad, int(again[1]), [int(move) for move in again[2][1:-1].split(",")])
     moves, state = [], bad.new(1)

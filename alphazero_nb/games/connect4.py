@@ -64,13 +64,13 @@ def observe(state, planes):
 
 # %% ../../nbs/11_games.connect4.ipynb #97c46b11
 def text(state) -> str:
-    "The board as lines of `.`, `x` (first player) and `o`."
+    "Return the board as text: `.` (empty), `x` (first player) and `o`."
     rows = state[:CELLS].reshape(ROWS, COLUMNS)
     return "\n".join(" ".join(".xo"[cell] for cell in row) for row in rows) + "\n0 1 2 3 4 5 6"
 
 
 def connect4() -> Game:
-    "Connect Four on six rows and seven columns."
+    "Return Connect Four on six rows and seven columns."
     return Game("connect4", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                 state_size=_SIZE, players=2, actions=COLUMNS, shape=(3, ROWS, COLUMNS), max_length=CELLS,
                 symmetries=board_symmetries((3, ROWS, COLUMNS), range(COLUMNS), turns=False), text=text)
