@@ -26,24 +26,25 @@ def _games(args):
 
 # %% ../nbs/81_cli.ipynb #f81e9431
 def _get_game(args):
-    "The game of the command line, its parameters from the brackets and from options."
+    "Return the game, with parameters from its brackets and from the options."
     from alphazero_nb.core.game import get_game
     given = _given(players=args.players, cards=args.cards)
     if not given: return get_game(args.game)
     word, _, inside = args.game.strip().partition("(")
     inside = inside.removesuffix(")").strip()
     for key, value in given.items():
-        if re.search(rf"\b{key}\s*=", inside): raise ValueError(f"{args.game} names its {key} already; leave --{key} out.")
+        if re.search(rf"\b{key}\s*=", inside): raise ValueError(f"{args.game} already sets {key}; leave out --{key}.")
     return get_game(f"{word.strip()}({','.join(filter(None, [inside, *(f'{key}={value}' for key, value in given.items())]))})")
 
 
 def _selfplay(game, args):
-    "How games are played against oneself, by --effort, --worlds and --simulations."
+    "Return the self-play settings for --effort, --worlds and --simulations."
     from dataclasses import replace
     from alphazero_nb.selfplay.slots import default_settings
     for option in ("effort", "worlds"):
         if getattr(args, option) is not None and not game.has_hidden_information:
-            raise ValueError(f"--{option} is for games that hide something; {game.name} is searched in one world, see --simulations.")
+            raise ValueError(f"--{option} needs a game with hidden information; {game.name} is searched in one world. "
+                             f"Use --simulations instead.")
     settings = default_settings(game, **_given(effort=args.effort))
     return replace(settings, search=replace(settings.search, **_given(worlds=args.worlds, simulations=args.simulations)))
 
@@ -68,11 +69,11 @@ def _train(args):
     report = dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
                   seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder)
     if args.json: return report
-    print(f"Play against it: alphazero-nb play {trainer.folder.path}")
+    print(f"Play against the agent: alphazero-nb play {trainer.folder.path}")
 
 # %% ../nbs/81_cli.ipynb #c6e0bae5
 def _cards(text: str | None):
-    "The devices that `--gpus` means."
+    "Return the devices for `--gpus`."
     if text in (None, "all"): return text
     numbers = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() for part in numbers): raise ValueError(f"--gpus is {text!r}; write it as 0,1 or all.")
@@ -98,8 +99,11 @@ def _ladder(trainer, args) -> list[dict]:
     search, hides, rows = trainer.selfplay.search, trainer.game.has_hidden_information, []
     simulations = args.simulations or (search.simulations if hides else 64)
     worlds = f" in each of {search.worlds} worlds" if hides else ""
-    what = "deals, from every seat and without it" if trainer.game.has_hidden_information else "games, every seat, varied openings"
-    if not args.json: print(f"The ladder at {simulations} simulations{worlds}, against each opponent {args.ladder_games} {what}.")
+    what = ("deals, from every seat and without the agent" if trainer.game.has_hidden_information
+            else "games, from every seat and with varied openings")
+    if not args.json:
+        print(f"Playing the ladder at {simulations} simulations{worlds}. "
+              f"Against each opponent: {args.ladder_games} {what}.")
     progress = None if args.json else TextProgress()
     for match in run_ladder(trainer.game, trainer.agent(simulations, worlds=search.worlds), args.ladder_games, listener=progress):
         rows.append(match.to_dict())
@@ -108,7 +112,7 @@ def _ladder(trainer, args) -> list[dict]:
 
 
 def _match_line(row: dict) -> str:
-    "A result as a line: measures where the same deals were played twice, else points."
+    "Return a result as one line: the measures of duplicate deals, else points."
     from alphazero_nb.core.events import tell_measures
     if row.get("measures"): return (f"{row['player']} against {row['opponent']} on {row['deals']:,} deals, from every seat: "
                                     f"{tell_measures(row['measures'])}")
@@ -139,7 +143,8 @@ def _arena(args):
     game = _get_game(args) if args.game else None
     if game is None and _given(players=args.players, cards=args.cards): raise ValueError("--players and --cards need --game.")
     folders = [name for name in (args.player, args.opponent) if Path(name).exists()]
-    if game is None and not folders: raise ValueError("two players without a training run need --game, for example --game connect4.")
+    if game is None and not folders:
+        raise ValueError("neither player is a training run; add the game, for example --game connect4.")
     if game is None: game = get_player(folders[0], None, 1, args.device).game
     players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i, **_given(worlds=args.worlds))
                for i, name in enumerate((args.player, args.opponent))]
@@ -156,7 +161,9 @@ def _bench(args):
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
     elif args.what == "cards":
         given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations, games=args.games, threads=args.threads)
-        if given: raise ValueError(f"bench cards measures every effort in its usual layout; leave --{next(iter(given))} out.")
+        if given:
+            raise ValueError(
+                f"bench cards measures all efforts in their default layout; leave out --{next(iter(given))}.")
         row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed)
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
@@ -169,12 +176,12 @@ def _bench(args):
 
 
 def _given(**options) -> dict:
-    "The options that were given."
+    "Return the options that were given."
     return {key: value for key, value in options.items() if value is not None}
 
 # %% ../nbs/81_cli.ipynb #1e494073
 def _at_least(kind, least, above=False):
-    "A parser of numbers of at least (or above) `least`."
+    "Return a parser of numbers of at least (or above) `least`."
     def parse(text):
         try: value = kind(text)
         except ValueError: value = None
@@ -190,44 +197,59 @@ _count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
 # %% ../nbs/81_cli.ipynb #d7325716
 _OPTIONS = {
     "--json": dict(action="store_true", help="print one JSON object"),
-    "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best there is)"),
-    "--simulations": dict(type=_count, help="simulations per move, in each world where cards are hidden (64; 200 in play; at cards as --effort says)"),
-    "--seed": dict(type=_at_least(int, 0), default=0, help="decides everything random (0)"),
+    "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best device)"),
+    "--simulations": dict(type=_count,
+                          help="simulations per move; with hidden cards, in each world "
+                               "(64; 200 in play; with hidden cards: see --effort)"),
+    "--seed": dict(type=_at_least(int, 0), default=0, help="seed of all random numbers (0)"),
     "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp or cards (cards for Blob, else small)"),
-    "--players": dict(type=_count, help="players at the table, where the game has such a parameter"),
-    "--cards": dict(type=_count, help="cards that each player is dealt, where the game has such a parameter"),
-    "--worlds": dict(type=_count, help="where cards are hidden: deals that a move is searched in (as --effort says; 5 in play and arena)"),
+    "--players": dict(type=_count, help="number of players, if the game has this parameter"),
+    "--cards": dict(type=_count, help="number of cards per player, if the game has this parameter"),
+    "--worlds": dict(type=_count, help="with hidden cards: worlds per search (see --effort; 5 in play and arena)"),
     "--effort": dict(choices=["light", "medium", "heavy"],
-                     help="where cards are hidden: 2 worlds of 20 simulations, 3 of 30 or 5 of 50 (light)"),
-    "--threads": dict(type=_count, help="actor threads of each process (one per core)"),
-    "--layout": dict(default="auto", help="threads, processes, or auto, which measures before a run of some minutes (auto)"),
-    "--gpus": dict(help="cards that play, one worker process each: 0,1 or all"),
-    "--workers": dict(type=_count, help="worker processes, dealt out to the devices"),
+                     help="with hidden cards: 2 worlds of 20 simulations, 3 of 30, or 5 of 50 (light)"),
+    "--threads": dict(type=_count, help="actor threads per process (one per core)"),
+    "--layout": dict(default="auto",
+                     help="threads, processes, or auto (auto); "
+                          "auto measures layouts before a run of at least 3 minutes"),
+    "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
+    "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
     "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
-    "--games": dict(type=_count, help="games at a time, in self-play; games of the match, or deals where cards are hidden, in arena (100)"),
-    "--folder": dict(help="where the run is kept (runs/GAME); a folder that has a run is resumed"),
-    "--minutes": dict(type=_time, help="train for this long (10, if --iterations is not given)"),
-    "--iterations": dict(type=_count, help="train for this many iterations"),
-    "--games-per-iter": dict(type=_count, help="games between two updates of the weights (as many as run at a time; 1024 at cards)"),
-    "--batch-size": dict(type=_count, help="positions of an optimiser step (256)"),
-    "--evaluate-every": dict(type=_at_least(int, 0), help="iterations between matches with the baseline, 0 for never (5; 10 at cards)"),
+    "--games": dict(type=_count,
+                    help="in self-play, games at a time; "
+                         "in arena, games of the match, or deals with hidden cards (100)"),
+    "--folder": dict(help="folder of the run (runs/GAME); a run in this folder is resumed"),
+    "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given)"),
+    "--iterations": dict(type=_count, help="iterations of training"),
+    "--games-per-iter": dict(type=_count,
+                             help="games between two updates of the weights "
+                                  "(as many as run at a time; 1024 with hidden cards)"),
+    "--batch-size": dict(type=_count, help="positions per optimiser step (256)"),
+    "--evaluate-every": dict(type=_at_least(int, 0),
+                             help="iterations between matches with the baseline; 0: never "
+                                  "(5; 10 with hidden cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
-    "--ladder": dict(action="store_true", help="at the end, play random, rule where the game brings it, and rollouts of 100 and 400 playouts"),
-    "--ladder-games": dict(type=_count, default=200, help="games, or deals where cards are hidden, against each of them (200)"),
-    "--seat": dict(type=_at_least(int, 0), default=0, help="where you sit; 0 moves first (0)"),
-    "--game": dict(help="the game, where no player is a training run"),
+    "--ladder": dict(action="store_true",
+                     help="at the end, play against random, rule (if the game has one), "
+                          "and rollouts of 100 and 400 playouts"),
+    "--ladder-games": dict(type=_count, default=200,
+                           help="games against each opponent of the ladder, or deals with hidden cards (200)"),
+    "--seat": dict(type=_at_least(int, 0), default=0, help="your seat; seat 0 moves first (0)"),
+    "--game": dict(help="the game, if neither player is a training run"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
-    "--seconds": dict(type=_time, default=2.0, help="length of a window (2); of play at each effort a fifth, for bench cards"),
-    "--whole-games": dict(type=_count, default=500, help="games of the whole call that is timed (500)"),
-    "--max-batch": dict(type=_count, help="slots of a block, which is the batch shape (128 on a CPU, else 256)"),
-    "--no-compile": dict(action="store_true", help="leave torch.compile out of the bare network's candidates"),
+    "--seconds": dict(type=_time, default=2.0,
+                      help="seconds per window (2); bench cards plays 5 times as long at each effort"),
+    "--whole-games": dict(type=_count, default=500, help="games of the timed call (500)"),
+    "--max-batch": dict(type=_count,
+                        help="slots per block, the batch shape (128 on a CPU, 256 on a GPU or with hidden cards)"),
+    "--no-compile": dict(action="store_true", help="do not try torch.compile for the bare network"),
 }
 
 # %% ../nbs/81_cli.ipynb #9017628a
 _COMMANDS = {  # name: function, help, positional arguments, options
-    "check-device": (_check_device, "what this machine has, and whether it computes", {}, ["--json"]),
-    "games": (_games, "the games of the package", {}, ["--json"]),
-    "train": (_train, "train an agent, or go on with a run",
+    "check-device": (_check_device, "list the devices of this machine, and check that they compute", {}, ["--json"]),
+    "games": (_games, "list the games of the package", {}, ["--json"]),
+    "train": (_train, "train an agent, or resume a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
               ["--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations", "--worlds", "--effort",
                "--games-per-iter", "--batch-size",
@@ -235,13 +257,17 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                "--ladder-games", "--json"]),
     "play": (_play, "play against a trained agent in the terminal", dict(folder="the folder of a run"),
              ["--simulations", "--worlds", "--seat", "--device", "--seed"]),
-    "arena": (_arena, "a match between two players with 95 %% intervals; where cards are hidden, the same deals from every seat",
-              dict(player="random, rollouts:N, rule (where the game brings one) or the folder of a run", opponent="likewise"),
+    "arena": (_arena, "play a match between two players, with 95 percent intervals; "
+              "with hidden cards, the same deals from every seat",
+              dict(player="random, rollouts:N, rule (if the game has one) or the folder of a run",
+                   opponent="the same choices as for the player"),
               ["--games", "--game", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed", "--json"]),
-    "show-game": (_show_game, "play given moves by hand, which shows an error in the rules again", dict(game="a game"), ["--seed", "--moves"]),
-    "report": (_report, "one page about a run, as a file that a browser opens", dict(folder="the folder of a run"), []),
-    "bench": (_bench, "how fast self-play is beside the bare network, or in which layout",
-              dict(what="selfplay; layouts for threads against processes; kernels for the search without a network; cards for each effort",
+    "show-game": (_show_game, "play given moves, for example to reproduce an error in the rules",
+                  dict(game="a game"), ["--seed", "--moves"]),
+    "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), []),
+    "bench": (_bench, "compare self-play with the bare network, or measure layouts, kernels or card games",
+              dict(what="selfplay: against the bare network; layouts: threads against processes; "
+                        "kernels: the search without a network; cards: each effort",
                    game="a game"),
               ["--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device", "--windows", "--seconds", "--whole-games", "--games", "--threads",
                "--max-batch", "--no-compile", "--seed", "--json"]),
@@ -250,13 +276,13 @@ _COMMANDS = {  # name: function, help, positional arguments, options
 # %% ../nbs/81_cli.ipynb #9ac53db8
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        "One sentence, exit code 2."
+        "Print one line and exit with code 2."
         print(f"{self.prog}: {message}.", file=sys.stderr)
         raise SystemExit(2)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    "The parser of all commands."
+    "Return the parser of all commands."
     from alphazero_nb import __version__
     parser = _Parser("alphazero-nb", description="AlphaZero that learns while you watch.",
                      epilog="alphazero-nb COMMAND --help explains a command.")
@@ -274,7 +300,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 # %% ../nbs/81_cli.ipynb #3d623b40
 def main(argv: list[str] | None = None) -> int:
-    "Runs a command; 0 when it worked, 2 for bad input."
+    "Run a command. Return its exit code: 0 for success, 2 for bad input, 130 for Ctrl-C."
     args = make_parser().parse_args(argv)
     try: report = args.function(args)
     except (ValueError, ImportError) as error:

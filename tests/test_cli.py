@@ -136,7 +136,7 @@ def test_bench_of_cards_tells_every_effort(capsys):
     assert [(row["worlds"], row["simulations"]) for row in bench["rows"].values()] == [(2, 20), (3, 30), (5, 50)]
     assert all(row["games_per_min"] > 0 and 0 < row["resample_share"] < 1 for row in bench["rows"].values())
     assert all(effort in bench["table"] for effort in ("light", "medium", "heavy"))
-    assert main(["bench", "cards", "connect4", "--seconds", "0.05"]) == 2 and "hides nothing" in capsys.readouterr().err
+    assert main(["bench", "cards", "connect4", "--seconds", "0.05"]) == 2 and "has no hidden information" in capsys.readouterr().err
 
 
 def test_bench_prints_what_it_promises(capsys):

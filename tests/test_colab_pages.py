@@ -127,8 +127,8 @@ def test_a_drive_is_used_and_a_run_in_it_is_found_again(capsys, tmp_path):
     assert capsys.readouterr().out == f"The run is kept in {folder.as_posix()}.\n"
     (folder / "manifest.json").write_text("{}")
     assert run_folder("game", drive=True, mount=lambda: tmp_path) == folder
-    assert capsys.readouterr().out == (f"The run is kept in {folder.as_posix()}; "
-                                       f"there is one already, and training goes on from it.\n")
+    assert capsys.readouterr().out == (f"The run is kept in {folder.as_posix()}. "
+                                       f"Training continues the run that is already there.\n")
 
 
 # The game that a reader writes ------------------------------------------------------------------

@@ -304,7 +304,7 @@ def stop_training_twice(kernel, fit, folder):
         assert len(stopped) == 1 and screen(cell.out)[-1] == stopped[0]
         kept = int(re.match(rf"Stopped\. (\d+) iterations are saved in {re.escape(folder)}[,.]", stopped[0])[1])
         assert kept >= max(before, 2)
-        if before: assert f"Going on after iteration {before}, {32 * before} games." in screen(cell.out)
+        if before: assert f"Continuing after iteration {before}, {32 * before} games." in screen(cell.out)
         assert json.loads((Path(folder) / "manifest.json").read_text())["iteration"] == kept and kernel.workers() == []
         before = kept
     return kept

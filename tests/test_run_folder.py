@@ -95,7 +95,7 @@ def test_a_state_that_is_not_that_of_the_folder_is_not_saved(tmp_path):
     run.fit(iterations=1)
     run.folder.adopt(next(linear_run(tmp_path / "copy", settings=QUIET).folder.checkpoints()))
     before = files(tmp_path / "run")
-    with pytest.raises(RuntimeError, match="not where this run left it"):
+    with pytest.raises(RuntimeError, match="does not match the state of this run"):
         with run.folder.alone(): run.folder.save(dict(iteration=5), {}, [], {}, {}, 0)
     assert files(tmp_path / "run") == before
 
@@ -157,7 +157,7 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path):
     with open(tmp_path / "run/.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = files(tmp_path / "run")
-        with pytest.raises(ValueError, match="is being trained in elsewhere"): other.fit(iterations=1)
+        with pytest.raises(ValueError, match="is in use by another trainer"): other.fit(iterations=1)
         assert files(tmp_path / "run") == before
     other.fit(iterations=1)
     assert not half.exists(), "a trainer that owns the folder removes what a killed one left"

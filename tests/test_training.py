@@ -504,7 +504,7 @@ def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_told(tmp_path):
     run = trainer(tmp_path / "run", listeners=[tell], **usual)
     assert run.iteration == 2
     run.fit(iterations=2)
-    assert any("learner-000003.npz" in text and "goes on from the checkpoint before" in text for text in told)
+    assert any("learner-000003.npz" in text and "continues from the previous checkpoint" in text for text in told)
     assert run.iteration == 4 and not differ(weights(tmp_path / "run"), weights(tmp_path / "whole")), "as if nothing had happened"
     assert trainer(tmp_path / "run", **usual).iteration == 4
 
@@ -520,7 +520,7 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
         assert child.stdout.readline() == "fit\n", child.stderr.read()
         wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
         other = trainer(tmp_path / "run", seed=3)
-        with pytest.raises(ValueError, match="is being trained in elsewhere"): other.fit(iterations=1)
+        with pytest.raises(ValueError, match="is in use by another trainer"): other.fit(iterations=1)
     finally:
         child.kill()
         child.communicate()
