@@ -9,7 +9,8 @@ from torch import nn
 
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
-from alphazero_nb.network.networks import inference, BoardNet, PolicyValueNet
+from alphazero_nb.network import inference
+from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.inference import FusedBoardNet, can_fuse, inference_copy
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
 

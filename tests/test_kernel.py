@@ -297,7 +297,7 @@ network = Mine()
 def stop_training_twice(kernel, fit, folder):
     "Stops the cell in its third iteration, runs it again and stops it again."
     before = 0
-    for when in ("iteration 2 ", "Going on"):
+    for when in ("iteration 2 ", "Continuing"):
         cell, took = kernel.stop(fit, when)
         assert cell.status == "ok" and took < 2 * SOON and "Traceback" not in cell.err + kernel.logged(), cell
         stopped = [line for line in screen(cell.out) if "Stopped" in line]
@@ -446,7 +446,7 @@ def test_progress_is_one_line_and_one_summary(kernel, layout):
     lines = screen(cell.out)
     told = [line for line in lines if line.startswith("worker ")]
     assert len(told) == (2 if layout == "workers=2" else 0) and len(set(told)) == len(told)
-    assert [line for line in lines if line not in told] == [lines[-1]] and re.match(r"3,000 games in [\d.]+ s \(", lines[-1])
+    assert [line for line in lines if line not in told] == [lines[-1]] and re.match(r"3,000 games in ([\d.]+ s|\d+:\d\d) \(", lines[-1])
     assert cell.out.count("3,000 games in") == 1 and cell.err == ""
     states = re.findall(r"\r(self-play [^\r\n]*)", cell.out)
     assert 1 <= len(states) <= 5 * cell.seconds + 1 and max(map(len, states)) < 100, "five a second at most"

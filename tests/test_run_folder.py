@@ -20,13 +20,7 @@ DATA = Path(__file__).parent / "data"
 QUIET = replace(SETTINGS, evaluate_every=0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_inside():
-    "The last bit of a training step depends on how many threads share it."
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread_inside")
 
 
 def sha256(path): return hashlib.sha256(Path(path).read_bytes()).hexdigest()

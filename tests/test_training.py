@@ -29,13 +29,7 @@ SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16,
 QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_inside():
-    "The last bit of a training step depends on how many threads share it."
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread_inside")
 
 
 def trainer(folder, game="tictactoe", **options):
