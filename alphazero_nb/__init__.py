@@ -3,6 +3,7 @@
 `import alphazero_nb as az` has every public name and imports each when it is used first."""
 __version__ = "0.1.0"
 
+import sys
 from typing import TYPE_CHECKING
 
 from alphazero_nb.core.events import set_default_listener
@@ -17,6 +18,7 @@ def _dashboard(skip: tuple = ()):
 
 
 set_default_listener(_dashboard)
+if "ipykernel" in sys.modules: import alphazero_nb.ui.dashboard   # Asks the page now whether its widgets work, before a run needs one
 _modules: dict[str, str] = {}   # Of each public name
 
 
