@@ -28,13 +28,7 @@ def needs(backend, dtype="float32", network=None):
 GAME = get_game("connect4")
 
 
-@pytest.fixture(autouse=True)
-def one_thread_inside():
-    "These networks are small, and two threads inside a forward pass wait for each other on a busy machine."
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread_inside")
 
 
 def request(game, rng, rows):
