@@ -136,6 +136,19 @@ class Page:
             await context.session.kernel.info;
         }""")
 
+    def wait_for_widgets(self):
+        "Waits until the page has told the kernel that its widgets work, which the kernel hears between two cells."
+        asks = """async () => {
+            let told = "";
+            const kernel = window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel;
+            const future = kernel.requestExecute({code: "import alphazero_nb.ui.dashboard as d; print(len(d.page_widgets.working))",
+                                                  store_history: false});
+            future.onIOPub = message => { if (message.content.name === "stdout") told += message.content.text; };
+            await future.done;
+            return told;
+        }"""
+        self.until(lambda: int(self.page.evaluate(asks) or 0), 30, "answer of the page's widgets")
+
     def run_all(self):
         self.page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
         self.page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
@@ -268,11 +281,13 @@ def test_stop_keeps_the_games(page, lab):
 
 def test_running_the_cell_again_goes_on(page, lab):
     cell, (run, before, games) = page.cell(".fit("), saved(lab[1])
+    page.wait_for_widgets()
     page.run(cell)
     page.wait(cell, rf"\b{before + 1} iterations,", 60)
     page.shot("4-going-on")
-    assert cell.locator(".jupyter-widgets").count(), "this page has answered since the first run, so a widget shows it"
+    widgets = cell.locator(".jupyter-widgets").count()
     kept = stop(page, cell)
+    assert widgets, "this page has answered since the first run, so a widget shows it"
     page.shot("5-stopped-again")
     assert saved(lab[1])[0] == run and kept == saved(lab[1])[1] > before and saved(lab[1])[2] > games
 
