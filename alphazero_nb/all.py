@@ -6,8 +6,10 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
-from alphazero_nb.search.search import Agent, SearchSettings
-from alphazero_nb.selfplay.slots import EFFORTS, GameFailed, SelfPlaySettings, default_settings, retrace
+from alphazero_nb.search.search import SearchSettings
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.selfplay.slots import GameFailed, retrace
+from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.engine import Layout, SelfPlayEngine
 from alphazero_nb.arena.matches import (RandomPlayer, RolloutPlayer, RulePlayer, run_ladder, get_player,
                                         play_duplicate, play_match)

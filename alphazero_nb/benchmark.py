@@ -20,7 +20,8 @@ from .network.networks import PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
 from .network.evaluator import UniformEvaluator
 from .search.search import SearchSettings
-from .selfplay.slots import EFFORTS, SlotBlock, SelfPlaySettings, default_settings
+from .selfplay.slots import SlotBlock
+from .selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from .selfplay.engine import SelfPlayEngine, candidate_layouts, layout_table, measure_layouts, plan_layout
 from .ui.dashboard import Dashboard, render
 

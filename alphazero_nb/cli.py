@@ -40,7 +40,7 @@ def _get_game(args):
 def _selfplay(game, args):
     "Return the self-play settings for --effort, --worlds and --simulations."
     from dataclasses import replace
-    from alphazero_nb.selfplay.slots import default_settings
+    from alphazero_nb.selfplay.settings import default_settings
     for option in ("effort", "worlds"):
         if getattr(args, option) is not None and not game.has_hidden_information:
             raise ValueError(f"--{option} needs a game with hidden information; {game.name} is searched in one world. "
@@ -123,7 +123,7 @@ def _match_line(row: dict) -> str:
 # %% ../nbs/81_cli.ipynb #9973ff8f
 def _play(args):
     from alphazero_nb.ui.play import Match, play_text
-    from alphazero_nb.search.search import Agent
+    from alphazero_nb.search.agent import Agent
     agent = Agent.load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")

@@ -10,8 +10,9 @@ from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import tell_measures
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.games import blob as rules
-from alphazero_nb.search.search import Agent, SearchSettings
-from alphazero_nb.selfplay.slots import SelfPlaySettings
+from alphazero_nb.search.search import SearchSettings
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer,
                                         check_match, run_ladder, default_ladder, default_baseline, elo, get_player,

@@ -12,7 +12,8 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.games import blob as rules
 from alphazero_nb.games.blob import (BID, HAND, NO_TRUMP, TABLE, VOIDS, bids, blob, dealer, hands, on_table, scores,
                                      tricks, trump)
-from alphazero_nb.selfplay.slots import SlotBlock, default_settings
+from alphazero_nb.selfplay.slots import SlotBlock
+from alphazero_nb.selfplay.settings import default_settings
 
 SPADES, HEARTS, CLUBS, DIAMONDS = range(4)
 

@@ -318,26 +318,25 @@ def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_
 
 # The package's own kernels ----------------------------------------------------------------------
 
-RECEIVE = """
+EVALUATE = """
 import alphazero_nb, numpy as np
-from alphazero_nb.search.tree import Trees, add_edges, add_node
-from alphazero_nb.search.search import receive
-t = Trees(1, 4, 4, 2, 1)
-add_node(t.trees, t.nodes, t.values, t.node_room, 0, -1, 0)
-add_edges(t.trees, t.nodes, t.edges, t.edge_room, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
-receive(t.nodes, t.edges, t.values, 0, np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(2, np.float32))
-print(alphazero_nb.__file__, t.nodes[0].visits if hasattr(t.nodes[0], "visits") else t.nodes[0]["visits"],
-      sum(receive.stats.cache_hits.values()))
+from alphazero_nb.search.tree import add_edges, add_node, make_trees
+from alphazero_nb.search.search import apply_evaluation
+trees = make_trees(1, simulations=4, max_legal=4, state_size=2, players=1)
+add_node(trees, 0, -1, 0)
+add_edges(trees, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
+apply_evaluation(trees, 0, np.zeros(2, np.float32), np.zeros(1, np.float32))
+print(alphazero_nb.__file__, trees.nodes["visits"][0], sum(apply_evaluation.stats.cache_hits.values()))
 """
 
 
 def test_a_kernel_follows_the_kernels_it_calls(tmp_path):
     "As after an update of an editable install: one module of the package changes, its callers do not."
     shutil.copytree(PACKAGE, tmp_path/"alphazero_nb", ignore=shutil.ignore_patterns("__pycache__"))
-    where, visits, _ = run(tmp_path, ["-c", RECEIVE])
+    where, visits, _ = run(tmp_path, ["-c", EVALUATE])
     assert Path(where).parent == tmp_path/"alphazero_nb" and visits == "1"
     change(tmp_path/"alphazero_nb"/"search"/"tree.py", "        row.visits += 1\n", "        row.visits += 5\n")
-    assert run(tmp_path, ["-c", RECEIVE])[1] == "5"
+    assert run(tmp_path, ["-c", EVALUATE])[1] == "5"
 
 
 # Workers ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.games import blob as rules
 from alphazero_nb.games.blob import BID, HAND
 from alphazero_nb.network.evaluator import UniformEvaluator
-from alphazero_nb.search.search import Agent
+from alphazero_nb.search.agent import Agent
 
 SUITS, RANKS, BORDER = "♠♥♣♦", "23456789TJQKA", 10 / 21
 DECK = [suit + rank for suit in SUITS for rank in RANKS]

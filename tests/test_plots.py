@@ -10,7 +10,7 @@ from matplotlib.container import ErrorbarContainer
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
-from alphazero_nb.search.search import Agent
+from alphazero_nb.search.agent import Agent
 from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares,
                                    plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
                                    plot_ladder, plot_layouts, plot_losses, plot_measures, plot_policy, plot_strength,

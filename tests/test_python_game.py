@@ -10,8 +10,10 @@ from alphazero_nb.core.events import MatchMoved, RunDone
 from alphazero_nb.core.game import (MOVER, PLAY, ContractError, _registry, board_symmetries, call_mover, call_play,
                                     get_game, list_games)
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
-from alphazero_nb.search.search import Agent, SearchSettings, search
-from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings
+from alphazero_nb.search.search import SearchSettings, search
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.selfplay.slots import SlotBlock
+from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, play_match
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),

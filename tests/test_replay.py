@@ -14,7 +14,8 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord, check_records, join_records, split_records
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.search import SearchSettings
-from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings, default_settings
+from alphazero_nb.selfplay.slots import SlotBlock
+from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training.replay import Replay, window_size
 from test_python_game import connect4 as python_connect4
 
@@ -120,28 +121,27 @@ def test_running_games_need_memory_in_proportion_to_the_longest_game():
     sizes = [bytes_of_running_games(count_game(longest))[0] for longest in (500, 2000, 8000)]
     growth = [(large - small) / steps for small, large, steps in zip(sizes, sizes[1:], (1500, 6000))]
     assert growth[1] < 1.1 * growth[0], f"bytes for each more move: {growth}"
-    assert growth[1] < 16 * (2 * 12 + 40), "for each slot a row for each node, and some 20 bytes of the ledger"
+    assert growth[1] < 16 * (2 * 12 + 40), "for each slot a row for each node, and some 20 bytes of the game log"
 
 
 def test_games_as_long_as_those_of_chess_fit_into_memory():
     "The sizes of OpenSpiel's chess: 4,674 actions and up to 17,695 moves."
     game = PythonGame("long", Count, players=2, actions=4674, shape=(20, 8, 8), max_length=17_695)
     size, block = bytes_of_running_games(game, slots=128, simulations=64)
-    assert size < 1.2e9 and block.ledger.policy_actions.shape == (128, game.max_legal)
+    assert size < 1.2e9 and block.log.tables.policy_actions.shape == (128, game.max_legal)
 
 
 @pytest.mark.parametrize("name", ["connect4", "blob(players=3,cards=2)"])
 def test_search_results_make_room_for_themselves(name):
-    "With every search a full one the ledger grows; the games are those of a ledger that was large from the start."
+    "With every search a full one the game log grows; the games are those of a log that was large from the start."
     game = game_of(name)
     play = replace(default_settings(game), full_search_fraction=1.)
     play = replace(play, search=replace(play.search, simulations=20))
 
     def games(roomy):
         block, evaluator, records, drawn = SlotBlock(game, 6, play), UniformEvaluator(game), [], itertools.count()
-        while roomy and block.ledger.policy_actions.shape[1] < game.max_length * game.max_legal: block.ledger.grow()
-        block._written = block.ledger.arrays()
-        room = block.ledger.policy_actions.shape[1]
+        while roomy and block.log.tables.policy_actions.shape[1] < game.max_length * game.max_legal: block.log.grow()
+        room = block.log.tables.policy_actions.shape[1]
         while len(records) < 18:
             for slot in np.flatnonzero(block.slots["number"] < 0):
                 number = next(drawn)
@@ -150,7 +150,7 @@ def test_search_results_make_room_for_themselves(name):
             records += block.collect()
             if block.requests.count: block.submit(evaluator)
             block.receive()
-        return sorted(records, key=lambda record: record.number)[:12], room, block.ledger.policy_actions.shape[1]
+        return sorted(records, key=lambda record: record.number)[:12], room, block.log.tables.policy_actions.shape[1]
     small, first, last = games(False)
     large, roomy, still = games(True)
     assert small == large and searched(small) > 12 and roomy == still

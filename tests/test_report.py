@@ -19,7 +19,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import join_records, split_records
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays, write_json
 from alphazero_nb.network.saved_run import read_saved
-from alphazero_nb.selfplay.slots import SelfPlaySettings
+from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.trainer import Trainer, TrainSettings
 from alphazero_nb.ui.play import play
 from alphazero_nb.ui.report import html_text, read_run, report

@@ -9,8 +9,9 @@ import torch
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import NetworkEvaluator
-from alphazero_nb.search.tree import Trees, keep_subtree
-from alphazero_nb.search.search import Agent, Requests, SearchSettings, ask, plant, receive, search, walk
+from alphazero_nb.search.tree import keep_subtree, make_trees
+from alphazero_nb.search.search import Requests, SearchSettings, apply_evaluation, init_root, run_to_leaf, search, write_request
+from alphazero_nb.search.agent import Agent
 
 
 class HashEvaluator:
@@ -200,20 +201,18 @@ class Driver:
     "One tree, driven by the kernels one answer at a time."
     def __init__(self, game, evaluator, state, simulations):
         self.game, self.evaluator = game, evaluator
-        self.trees = Trees(1, simulations, game.max_legal, game.state_size, game.players)
-        t = self.trees
-        self.tables = t.trees, t.nodes, t.edges, t.values, t.states
-        self.actions, self.result = np.zeros(game.max_legal, np.int32), np.zeros(game.players, np.float32)
-        assert plant(game.api, *self.tables, 0, state, self.actions)
+        self.trees = make_trees(1, simulations, game.max_legal, game.state_size, game.players)
+        assert init_root(game.api, self.trees, 0, state)
 
     def answer(self, node):
-        r = Requests(self.game, 1)
-        ask(self.game.api, *self.tables[1:3], self.tables[4], node, 0, r.observations, r.edge_offsets, r.edge_actions)
-        logits, values = self.evaluator.evaluate(r.observations, r.edge_offsets, r.edge_actions[:r.edge_offsets[1]])
-        receive(*self.tables[1:4], node, logits, values[0], self.result)
+        requests = Requests(self.game, self.trees)
+        write_request(self.game.api, self.trees, requests.tables, node, 0)
+        requests.count = 1
+        logits, values = self.evaluator.evaluate(*requests.arguments())
+        apply_evaluation(self.trees, node, logits, values[0])
 
     def search(self, budget):
-        while (node := walk(self.game.api, *self.tables, 0, budget, 1.5, 0.2, self.actions, self.result)) >= 0:
+        while (node := run_to_leaf(self.game.api, self.trees, 0, budget, 1.5, 0.2)) >= 0:
             self.answer(node)
 
     def root_edges(self):
@@ -227,8 +226,7 @@ class Driver:
 
     def keep(self, action):
         edge, = [e for e in self.root_edges() if e["action"] == action]
-        t = self.trees
-        keep_subtree(t.trees, t.nodes, t.edges, t.values, t.states, t.remap, t.node_room, t.edge_room, 0, int(edge["child"]))
+        keep_subtree(self.trees, 0, int(edge["child"]))
 
 
 @pytest.mark.parametrize("name", NAMES)

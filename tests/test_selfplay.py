@@ -19,9 +19,11 @@ from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import EvaluatorError
-from alphazero_nb.search.tree import Trees, add_edges, add_node
+from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import SearchSettings
-from alphazero_nb.selfplay.slots import SLOT, GameFailed, SelfPlaySettings, add_noise, gamma, retrace, uniform
+from alphazero_nb.selfplay.slots import GameFailed, add_noise, retrace
+from alphazero_nb.core.streams import gamma, uniform
+from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.actors import ActorPool, shielded
 from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay import engine as selfplay
@@ -274,9 +276,8 @@ def first_visits_of_search(game, network):
 
 
 def test_uniform_numbers():
-    row = np.zeros(1, SLOT)
-    row["random"] = 12345
-    draws = np.array([uniform(row, 0) for _ in range(50_000)])
+    random = np.array([12345], np.uint64)
+    draws = np.array([uniform(random, 0) for _ in range(50_000)])
     assert 0 < draws.min() and draws.max() < 1 and len(np.unique(draws)) == len(draws)
     counts = np.histogram(draws, 50, (0, 1))[0]
     assert ((counts - 1000) ** 2 / 1000).sum() < 100, "chi-square of 49 degrees of freedom, p about 1e-5"
@@ -286,9 +287,8 @@ def test_uniform_numbers():
 @pytest.mark.parametrize("shape", [.05, .3, 1., 1.43, 10.])
 def test_gamma_variates(shape):
     "Mean and variance are the shape; the share below the mean is that of NumPy's."
-    row, n = np.zeros(1, SLOT), 40_000
-    row["random"] = int(shape * 100)
-    draws = np.array([gamma(row, 0, shape) for _ in range(n)])
+    random, n = np.array([int(shape * 100)], np.uint64), 40_000
+    draws = np.array([gamma(random, 0, shape) for _ in range(n)])
     twin = np.random.default_rng(0).gamma(shape, size=n)
     assert abs(draws.mean() - shape) < 5 * np.sqrt(shape / n)
     assert abs(draws.var() / shape - 1) < .05 + .15 / np.sqrt(shape) * .3
@@ -299,15 +299,14 @@ def test_gamma_variates(shape):
 @pytest.mark.parametrize("count, total, fraction", [(7, 10., .25), (3, 1.5, 1.), (30, 10., .5)])
 def test_noise_is_a_mixture_with_a_dirichlet(count, total, fraction):
     "Its mean keeps the priors (mixed with a uniform share), its variance is a Dirichlet's, and it sums to one."
-    trees = Trees(1, 4, count, 1, 2)
-    root = add_node(trees.trees, trees.nodes, trees.values, trees.node_room, 0, -1, 0)
-    add_edges(trees.trees, trees.nodes, trees.edges, trees.edge_room, 0, root, 0, np.arange(count), count)
+    trees = make_trees(1, 4, count, 1, 2)
+    root = add_node(trees, 0, -1, 0)
+    add_edges(trees, 0, root, 0, np.arange(count), count)
     priors = np.random.default_rng(0).dirichlet(np.ones(count)).astype(np.float32)
-    row, seen = np.zeros(1, SLOT), []
-    row["random"] = 99
+    random, seen = np.array([99], np.uint64), []
     for _ in range(6000):
         trees.edges["prior"][:count] = priors
-        add_noise(trees.nodes, trees.edges, root, row, 0, fraction, total)
+        add_noise(trees, root, random, 0, fraction, total)
         seen.append(trees.edges["prior"][:count].copy())
     noise = (np.array(seen, float) - (1 - fraction) * priors) / fraction
     assert np.allclose(np.sum(seen, 1), 1, atol=1e-5) and noise.min() > -1e-5

@@ -9,7 +9,7 @@ import pytest
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games.blob import BID, MOVER, action_name, card_name, dealer, hands, scores
 from alphazero_nb.network.evaluator import UniformEvaluator
-from alphazero_nb.search.search import Agent
+from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, RulePlayer
 from alphazero_nb.ui.board import Marks, board_svg
 from alphazero_nb.ui.card_table import find_table, points_of, read_words, same_but, tricks_shown

@@ -7,8 +7,10 @@ import pytest
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.games import blob as cards, tictactoe as stones
 from alphazero_nb.network.evaluator import Ticket, UniformEvaluator
-from alphazero_nb.search.search import Agent, SearchSettings, draw_worlds, search
-from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings
+from alphazero_nb.search.search import SearchSettings, draw_worlds, search
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.selfplay.slots import SlotBlock
+from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from test_search import HashEvaluator, Node, slow_search, visits_of
 
@@ -178,7 +180,7 @@ def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
 
 
 def test_cards_have_settings_of_their_own():
-    from alphazero_nb.selfplay.slots import EFFORTS, default_settings
+    from alphazero_nb.selfplay.settings import EFFORTS, default_settings
     game = get_game("blob(players=3,cards=2)")
     assert EFFORTS == dict(light=(2, 20), medium=(3, 30), heavy=(5, 50)) and default_settings(get_game("tictactoe")) == SelfPlaySettings()
     for effort, (worlds, simulations) in EFFORTS.items():

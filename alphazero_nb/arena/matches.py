@@ -15,13 +15,13 @@ from typing import Callable
 import numpy as np
 from ..core.device import usable_cores
 from ..core.compiled import kernel
-from ..core.streams import Purpose, derive_seed
+from ..core.streams import Purpose, derive_seed, uniform
 from ..core.events import MatchMoved, MatchPlayed, elo
-from ..core.game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, Game, call_legal, call_mover,
-                                    call_play, call_returns, did_you_mean)
-from ..search.tree import Trees, add_node, back_up
-from ..search.search import Agent, draw_worlds, expand, plant
-from ..selfplay.slots import SLOT, uniform
+from ..core.game import (LEGAL, MOVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play, call_returns,
+                                    did_you_mean)
+from ..search.tree import add_node, back_up, make_trees, root_of
+from ..search.search import draw_worlds, expand, init_root
+from ..search.agent import Agent
 
 # %% auto #0
 __all__ = ['UCT_CONSTANT', 'OPENING_PLIES', 'select_uct', 'play_out', 'search_uct', 'RandomPlayer', 'RolloutPlayer', 'RulePlayer',
@@ -34,15 +34,15 @@ UCT_CONSTANT = 1.0  # For results in [−1, 1]
 
 
 @kernel
-def select_uct(nodes, edges, node, random, slot, c):
+def select_uct(trees, node, random, c):
     "Return the edge with the largest UCB1 score; untried edges come first, in random order."
-    row = nodes[node]
+    row, edges = trees.nodes[node], trees.edges
     best, best_score, untried = row.first, -1e30, 0
     scale = c * math.sqrt(math.log(row.visits))
     for e in range(row.first, row.first + row.count):
         if edges[e].visits == 0:
             untried += 1
-            if uniform(random, slot) * untried < 1: best = e
+            if uniform(random, 0) * untried < 1: best = e
         elif untried == 0:
             score = edges[e].value / edges[e].visits + scale / math.sqrt(edges[e].visits)
             if score > best_score: best, best_score = e, score
@@ -50,38 +50,37 @@ def select_uct(nodes, edges, node, random, slot, c):
 
 # %% ../../nbs/50_arena.matches.ipynb #3ee85db6
 @kernel
-def play_out(api, state, random, slot, actions, result):
+def play_out(api, state, random, actions, result):
     "Play random moves to the end of the game, in place, and write the result by seat."
     while call_mover(api[MOVER], state) >= 0:
         count = call_legal(api[LEGAL], state, actions)
-        call_play(api[PLAY], state, actions[int(uniform(random, slot) * count)])
+        call_play(api[PLAY], state, actions[int(uniform(random, 0) * count)])
     result[:] = 0
     call_returns(api[RETURNS], state, result)
 
 # %% ../../nbs/50_arena.matches.ipynb #f3b656fd
 @kernel
-def search_uct(api, trees, nodes, edges, values, states, random, slot, simulations, c):
-    "Search the position at the root of tree `slot` by UCT. Return the most visited action."
-    node_room, edge_room = len(nodes) // len(trees), len(edges) // len(trees)
-    root, actions, result = slot * node_room, np.empty(api[MAX_LEGAL], np.int32), np.empty(api[PLAYERS], np.float32)
+def search_uct(api, trees, random, simulations, c):
+    "Search the root position of the first tree by UCT. Return the most visited action."
+    nodes, edges, states, root = trees.nodes, trees.edges, trees.states, root_of(trees, 0)
     state, nodes[root].visits = np.empty(states.shape[1], np.int16), 1
     for _ in range(simulations):
         node = root
         while nodes[node].mover >= 0:
-            edge = select_uct(nodes, edges, node, random, slot, c)
+            edge = select_uct(trees, node, random, c)
             child = edges[edge].child
             if child < 0:
-                child = add_node(trees, nodes, values, node_room, slot, node, edge - nodes[node].first)
+                child = add_node(trees, 0, node, edge - nodes[node].first)
                 edges[edge].child = child
                 states[child, :] = states[node]
                 call_play(api[PLAY], states[child], edges[edge].action)
-                expand(api, trees, nodes, edges, slot, edge_room, child, states[child], actions)
+                expand(api, trees, 0, child)
                 node = child
                 break
             node = child
         state[:] = states[node]
-        play_out(api, state, random, slot, actions, result)
-        back_up(nodes, edges, values, node, result)
+        play_out(api, state, random, trees.actions, trees.result)
+        back_up(trees, node, trees.result)
     best = nodes[root].first
     for e in range(best, best + nodes[root].count):
         if edges[e].visits > edges[best].visits: best = e
@@ -115,13 +114,11 @@ class RolloutPlayer:
         with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))
 
     def _act(self, state, seed) -> int:
-        game, random = self.game, np.zeros(1, SLOT)
-        random["random"] = seed
-        trees = Trees(1, self.simulations, game.max_legal, game.state_size, game.players)
-        tables, visits = (trees.trees, trees.nodes, trees.edges, trees.values, trees.states), Counter()
+        game, random, visits = self.game, np.array([seed], np.uint64), Counter()
+        trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players)
         for world in draw_worlds(game, state[None], self.worlds, seed):
-            plant(game.api, *tables, 0, world, np.zeros(game.max_legal, np.int32))
-            best = search_uct(game.api, *tables, random, 0, self.simulations // self.worlds, self.c)
+            init_root(game.api, trees, 0, world)
+            best = search_uct(game.api, trees, random, self.simulations // self.worlds, self.c)
             if self.worlds == 1: return best
             edges = trees.edges[:trees.nodes["count"][0]]
             visits.update(dict(zip(edges["action"].tolist(), edges["visits"].tolist())))

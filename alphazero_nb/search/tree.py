@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel
 
 # %% auto #0
-__all__ = ['NODE', 'EDGE', 'TREE', 'Trees', 'add_node', 'add_edges', 'attach', 'select_edge', 'back_up', 'keep_subtree']
+__all__ = ['NODE', 'EDGE', 'TREE', 'Trees', 'make_trees', 'root_of', 'add_node', 'add_edges', 'set_priors', 'select_edge',
+           'back_up', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -32,53 +34,69 @@ EDGE = np.dtype([
 TREE = np.dtype([("nodes", "i4"), ("edges", "i4")])  # Number of rows that a tree uses
 
 # %% ../../nbs/30_search.tree.ipynb #2136fb4f
-class Trees:
-    "Search trees of one block of slots."
-    def __init__(
-        self,
-        slots: int,       # Number of trees
-        simulations: int, # Largest number of simulations in one search
-        max_legal: int,   # Largest number of legal actions in a position
-        state_size: int,  # int16 values per state
-        players: int,
-    ):
-        self.node_room, self.edge_room = simulations + 2, (simulations + 2) * max_legal
-        if slots * self.edge_room > np.iinfo(np.int32).max:
-            raise ValueError(f"{slots} trees of {simulations} simulations with {max_legal} actions need more than "
-                             f"2 billion edges; use fewer games at a time.")
-        self.trees = np.zeros(slots, TREE)
-        self.nodes, self.edges = np.zeros(slots * self.node_room, NODE), np.zeros(slots * self.edge_room, EDGE)
-        self.values = np.zeros((slots * self.node_room, players), np.float32)    # Value sums per seat
-        self.states = np.zeros((slots * self.node_room, state_size), np.int16)   # Position of each node
-        self.remap = np.zeros(self.node_room, np.int32)                          # Scratch array of keep_subtree
+class Trees(NamedTuple):
+    "Tables of a block of search trees. Tree k owns the kth stretch of `nodes` and `edges`."
+    counts: np.ndarray   # (trees,) TREE
+    nodes: np.ndarray    # (trees · node_room,) NODE
+    edges: np.ndarray    # (trees · edge_room,) EDGE
+    values: np.ndarray   # (trees · node_room, players) float32, sums of results by seat
+    states: np.ndarray   # (trees · node_room, state_size) int16, the position of each node
+    remap: np.ndarray    # (node_room,) int32, scratch array of keep_subtree
+    actions: np.ndarray  # (max_legal,) int32, scratch array for legal actions
+    result: np.ndarray   # (players,) float32, scratch array for the result of a leaf
+
+
+def make_trees(
+    count: int,
+    simulations: int,  # Largest number of simulations in one search
+    max_legal: int,    # Largest number of legal actions in a position
+    state_size: int,   # int16 values per state
+    players: int,
+) -> Trees:
+    "Return empty trees. Raise a ValueError if they need more edges than an int32 can count."
+    node_room, edge_room = simulations + 2, (simulations + 2) * max_legal
+    if count * edge_room > np.iinfo(np.int32).max:
+        raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need more than "
+                         f"2 billion edges; use fewer games at a time.")
+    return Trees(
+        np.zeros(count, TREE), np.zeros(count * node_room, NODE), np.zeros(count * edge_room, EDGE),
+        np.zeros((count * node_room, players), np.float32), np.zeros((count * node_room, state_size), np.int16),
+        np.zeros(node_room, np.int32), np.zeros(max_legal, np.int32), np.zeros(players, np.float32))
+
+
+@kernel
+def root_of(trees, tree):
+    "Return the index of a tree's root in the tables."
+    return tree * len(trees.remap)
 
 # %% ../../nbs/30_search.tree.ipynb #a63a3282
 @kernel
-def add_node(trees, nodes, values, node_room, tree, parent, branch):
-    "Add a node without edges to `tree`. Return its index in the tables."
-    node = tree * node_room + trees[tree].nodes
-    trees[tree].nodes += 1
-    row = nodes[node]
+def add_node(trees, tree, parent, branch):
+    "Add a node without edges to a tree. Return its index in the tables."
+    node = root_of(trees, tree) + trees.counts[tree].nodes
+    trees.counts[tree].nodes += 1
+    row = trees.nodes[node]
     row.first, row.count, row.visits, row.mover, row.parent, row.branch = -1, 0, 0, -1, parent, branch
-    values[node, :] = 0
+    trees.values[node, :] = 0
     return node
 
 # %% ../../nbs/30_search.tree.ipynb #ac4744e9
 @kernel
-def add_edges(trees, nodes, edges, edge_room, tree, node, mover, actions, count):
-    "Give `node` one unvisited edge per legal action."
-    first = tree * edge_room + trees[tree].edges
-    trees[tree].edges += count
-    nodes[node].first, nodes[node].count, nodes[node].mover = first, count, mover
+def add_edges(trees, tree, node, mover, actions, count):
+    "Give `node` one unvisited edge for each of the first `count` actions."
+    first = tree * (len(trees.edges) // len(trees.counts)) + trees.counts[tree].edges
+    trees.counts[tree].edges += count
+    row = trees.nodes[node]
+    row.first, row.count, row.mover = first, count, mover
     for i in range(count):
-        edge = edges[first + i]
+        edge = trees.edges[first + i]
         edge.prior, edge.value, edge.visits, edge.child, edge.action = 0, 0, 0, -1, actions[i]
 
 # %% ../../nbs/30_search.tree.ipynb #cc9995a0
 @kernel
-def attach(nodes, edges, node, logits):
+def set_priors(trees, node, logits):
     "Set the priors of `node` to the softmax of `logits`, one per edge."
-    first, count = nodes[node].first, nodes[node].count
+    edges, first, count = trees.edges, trees.nodes[node].first, trees.nodes[node].count
     top = logits[0]
     for i in range(1, count): top = max(top, logits[i])
     total = 0.0
@@ -90,9 +108,9 @@ def attach(nodes, edges, node, logits):
 
 # %% ../../nbs/30_search.tree.ipynb #32a8a471
 @kernel
-def select_edge(nodes, edges, values, node, c_puct, fpu):
+def select_edge(trees, node, c_puct, fpu):
     "Return the edge of `node` with the largest PUCT score."
-    row = nodes[node]
+    row, edges = trees.nodes[node], trees.edges
     scale, mass = c_puct * math.sqrt(row.visits), 0.0
     best, best_score, untried, untried_prior = -1, -1e30, -1, -1.0
     for e in range(row.first, row.first + row.count):
@@ -104,14 +122,15 @@ def select_edge(nodes, edges, values, node, c_puct, fpu):
         score = edge.value / edge.visits + scale * edge.prior / (1 + edge.visits)
         if score > best_score: best, best_score = e, score
     if untried < 0: return best
-    score = values[node, row.mover] / row.visits - fpu * math.sqrt(mass) + scale * untried_prior
+    score = trees.values[node, row.mover] / row.visits - fpu * math.sqrt(mass) + scale * untried_prior
     if score > best_score or (score == best_score and untried < best): return untried
     return best
 
 # %% ../../nbs/30_search.tree.ipynb #27f340e2
 @kernel
-def back_up(nodes, edges, values, node, result):
+def back_up(trees, node, result):
     "Add `result`, one number per seat, to `node` and all its ancestors."
+    nodes, edges, values = trees.nodes, trees.edges, trees.values
     while True:
         row = nodes[node]
         row.visits += 1
@@ -125,11 +144,12 @@ def back_up(nodes, edges, values, node, result):
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
 @kernel
-def keep_subtree(trees, nodes, edges, values, states, remap, node_room, edge_room, tree, root):
+def keep_subtree(trees, tree, root):
     "Make `root` the first node of `tree` and drop all nodes that are not below it."
-    base = tree * node_room
-    used, used_edges = 0, tree * edge_room
-    for node in range(base, base + trees[tree].nodes):
+    nodes, edges, remap, base = trees.nodes, trees.edges, trees.remap, root_of(trees, tree)
+    first_edge = tree * (len(edges) // len(trees.counts))
+    used, used_edges = 0, first_edge
+    for node in range(base, base + trees.counts[tree].nodes):
         parent = nodes[node].parent
         kept = node == root or (parent >= 0 and remap[parent - base] >= 0)
         remap[node - base] = used if kept else -1
@@ -137,12 +157,12 @@ def keep_subtree(trees, nodes, edges, values, states, remap, node_room, edge_roo
         new, first, count = base + used, nodes[node].first, nodes[node].count
         used += 1
         nodes[new] = nodes[node]
-        values[new, :] = values[node, :]
-        states[new, :] = states[node, :]
+        trees.values[new, :] = trees.values[node, :]
+        trees.states[new, :] = trees.states[node, :]
         nodes[new].parent = -1 if node == root else base + remap[parent - base]
         if node != root: edges[nodes[nodes[new].parent].first + nodes[new].branch].child = new
         if first < 0: continue
         nodes[new].first = used_edges
         for i in range(count): edges[used_edges + i] = edges[first + i]
         used_edges += count
-    trees[tree].nodes, trees[tree].edges = used, used_edges - tree * edge_room
+    trees.counts[tree].nodes, trees.counts[tree].edges = used, used_edges - first_edge

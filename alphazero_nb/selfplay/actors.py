@@ -14,7 +14,8 @@ from ..core.game import Game
 from ..core.records import GameRecord
 from ..network.evaluator import BatchedEvaluator, NetworkEvaluator, UniformEvaluator
 from ..search.search import count_worlds
-from .slots import SlotBlock, SelfPlaySettings
+from .slots import SlotBlock
+from .settings import SelfPlaySettings
 
 # %% auto #0
 __all__ = ['EVEN_ROWS', 'TOTALS', 'GameScheduler', 'Generation', 'shielded', 'Actor', 'sharing_pays', 'ActorPool']

@@ -16,7 +16,7 @@ from ..core.events import (EngineStatus, Events, GameFinished, Message, SelfPlay
 from ..core.game import Game, did_you_mean
 from ..core.records import GameRecord
 from ..search.search import count_worlds
-from .slots import SelfPlaySettings, default_settings
+from .settings import SelfPlaySettings, default_settings
 from .actors import ActorPool, GameScheduler, Generation
 from .workers import WorkerPool
 

@@ -20,7 +20,8 @@ from ..core.python_game import why_not_sendable
 from ..core.records import GameRecord
 from ..network.evaluator import EvaluatorError
 from ..search.search import SearchSettings
-from .slots import GameFailed, SelfPlaySettings, play_step
+from .slots import GameFailed, play_step
+from .settings import SelfPlaySettings
 from .actors import TOTALS, ActorPool, Generation, GameScheduler, shielded
 
 # %% auto #0

@@ -24,8 +24,9 @@ from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.checkpoint import fill_network, flatten, network_arrays, read_json, require_like, write_json
 from ..network.saved_run import SavedRun
-from ..search.search import Agent, require
-from ..selfplay.slots import SelfPlaySettings, default_settings
+from ..search.search import require
+from ..search.agent import Agent
+from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import LAYOUTS, Layout, SelfPlayEngine, plan_layout
 from ..arena.matches import check_match, default_baseline, get_player, play_series

@@ -10,7 +10,7 @@ import io, math
 import numpy as np
 from ..core.game import Game
 from ..core.records import GameRecord
-from ..search.search import Agent
+from ..search.agent import Agent
 from ..arena.matches import elo, mean_interval
 
 # %% auto #0

@@ -16,7 +16,7 @@ from ..core.game import Game, get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
 from ..network.saved_run import load_network, read_saved
-from ..search.search import Agent
+from ..search.agent import Agent
 from ..arena.matches import default_ladder
 from ..training.trainer import TrainSettings
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts,
