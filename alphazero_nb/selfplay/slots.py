@@ -243,7 +243,7 @@ class SlotBlock:
                                 game.players)
         self.requests, self.log = Requests(game, self.trees), GameLog(game, slots)
         self.tables = _make_slots(game, slots, settings)
-        self.slots = self.tables.rows   # (slots,) SLOT
+        self.slots, self.true_states = self.tables.rows, self.tables.true_states
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
 
