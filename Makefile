@@ -36,13 +36,13 @@ train: $(VENV)/installed
 	$(BIN)/alphazero-nb $(TRAIN_ARGS)
 
 test: $(VENV)/installed-dev
-	$(BIN)/python tests/sync.py --check
+	$(BIN)/python tools/sync.py --check
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist worksteal
 
 test-colab: $(COLAB)/package
-	$(COLAB)/bin/python tests/colab.py $(PAGES) --workers $(WORKERS)
+	$(COLAB)/bin/python tools/colab.py $(PAGES) --workers $(WORKERS)
 
 # The wheel alone, outside of the checkout: what it forgot to pack is missing here.
 test-wheel: $(VENV)/torch
@@ -61,11 +61,11 @@ soak: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -rs -m slow -n $(WORKERS) --dist worksteal
 
 sync: $(VENV)/installed-dev
-	$(BIN)/python tests/sync.py
+	$(BIN)/python tools/sync.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache _docs _proc tests/artefacts
-	find alphazero_nb tests nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find alphazero_nb tests tools nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 	find nbs colab -name .ipynb_checkpoints -prune -exec rm -rf {} + 2>/dev/null || true
 
 # PyTorch first and alone, at the version of constraints.txt, so that nothing else chooses a build of it.

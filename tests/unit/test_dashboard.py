@@ -15,7 +15,7 @@ from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, Iterat
                                       WorkerLost, WorkerStarted, elo, JsonLines)
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
-from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
+from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 from test_progress import SAMPLES
 
 
@@ -190,24 +190,6 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 engine = SelfPlayEngine(get_game("connect4"), None, device="cpu", layout="threads", simulations=200, games=32)
 """
-HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
-NEW_PAGE = """
-from alphazero_nb.ui.dashboard import page_widgets
-page_widgets.working.clear(), page_widgets.asked.clear()
-"""
-COMMS = """import json
-print(json.dumps([(comm.comm_id, comm.target_name) for comm in get_ipython().kernel.comm_manager.comms.values()]))"""
-
-
-def say(kernel, kind, content, metadata=None):
-    "Sends a message as the page does; the kernel reads it before the next cell."
-    kernel.client.shell_channel.send(kernel.client.session.msg(kind, content, metadata=metadata))
-
-
-def answer(kernel, accept=True):
-    "Does what a page does with the comms of the kernel: it closes those that nothing listens to."
-    for comm_id, target in json.loads(kernel.run(COMMS).out):
-        if target != "jupyter.widget" or not accept: say(kernel, "comm_close", dict(comm_id=comm_id, data={}))
 
 
 def in_widgets(cell):

@@ -14,8 +14,7 @@ from alphazero_nb.ui.board import Board, Square, register_drawing
 from alphazero_nb.ui.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html,
                                   open_match, play, play_text, player_name, read_line, result_words, value_bar, value_curve)
 from alphazero_nb.ui import board as board_room
-from test_dashboard import HTML, NEW_PAGE, VIEW, answer, say
-from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
+from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
 if importlib.util.find_spec("pyspiel"):

@@ -167,7 +167,7 @@ TABLE = join_records(RECORDS)
 
 def test_tables_have_no_positions_and_old_ones_are_read():
     assert "states" not in TABLE and split_records(TABLE) == RECORDS
-    old = dict(np.load(Path(__file__).parent/"data/run_v1/games/000001.npz"))
+    old = dict(np.load(Path(__file__).parents[1]/"data/run_v1/games/000001.npz"))
     records = split_records(old)
     game = game_of("tictactoe")
     check_records(game, records)

@@ -27,7 +27,7 @@ from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay import engine as selfplay
 from alphazero_nb.selfplay.engine import (SelfPlayEngine, candidate_layouts, measure_layouts,
                                           plan_layout)
-from test_search import HashEvaluator, Node, slow_search, visits_of
+from reference import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
 
@@ -790,7 +790,7 @@ def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, net
 
 def test_layouts_are_measured_one_at_a_time(monkeypatch):
     "Also the workers of the engine that measures are gone; with four cores there are never more than four processes."
-    from test_workers import children
+    from processes import children
     before, alive, built = len(children()), [], []
 
     class Counted(WorkerPool):

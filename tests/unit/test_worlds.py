@@ -10,7 +10,7 @@ from alphazero_nb.network.evaluator import Ticket, UniformEvaluator
 from alphazero_nb.search.search import Agent, SearchSettings, draw_worlds, search
 from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from test_search import HashEvaluator, Node, slow_search, visits_of
+from reference import HashEvaluator, Node, slow_search, visits_of
 
 
 def round_states(game, count, seed=0):
