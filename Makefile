@@ -44,16 +44,16 @@ test: $(VENV)/installed-dev
 test-colab: $(COLAB)/package
 	$(COLAB)/bin/python tools/colab.py $(PAGES) --workers $(WORKERS)
 
-# The wheel alone, outside of the checkout: what it forgot to pack is missing here.
-test-wheel: $(VENV)/torch
+# The wheel alone, outside of the checkout: what it forgot to pack or to require is missing here.
+test-wheel:
 	rm -rf build dist
-	$(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 	$(PYTHON) -m venv dist/env
 	dist/env/$(PIP) -c constraints.txt torch
+	dist/env/bin/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 	dist/env/$(PIP) -c constraints.txt dist/*.whl
-	cd dist && env/bin/alphazero-nb train tictactoe --preset tiny --simulations 8 --games 16 --iterations 2 --device cpu --folder run
-	cd dist && env/bin/python -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.Agent.load('run', device='cpu'))"
-	rm -rf build
+	cd dist && PYTHONPATH= env/bin/alphazero-nb train tictactoe --preset tiny --simulations 8 --games 16 --iterations 2 --device cpu --folder run
+	cd dist && PYTHONPATH= env/bin/python -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.Agent.load('run', device='cpu'))"
+	rm -rf build dist *.egg-info
 
 soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing

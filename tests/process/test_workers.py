@@ -409,7 +409,7 @@ with SelfPlayEngine(get_game("tictactoe"), None, workers=2, device="cpu", listen
 """
 
 
-def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path):
+def test_a_script_without_a_guard_gets_an_error_that_says_what_is_missing(tmp_path):
     path = tmp_path / "unguarded.py"
     path.write_text(UNGUARDED)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)

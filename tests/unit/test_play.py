@@ -135,7 +135,7 @@ def test_an_agent_that_fails_costs_nothing(mood, word):
     assert match.reply() and match.history == [4, 0]
 
 
-def test_the_error_of_rules_in_python_is_told_and_the_game_stays():
+def test_the_error_of_rules_in_python_is_shown_and_the_game_stays():
     class Broken(Race):
         def play(self, action):
             if self.left == 7: raise RuntimeError("the bag has a hole")
@@ -492,7 +492,7 @@ def test_the_number_of_widgets_does_not_grow_with_the_game():
     assert len(board.choices.buttons) == RACE.actions
 
 
-def test_words_of_a_game_that_fail_are_told():
+def test_a_text_function_that_fails_does_not_stop_the_match():
     pytest.importorskip("ipywidgets")
     game = get_game("tictactoe")
     functions = {key: game.functions[key] for key in ("start", "mover", "legal", "play", "returns", "observe")}

@@ -369,7 +369,7 @@ def test_games_of_another_size_are_refused_before_they_are_played():
         check_records(game_of("tictactoe"), random_records(game_of("connect4"), 1))
 
 
-def test_rules_that_raise_an_exception_and_a_stop_are_told_apart():
+def test_an_exception_and_a_stop_in_the_rules_have_different_effects():
     class Stops(Count):
         error = KeyError("twenty")
         def play(self, action):
