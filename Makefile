@@ -36,24 +36,24 @@ train: $(VENV)/installed
 	$(BIN)/alphazero-nb $(TRAIN_ARGS)
 
 test: $(VENV)/installed-dev
-	$(BIN)/python tests/sync.py --check
+	$(BIN)/python tools/sync.py --check
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist worksteal
 
 test-colab: $(COLAB)/package
-	$(COLAB)/bin/python tests/colab.py $(PAGES) --workers $(WORKERS)
+	$(COLAB)/bin/python tools/colab.py $(PAGES) --workers $(WORKERS)
 
-# The wheel alone, outside of the checkout: what it forgot to pack is missing here.
-test-wheel: $(VENV)/torch
+# The wheel alone, outside of the checkout: what it forgot to pack or to require is missing here.
+test-wheel:
 	rm -rf build dist
-	$(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 	$(PYTHON) -m venv dist/env
 	dist/env/$(PIP) -c constraints.txt torch
+	dist/env/bin/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 	dist/env/$(PIP) -c constraints.txt dist/*.whl
-	cd dist && env/bin/alphazero-nb train tictactoe --preset tiny --simulations 8 --games 16 --iterations 2 --device cpu --folder run
-	cd dist && env/bin/python -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.Agent.load('run', device='cpu'))"
-	rm -rf build
+	cd dist && PYTHONPATH= env/bin/alphazero-nb train tictactoe --preset tiny --simulations 8 --games 16 --iterations 2 --device cpu --folder run
+	cd dist && PYTHONPATH= env/bin/python -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.Agent.load('run', device='cpu'))"
+	rm -rf build dist *.egg-info
 
 soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
@@ -61,11 +61,11 @@ soak: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -rs -m slow -n $(WORKERS) --dist worksteal
 
 sync: $(VENV)/installed-dev
-	$(BIN)/python tests/sync.py
+	$(BIN)/python tools/sync.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache _docs _proc tests/artefacts
-	find alphazero_nb tests nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find alphazero_nb tests tools nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 	find nbs colab -name .ipynb_checkpoints -prune -exec rm -rf {} + 2>/dev/null || true
 
 # PyTorch first and alone, at the version of constraints.txt, so that nothing else chooses a build of it.

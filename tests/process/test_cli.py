@@ -129,7 +129,7 @@ def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
     assert printed.strip().splitlines()[-1] in ("You win.", "You lose.", "A draw.")
 
 
-def test_bench_of_cards_tells_every_effort(capsys):
+def test_bench_of_cards_has_a_row_for_every_effort(capsys):
     assert main(["bench", "cards", "blob", "--players", "3", "--cards", "2", "--seconds", "0.05", "--whole-games", "20",
                  "--device", "cpu", "--json"]) == 0
     bench = json.loads(capsys.readouterr().out)

@@ -1,9 +1,7 @@
 "The dashboard: plain state, one HTML, few redraws, and in a real kernel a picture that lives and then stays."
 import gc
 import html
-import json
 import re
-import time
 import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from base64 import b64decode
@@ -15,7 +13,7 @@ from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, Iterat
                                       WorkerLost, WorkerStarted, elo, JsonLines)
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
-from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
+from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 from test_progress import SAMPLES
 
 
@@ -54,7 +52,7 @@ def test_what_comes_from_outside_is_only_text():
     assert not any("script" in element.tag for picture in pictures(page) for element in picture.iter())
 
 
-def test_the_bars_tell_the_run_and_what_goes_on(tmp_path):
+def test_the_bars_show_the_run_and_its_present_step(tmp_path):
     now = 100.
     state = DashboardState(clock=lambda: now)
     state(RunStarted("connect4", "small", "cpu", str(tmp_path), minutes=4))
@@ -159,7 +157,7 @@ def test_over_a_minute_there_are_two_redraws_a_second_whatever_comes():
         assert 115 <= taken <= 125
 
 
-def test_news_before_a_silence_is_shown():
+def test_the_last_event_before_a_pause_is_shown():
     now = 0.
     allowance = Allowance(clock=lambda: now)
     for now in (k / 100 for k in range(1000)): allowance.take(passing=True)
@@ -190,24 +188,6 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 engine = SelfPlayEngine(get_game("connect4"), None, device="cpu", layout="threads", simulations=200, games=32)
 """
-HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
-NEW_PAGE = """
-from alphazero_nb.ui.dashboard import page_widgets
-page_widgets.working.clear(), page_widgets.asked.clear()
-"""
-COMMS = """import json
-print(json.dumps([(comm.comm_id, comm.target_name) for comm in get_ipython().kernel.comm_manager.comms.values()]))"""
-
-
-def say(kernel, kind, content, metadata=None):
-    "Sends a message as the page does; the kernel reads it before the next cell."
-    kernel.client.shell_channel.send(kernel.client.session.msg(kind, content, metadata=metadata))
-
-
-def answer(kernel, accept=True):
-    "Does what a page does with the comms of the kernel: it closes those that nothing listens to."
-    for comm_id, target in json.loads(kernel.run(COMMS).out):
-        if target != "jupyter.widget" or not accept: say(kernel, "comm_close", dict(comm_id=comm_id, data={}))
 
 
 def in_widgets(cell):
@@ -228,7 +208,7 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     assert "1,500 games in" in words(last) and len(pictures(last)) == 1
     states, seconds = in_widgets(cell), cell.seconds
     assert 1 <= len(states) <= 2 * seconds + 5 and len(set(states)) == len(states)
-    again = kernel.run("engine.generate_games(1500);")          # The next cell has a place of its own
+    again = kernel.run("engine.generate_games(20);")          # The next cell has a place of its own
     assert again.shown[0][0] == "display_data" and again.shown[0][1] != place
     loop = kernel.run("for _ in range(3): engine.generate_games(20)")   # Calls of one cell share theirs
     assert [kind for kind, *_ in loop.shown].count("display_data") == 1 and "20 games in" in words(loop.shown[-1][2][HTML])
@@ -246,7 +226,7 @@ def assert_plain(cell):
 @pytest.mark.parametrize("accept", [None, False], ids=["no answer", "refused"])
 def test_until_the_page_has_answered_a_call_is_alive_in_plain_html(kernel, accept):
     pytest.importorskip("ipywidgets")
-    kernel.run(CELL + NEW_PAGE + "page_widgets.ask()")
+    kernel.run(CELL + "engine.generate_games(1);" + NEW_PAGE + "page_widgets.ask()")   # What must be compiled is compiled now
     if accept is not None: answer(kernel, accept)
     cell = kernel.run("engine.generate_games(400);")
     assert_plain(cell)
@@ -346,7 +326,7 @@ def test_without_widgets_the_same_call_prints(kernel):
     assert "50 games in" in cell.out and cell.shown == []
 
 
-def test_a_dashboard_that_fails_is_told_once_and_the_games_go_on(kernel):
+def test_a_dashboard_that_fails_is_reported_once_and_the_games_go_on(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + """
 from alphazero_nb.ui.progress import TextProgress

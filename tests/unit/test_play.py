@@ -14,8 +14,7 @@ from alphazero_nb.ui.board import Board, Square, register_drawing
 from alphazero_nb.ui.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html,
                                   open_match, play, play_text, player_name, read_line, result_words, value_bar, value_curve)
 from alphazero_nb.ui import board as board_room
-from test_dashboard import HTML, NEW_PAGE, VIEW, answer, say
-from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel
+from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
 if importlib.util.find_spec("pyspiel"):
@@ -136,7 +135,7 @@ def test_an_agent_that_fails_costs_nothing(mood, word):
     assert match.reply() and match.history == [4, 0]
 
 
-def test_the_error_of_rules_in_python_is_told_and_the_game_stays():
+def test_the_error_of_rules_in_python_is_shown_and_the_game_stays():
     class Broken(Race):
         def play(self, action):
             if self.left == 7: raise RuntimeError("the bag has a hole")
@@ -493,7 +492,7 @@ def test_the_number_of_widgets_does_not_grow_with_the_game():
     assert len(board.choices.buttons) == RACE.actions
 
 
-def test_words_of_a_game_that_fail_are_told():
+def test_a_text_function_that_fails_does_not_stop_the_match():
     pytest.importorskip("ipywidgets")
     game = get_game("tictactoe")
     functions = {key: game.functions[key] for key in ("start", "mover", "legal", "play", "returns", "observe")}

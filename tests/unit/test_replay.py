@@ -167,7 +167,7 @@ TABLE = join_records(RECORDS)
 
 def test_tables_have_no_positions_and_old_ones_are_read():
     assert "states" not in TABLE and split_records(TABLE) == RECORDS
-    old = dict(np.load(Path(__file__).parent/"data/run_v1/games/000001.npz"))
+    old = dict(np.load(Path(__file__).parents[1]/"data/run_v1/games/000001.npz"))
     records = split_records(old)
     game = game_of("tictactoe")
     check_records(game, records)
@@ -369,7 +369,7 @@ def test_games_of_another_size_are_refused_before_they_are_played():
         check_records(game_of("tictactoe"), random_records(game_of("connect4"), 1))
 
 
-def test_rules_that_raise_an_exception_and_a_stop_are_told_apart():
+def test_an_exception_and_a_stop_in_the_rules_have_different_effects():
     class Stops(Count):
         error = KeyError("twenty")
         def play(self, action):

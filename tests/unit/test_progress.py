@@ -312,7 +312,7 @@ def test_the_unit_fits_the_speed(per_s, words):
 
 @pytest.mark.parametrize("seconds", [0., -1., 1e-300, 1e300, math.inf, math.nan])
 @pytest.mark.parametrize("done, total, finished", [(0, 0, 0), (0, 0, 1), (5, 0, 5), (7, 5, 7), (-1, 5, 1), (0, 10, 30)])
-def test_odd_numbers_are_told_all_the_same(seconds, done, total, finished):
+def test_odd_numbers_are_printed_without_an_error(seconds, done, total, finished):
     terminal, log = Terminal(), io.StringIO()
     for listener in (TextProgress(terminal, every_s=0, columns=100), TextProgress(log, log_every_s=0)):
         for source in ("", "a", "b"): listener(GameFinished(0, done, total, finished, 0, (), seconds, 0, source))
@@ -430,7 +430,7 @@ def test_the_line_gives_whole_numbers_or_none():
     assert len(words[1]) == 12 and full == 12 * tally.last.done // tally.last.total
 
 
-def test_sources_are_told_where_there_are_several_in_their_order():
+def test_several_sources_are_named_in_their_order():
     tally = Tally()
     for event in call(60, 3, sources=("cuda:10", "cuda:2")): tally(event)
     line, log = progress_line(tally, 200), progress_line(tally)

@@ -487,7 +487,7 @@ def test_a_configuration_of_something_else_is_named(tmp_path):
 
 # The folder is shared, damaged, or not there -----------------------------------------------------
 
-def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_told(tmp_path):
+def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_reported(tmp_path):
     told = []
     tell = lambda event: told.append(event.text) if type(event).__name__ == "Message" else None
     usual = dict(reproducible=True, settings=TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0))

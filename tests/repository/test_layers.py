@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = "alphazero_nb"
-HOME = Path(__file__).resolve().parent.parent/PACKAGE
+HOME = Path(__file__).resolve().parents[2]/PACKAGE
 
 # From the ground up. The modules of `games` stand side by side; `all` and `cli` may import everything.
 GROUPS = dict(

@@ -1,8 +1,8 @@
 """Run the notebooks as Colab's "Run all" does, with the Python and the packages that run this file.
 
     make test-colab                                             all pages, with the versions of constraints-colab.txt
-    .venv-colab/bin/python tests/colab.py nbs/05_core.events.ipynb   these pages only
-    .venv-colab/bin/python tests/colab.py --slow                also the cells marked `#| slow`
+    .venv-colab/bin/python tools/colab.py nbs/05_core.events.ipynb   these pages only
+    .venv-colab/bin/python tools/colab.py --slow                also the cells marked `#| slow`
 
 Every code cell runs, in order and in a real kernel. Colab knows no directives, so cells marked
 `#| eval: false` or `#| cuda` run too; those marked `#| slow` are safe but long, and are left out.

@@ -332,7 +332,7 @@ def slow_inputs(state, seats=4):
     return known, world
 
 
-def test_places_tell_each_suit_from_the_top():
+def test_the_observation_lists_each_suit_from_the_top():
     game, places = blob(4, 5), 13 + 13 * 4
     for seed in range(10):
         for state in random_game(game, seed):
@@ -347,7 +347,7 @@ def test_places_tell_each_suit_from_the_top():
                 assert part[:, 4].sum() == sum(c // 13 == suit for _, c in on_table(state))
 
 
-def test_cards_that_would_win_the_trick_are_told():
+def test_the_observation_marks_the_cards_that_would_win_the_trick():
     game = blob(4, 5)
     for seed in range(10):
         for state in random_game(game, seed):
@@ -359,7 +359,7 @@ def test_cards_that_would_win_the_trick_are_told():
             assert wins == {c for c in hands(state)[state[rules.MOVER]] if value(c) > max(map(value, lying))}
 
 
-def test_points_and_exact_bids_are_told_by_round():
+def test_points_and_exact_bids_are_means_over_the_rounds():
     game = blob(3, 3, game="full")
     *_, state = random_game(game, 4)
     points, exact = game.measures(state).values()

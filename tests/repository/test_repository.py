@@ -93,7 +93,7 @@ def test_ci_tests_the_supported_pythons():
 # What is derived --------------------------------------------------------------------------------
 
 def run_sync(root, *arguments):
-    command = [sys.executable, str(root/"tests"/"sync.py"), *arguments]
+    command = [sys.executable, str(root/"tools"/"sync.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -112,13 +112,13 @@ def test_every_module_comes_from_a_notebook():
 
 @pytest.fixture
 def copy(tmp_path):
-    "A copy of all that tests/sync.py reads, in its synchronous state."
+    "A copy of all that tools/sync.py reads, in its synchronous state."
     for name, content in sync.read_tree(ROOT).items():
         (tmp_path/name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path/name).write_bytes(content)
-    (tmp_path/"tests").mkdir()
+    (tmp_path/"tools").mkdir()
     shutil.copy(ROOT/"settings.ini", tmp_path)
-    shutil.copy(sync.__file__, tmp_path/"tests")
+    shutil.copy(sync.__file__, tmp_path/"tools")
     assert run_sync(tmp_path).returncode == 0
     return tmp_path
 

@@ -110,7 +110,7 @@ def test_thoughts_of_others_wait_for_the_end_of_the_round():
     assert not is_open(match.line, len(match.history)) and "dealt" not in View(match).text()
 
 
-def test_a_typed_word_does_not_tell_what_an_agent_holds():
+def test_the_answer_to_a_typed_word_does_not_reveal_an_agents_cards():
     class Broken(RulePlayer):
         def acts(self, states): raise RuntimeError("no answer")
 
@@ -174,7 +174,7 @@ def test_legal_cards_stand_out_and_a_forbidden_bid_is_struck_out():
     assert not bid.move(forbidden) and "dealer may not" in bid.said and bid.line is before
 
 
-def test_the_last_trick_is_told_until_the_next_is_finished():
+def test_the_last_trick_is_shown_until_the_next_is_finished():
     match, told = played("blob(players=4,cards=3,game=full)"), 0
     while not match.over:
         sight = sight_of(match.line, len(match.history), "rule")

@@ -31,6 +31,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.workers import Outbox, WorkerTraceback, receive
 from alphazero_nb.selfplay.engine import SelfPlayEngine
+from processes import children
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix")
 
@@ -77,16 +78,6 @@ def wait_for(condition, seconds=10):
     while not (found := condition()):
         assert time.monotonic() < end, "what was waited for did not happen"
         time.sleep(.01)
-    return found
-
-
-def children(pid=None):
-    "Processes below this one that run; Python's own tracker of resources, which stays, is not counted."
-    found = []
-    for child in psutil.Process(pid).children(recursive=True):
-        try:
-            if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()): found.append(child)
-        except psutil.NoSuchProcess: pass
     return found
 
 
@@ -418,7 +409,7 @@ with SelfPlayEngine(get_game("tictactoe"), None, workers=2, device="cpu", listen
 """
 
 
-def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path):
+def test_a_script_without_a_guard_gets_an_error_that_says_what_is_missing(tmp_path):
     path = tmp_path / "unguarded.py"
     path.write_text(UNGUARDED)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)

@@ -430,7 +430,7 @@ def trained(game, network):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_copy_keeps_its_weights_until_told(backend):
+def test_the_copy_keeps_its_weights_until_it_is_updated(backend):
     network, rng = PolicyValueNet(GAME, "tiny"), np.random.default_rng(0)
     needs(backend, network=network)
     evaluator = NetworkEvaluator(GAME, network, device="cpu", max_batch=8, backend=backend)

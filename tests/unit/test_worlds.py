@@ -12,7 +12,7 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from test_search import HashEvaluator, Node, slow_search, visits_of
+from reference import HashEvaluator, Node, slow_search, visits_of
 
 
 def round_states(game, count, seed=0):

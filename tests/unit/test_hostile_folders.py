@@ -18,7 +18,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.network.evaluator import EvaluatorError
 from run_v1 import SETTINGS, linear_run
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 QUICK = replace(SETTINGS, games_per_iteration=2, batch_size=8, replay_ratio=1, evaluate_every=0)
 CLEAR = re.compile(r"[^\n]{20,600}[.]")
 

@@ -12,7 +12,7 @@ from numba.extending import intrinsic, overload
 from alphazero_nb.core.compiled import ROOM, compile_for, digest, kernel, outside_names
 from alphazero_nb.core import compiled
 
-PACKAGE = Path(__file__).resolve().parent.parent/"alphazero_nb"
+PACKAGE = Path(__file__).resolve().parents[2]/"alphazero_nb"
 
 
 def run(folder, program, *args, **more):

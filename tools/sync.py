@@ -1,7 +1,7 @@
 """Bring up to date whatever is derived from the notebooks and from settings.ini.
 
-    python tests/sync.py             write what is stale, and name it
-    python tests/sync.py --check     change nothing; exit code 1 if anything is stale, and name it
+    python tools/sync.py             write what is stale, and name it
+    python tools/sync.py --check     change nothing; exit code 1 if anything is stale, and name it
 
 Derived are: the modules (nbdev-export), the clean form of the notebooks (nbdev-clean), the
 repository's address in badges, install cells and pyproject.toml (from settings.ini), and README.md
@@ -154,7 +154,7 @@ def build_readme(root):
     "Write README.md from nbs/index.ipynb below `root`."
     index = root/INDEX
     if not index.exists(): return
-    note = "<!-- Built from nbs/index.ipynb by tests/sync.py: edit the notebook, not this page. -->\n\n"
+    note = "<!-- Built from nbs/index.ipynb by tools/sync.py: edit the notebook, not this page. -->\n\n"
     cells = json.loads(index.read_text(encoding="utf-8"))["cells"]
     (root/"README.md").write_text(note + page(cells, "nbs"), encoding="utf-8")
 

@@ -18,7 +18,7 @@ from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, RandomPlay
                                         check_match, run_ladder, default_ladder, default_baseline, elo, get_player,
                                         mean_interval, play_duplicate, play_match, play_series, play_tables,
                                         random_openings, share_beaten)
-from test_search import Ignorant, all_positions, best_actions, late_positions
+from reference import Ignorant, all_positions, best_actions, late_positions
 
 TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
 

@@ -16,7 +16,7 @@ import torch
 import alphazero_nb.training.trainer as train
 from run_v1 import SETTINGS, linear_run
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 QUIET = replace(SETTINGS, evaluate_every=0)
 
 

@@ -1,0 +1,131 @@
+"""Slow references in plain Python: a tree search written from its definition, and exact solutions."""
+import math
+import zlib
+
+import numpy as np
+
+
+class HashEvaluator:
+    """Opinions that follow from the position alone: any logits, and values that do not sum to zero, so that a search
+    that flips signs instead of asking each player's own value is found out."""
+    def __init__(self, game): self.game, self.batches = game, []
+
+    def evaluate(self, observations, offsets, actions):
+        self.batches.append(len(observations))
+        logits, values = np.empty(len(actions), np.float32), np.empty((len(observations), self.game.players), np.float32)
+        for row, observation in enumerate(observations):
+            rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(observation).tobytes()))
+            values[row] = rng.uniform(-1, 1, self.game.players)
+            edges = slice(offsets[row], offsets[row + 1])
+            logits[edges] = rng.normal(0, 1.5, self.game.actions)[actions[edges]]
+        return logits, values
+
+
+class Ignorant:
+    "Every move as likely as any other, every position a draw."
+    def __init__(self, game): self.game = game
+
+    def evaluate(self, observations, offsets, actions):
+        return np.zeros(len(actions), np.float32), np.zeros((len(observations), self.game.players), np.float32)
+
+
+class Node:
+    def __init__(self, game, state):
+        self.state, self.mover, self.visits, self.edges = state, game.mover(state), 0, []
+        self.sums = np.zeros(game.players, np.float32)
+
+
+class Edge:
+    def __init__(self, action, prior):
+        self.action, self.prior, self.visits, self.value, self.child = action, prior, 0, np.float32(0), None
+
+
+def judge(game, evaluator, node):
+    "Gives an open node its edges; returns its value by seat."
+    legal = game.legal_actions(node.state)
+    observation = game.inputs(node.state).reshape(1, -1)
+    logits, values = evaluator.evaluate(observation, np.array([0, len(legal)], np.int32), np.array(legal, np.int32))
+    weights = [math.exp(float(logit) - float(max(logits))) for logit in logits]
+    node.edges = [Edge(action, np.float32(weight / sum(weights))) for action, weight in zip(legal, weights)]
+    by_seat = np.zeros(game.players, np.float32)
+    for k in range(game.players): by_seat[(node.mover + k) % game.players] = values[0, k]
+    return by_seat
+
+
+def puct(node, c_puct, fpu):
+    "PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first."
+    tried = sum(float(edge.prior) for edge in node.edges if edge.visits)
+    untried = float(node.sums[node.mover]) / node.visits - fpu * math.sqrt(tried)
+
+    def score(edge):
+        mean = float(edge.value) / edge.visits if edge.visits else untried
+        return mean + c_puct * math.sqrt(node.visits) * float(edge.prior) / (1 + edge.visits)
+    return max(node.edges, key=score)
+
+
+def slow_search(game, evaluator, root, budget, c_puct=1.5, fpu=0.2, priors=None):
+    "Simulates until the root's edges have `budget` visits; `priors` replace the root's own."
+    if not root.visits:
+        root.sums += judge(game, evaluator, root)
+        root.visits = 1
+    if priors is not None:
+        for edge, prior in zip(root.edges, priors): edge.prior = prior
+    while sum(edge.visits for edge in root.edges) < budget:
+        node, path = root, []
+        while node.edges:
+            edge = puct(node, c_puct, fpu)
+            if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
+            path.append((node, edge))
+            node = edge.child
+        result = game.returns(node.state) if node.mover < 0 else judge(game, evaluator, node)
+        for above, edge in path:
+            edge.visits += 1
+            edge.value += result[above.mover]
+        for seen in [above for above, _ in path] + [node]:
+            seen.visits += 1
+            seen.sums += result
+    return root
+
+
+def visits_of(game, root):
+    visits = np.zeros(game.actions, int)
+    for edge in root.edges: visits[edge.action] = edge.visits
+    return visits
+
+
+def solve(game, state, known):
+    "Result by seat under best play of everybody (max-n), exact, memoised."
+    key = state.tobytes()
+    if key not in known:
+        if game.over(state): known[key] = tuple(game.returns(state).tolist())
+        else:
+            mover = game.mover(state)
+            known[key] = max((solve(game, game.play(state, action), known) for action in game.legal_actions(state)),
+                             key=lambda result: result[mover])
+    return known[key]
+
+
+def best_actions(game, state, known):
+    mover = game.mover(state)
+    worth = {action: solve(game, game.play(state, action), known)[mover] for action in game.legal_actions(state)}
+    return [action for action, value in worth.items() if value == max(worth.values())], worth
+
+
+def all_positions(game, state, seen):
+    "Every open position that can be reached."
+    if game.over(state) or state.tobytes() in seen: return seen
+    seen[state.tobytes()] = state
+    for action in game.legal_actions(state): all_positions(game, game.play(state, action), seen)
+    return seen
+
+
+def late_positions(game, left, count, seed):
+    "Different open positions with at most `left` free lines or cells, after random moves."
+    rng, found = np.random.default_rng(seed), {}
+    for _ in range(50 * count):
+        state, stop = game.new(), rng.integers(1, left + 1)
+        while not game.over(state) and len(game.legal_actions(state)) > stop:
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        if not game.over(state): found[state.tobytes()] = state
+        if len(found) == count: break
+    return list(found.values())
