@@ -78,7 +78,8 @@ def best_bare(game, network, device, compile: bool = True, batches=None, seconds
 def full_searches(game: Game, simulations: int | None, settings: SelfPlaySettings | None) -> SelfPlaySettings:
     "Return the settings with a full search for every move, and with this budget if it is given."
     settings = replace(settings or default_settings(game), full_search_fraction=1.0)
-    return settings if simulations is None else replace(settings, search=replace(settings.search, simulations=simulations))
+    if simulations is None: return settings
+    return replace(settings, search=replace(settings.search, simulations=simulations))
 
 
 def bench_selfplay(
@@ -119,7 +120,8 @@ def machine_facts() -> dict:
     "Return the processor, cores, device and versions of this machine."
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo") as file: lines = [line.split(":", 1) for line in file if line.startswith("model name")]
+        with open("/proc/cpuinfo") as file:
+            lines = [line.split(":", 1) for line in file if line.startswith("model name")]
         name = lines[0][1].strip() if lines else name
     device = get_device("auto")
     return dict(cpu=name, cores=usable_cores(), device=device.description, dtype=device.dtype,
@@ -129,11 +131,12 @@ def machine_facts() -> dict:
 def _summary(game, preset, rows, plan, best) -> dict:
     median = lambda key: statistics.median(row[key] for row in rows)
     ratios = [row["evals_per_s"] / row["bare_evals_per_s"] for row in rows]
-    told = dict(game=game.name, preset=preset, simulations=plan["search"]["simulations"], moves_per_s=median("moves_per_s"),
-                evals_per_s=median("evals_per_s"), bare_evals_per_s=median("bare_evals_per_s"),
-                efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios))
+    summary = dict(
+        game=game.name, preset=preset, simulations=plan["search"]["simulations"], moves_per_s=median("moves_per_s"),
+        evals_per_s=median("evals_per_s"), bare_evals_per_s=median("bare_evals_per_s"),
+        efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios))
     bare = {key: best[key] for key in ("backend", "dtype", "batch", "threads", "inside", "tried")}
-    return dict(told, windows=rows, bare=bare, plan=plan, machine=machine_facts())
+    return dict(summary, windows=rows, bare=bare, plan=plan, machine=machine_facts())
 
 
 def _whole(game, network, games, options) -> dict:
@@ -162,7 +165,8 @@ def bench_layouts(
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
     network = PolicyValueNet(game, preset, seed)
     base = plan_layout(game, network, device)
-    with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(), reproducible=True) as engine:
+    with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
+                        reproducible=True) as engine:
         records = engine.generate_games(whole_games)
         evals_per_game, length = engine.evaluations / whole_games, float(np.mean([len(record) for record in records]))
     layouts = candidate_layouts(game, network, base)

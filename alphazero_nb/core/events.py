@@ -215,7 +215,8 @@ class JsonLines:
         with open(self.path, "a", encoding="utf-8") as file: file.write(json.dumps(event_to_dict(event)) + "\n")
 
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
-_KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost, WorkerStarted)}
+_KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost,
+                                          WorkerStarted)}
 
 
 def read_events(path: str | Path):

@@ -126,8 +126,8 @@ class ByHand:
         "Play a legal action in place."
         legal = self.legal_actions(state)
         if action not in legal:
-            told = ", ".join(map(str, legal)) if legal else "none, the game is over"
-            raise ValueError(f"{self.name}: action {action} is not legal {where}; legal: {told}.")
+            choices = ", ".join(map(str, legal)) if legal else "none, the game is over"
+            raise ValueError(f"{self.name}: action {action} is not legal {where}; legal: {choices}.")
         self.compiled["play"](state, action)
 
     def state_after(self, actions, seed: int = 0) -> np.ndarray:
@@ -238,7 +238,8 @@ class Game(Sendable):
         rule: Callable | None = None,   # state -> action: the heuristic player called `rule`
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
     ):
-        if (privileged is None) != (privileged_size == 0): raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
+        if (privileged is None) != (privileged_size == 0):
+            raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
         if privileged and len(shape) != 1:
             raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
@@ -345,7 +346,8 @@ def get_game(
     word, parameters = _parse(name)
     if word not in _registry and word in _LIBRARY: importlib.import_module(f"alphazero_nb.games.{word}")
     if word not in _registry:
-        raise ValueError(f"unknown game {word!r}; known: {', '.join(list_games())}.{did_you_mean(word, list_games())}")
+        raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}."
+                         f"{did_you_mean(word, list_games())}")
     factory = _registry[word]
     signature = inspect.signature(factory).parameters
     known, any_key = list(signature), any(p.kind == p.VAR_KEYWORD for p in signature.values())
@@ -456,7 +458,8 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
 def _check_groups(checker: Checker, count: int, features: int, actions: int) -> None:
     game = checker.game
     checker.law(game.shape == (game.observation_size,), "groups", "the observation must be a vector")
-    fit = count * features <= game.observation_size and count * actions <= game.actions and game.privileged_size % count == 0
+    fit = (count * features <= game.observation_size and count * actions <= game.actions
+           and game.privileged_size % count == 0)
     checker.law(fit, "groups", f"{count} parts of {features} numbers and {actions} actions must fit into the "
                                f"observation and the actions, and privileged must be {count} equal parts")
 

@@ -238,7 +238,8 @@ def _bridge(calls: dict) -> dict:
         answer = _room()
         resample_(state.ctypes.data, state[0], seed, answer.ctypes.data)
         _told(answer)
-    return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, resample_hidden=resample_hidden)
+    return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                    resample_hidden=resample_hidden)
 
 # %% ../../nbs/03_core.python_game.ipynb #e41a2815
 def _by_hand(rules: Rules) -> dict:
@@ -303,7 +304,8 @@ class PythonGame(Game):
     def _draw(self, state) -> str:
         position = self.position(state)
         if self._text_of: return self._text_of(position)
-        return position.text() if hasattr(position, "text") else f"moves {state[HEADER:HEADER + int(state[0])].tolist()}"
+        if hasattr(position, "text"): return position.text()
+        return f"moves {state[HEADER:HEADER + int(state[0])].tolist()}"
 
 # %% ../../nbs/03_core.python_game.ipynb #6b62c6f2
 def _can_resample(name: str, make: Callable) -> bool:
@@ -341,7 +343,8 @@ def _bare(value):
 
 def _parts(value):
     "Return (kind, name, value) of everything that is sent with a function, class or object."
-    if isinstance(value, types.MethodType): return [("object", "self", value.__self__), ("method", value.__name__, value.__func__)]
+    if isinstance(value, types.MethodType):
+        return [("object", "self", value.__self__), ("method", value.__name__, value.__func__)]
     if isinstance(value, functools.partial):
         return [("argument", repr(part), part) for part in (value.func, *value.args, *value.keywords.values())]
     if isinstance(value, types.FunctionType):

@@ -5,6 +5,7 @@
 # %% ../../nbs/15_games.blob.ipynb #696d6035
 from __future__ import annotations
 
+import math
 from itertools import permutations
 
 import numpy as np
@@ -143,7 +144,8 @@ def best_on_table(state):
     "Return the seat that is winning the trick and the strength of its card; −1 for both on an empty table."
     winner, best = -1, -1
     for card in range(CARDS):
-        if state[card] >= TABLE and strength(state, card) > best: winner, best = state[card] - TABLE, strength(state, card)
+        if state[card] >= TABLE and strength(state, card) > best:
+            winner, best = state[card] - TABLE, strength(state, card)
     return winner, best
 
 
@@ -276,7 +278,7 @@ def _privileged(seats):
     return privileged
 
 # %% ../../nbs/15_games.blob.ipynb #60a48195
-_CHOOSE = np.array([[float(np.prod([(n - i) / (i + 1) for i in range(k)])) if k <= n else 0. for k in range(14)] for n in range(14)]).round()
+_CHOOSE = np.array([[math.comb(n, k) for k in range(14)] for n in range(14)], float)   # Ways to choose k of n cards
 
 
 @kernel
@@ -360,7 +362,8 @@ def serve_constrained(state, suits, left, needs, z):
     for stage in range(len(seats)):
         z, number = next_random(z)
         share = np.float64(number >> np.uint64(11)) * 2.0 ** -53
-        ways_below(ways, stage, left, taken, needs[seats[stage]], voids[stage], share * ways[stage, taken[0], taken[1], taken[2]], drawn)
+        ways_below(ways, stage, left, taken, needs[seats[stage]], voids[stage],
+                   share * ways[stage, taken[0], taken[1], taken[2]], drawn)
         for suit in range(4):
             for _ in range(drawn[suit]):
                 state[suits[suit, taken[suit]]] = HAND + seats[stage]
@@ -493,7 +496,8 @@ def on_table(state) -> list[tuple[int, int]]:
 def text(state) -> str:
     "Return the table as text: trump, current trick, and each seat's bid, tricks, score and hand."
     lines = [f"trump {'none' if trump(state) == NO_TRUMP else '♠♥♣♦'[trump(state)]}, dealer {dealer(state)}"]
-    if len(on_table(state)): lines.append("on the table " + " ".join(f"{seat}:{card_name(card)}" for seat, card in on_table(state)))
+    if table := on_table(state):
+        lines.append("on the table " + " ".join(f"{seat}:{card_name(card)}" for seat, card in table))
     for seat, hand in enumerate(hands(state)):
         bid = bids(state)[seat]
         said = "no bid yet" if bid < 0 else f"bid {bid}, won {tricks(state)[seat]}"
@@ -505,7 +509,8 @@ def text(state) -> str:
 def measures(state) -> dict[str, list[float]]:
     "Return each seat's points per round and share of exact bids, over the finished rounds."
     rounds, met = max(1, int(state[ROUND])), state[EXACT:EXACT + state[PLAYERS]].tolist()
-    return {"points a round": [points / rounds for points in scores(state)], "exact bids": [count / rounds for count in met]}
+    return {"points a round": [points / rounds for points in scores(state)],
+            "exact bids": [count / rounds for count in met]}
 
 # %% ../../nbs/15_games.blob.ipynb #c08ceaa5
 def blob(

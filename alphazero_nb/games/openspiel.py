@@ -106,7 +106,8 @@ def _load(name: str, given: dict):
     "Return OpenSpiel's game and its parameters. Raise a ValueError for a bad name or parameter, or a missing package."
     try: import pyspiel
     except ImportError:
-        raise ValueError("openspiel needs the package open_spiel, which is not installed: pip install open_spiel.") from None
+        raise ValueError("openspiel needs the package open_spiel, which is not installed: "
+                         "pip install open_spiel.") from None
     types = {kind.short_name: kind for kind in pyspiel.registered_games()}
     if name not in types: raise ValueError(f"OpenSpiel has no game {name!r}.{did_you_mean(name, types)}")
     known = types[name].parameter_specification

@@ -67,8 +67,8 @@ class Ticket:
 def out_of_memory(error: Exception) -> bool:
     "Return True if a device is out of memory (CUDA, MPS and CPU report it differently)."
     import torch
-    told = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "can't allocate memory" in str(error))
-    return isinstance(error, torch.OutOfMemoryError) or told
+    by_words = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "can't allocate memory" in str(error))
+    return isinstance(error, torch.OutOfMemoryError) or by_words
 
 
 def empty_cache() -> None:
@@ -159,9 +159,11 @@ class NetworkEvaluator:
         import torch
         rows = len(observations)
         shape = next(s for s in self.shapes if s >= rows)
-        if shape > rows: observations = np.concatenate([observations, np.zeros((shape - rows, observations.shape[1]), np.int8)])
+        if shape > rows:
+            observations = np.concatenate([observations, np.zeros((shape - rows, observations.shape[1]), np.int8)])
         planes = torch.from_numpy(observations).view(shape, *self.game.input_shape)
-        with torch.inference_mode(), few_threads(self.device, shape): logits, values = self.forward(_to(planes, self.device))
+        with torch.inference_mode(), few_threads(self.device, shape):
+            logits, values = self.forward(_to(planes, self.device))
         for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
             if tensor.shape != (shape, width):
                 raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
@@ -284,7 +286,8 @@ class BatchedEvaluator:
     def _refuse(self):
         "Fail all requests that still wait."
         self._queue.close()
-        for ticket in self._running: ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
+        for ticket in self._running:
+            ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
 
     def _count(self, tickets, start):
         counts, rows = self._counts, sum(ticket.rows for ticket in tickets)
@@ -312,7 +315,8 @@ class BatchedEvaluator:
         `waits` (edges + 1,): requests by time in the queue. Entry i counts those from wait_edges_ms[i − 1] to
         wait_edges_ms[i]; the first and last entries count those below and above all edges.
         `wait_edges_ms`: the edges in milliseconds."""
-        return dict(batch_sizes=np.array(self._sizes), waits=np.array(self._waits), wait_edges_ms=np.array(WAIT_EDGES_MS))
+        return dict(batch_sizes=np.array(self._sizes), waits=np.array(self._waits),
+                    wait_edges_ms=np.array(WAIT_EDGES_MS))
 
     def close(self, timeout_s: float = 0.5) -> None:
         "Fail every waiting request, and a running batch after `timeout_s`; a second call does nothing."

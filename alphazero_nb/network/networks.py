@@ -84,7 +84,8 @@ class Layer(nn.Module):
 
 
 def _vector_trunk(inputs: int, width: int, layers: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, width), *[Layer(width) for _ in range(layers)], nn.LayerNorm(width), nn.ReLU())
+    return nn.Sequential(nn.Linear(inputs, width), *[Layer(width) for _ in range(layers)], nn.LayerNorm(width),
+                         nn.ReLU())
 
 
 class VectorNet(nn.Module):
@@ -108,11 +109,13 @@ class SuitNet(nn.Module):
         super().__init__()
         self.count, self.features, self.actions = game.groups
         self.known, around = game.observation_size, game.observation_size - self.count * self.features
-        self.suit, self.around, self.table = nn.Linear(self.features, width), nn.Linear(around, width), nn.Linear(around, width)
+        self.suit = nn.Linear(self.features, width)
+        self.around, self.table = nn.Linear(around, width), nn.Linear(around, width)
         self.mix, self.join = Layer(width), nn.Linear(2 * width, width)
         self.trunk = nn.Sequential(*[Layer(width) for _ in range(layers)])
         self.back, self.norms = nn.Linear(width, width), nn.ModuleList([nn.LayerNorm(width) for _ in range(3)])
-        self.cards, self.policy = nn.Linear(width, self.actions), nn.Linear(width, game.actions - self.count * self.actions)
+        self.cards = nn.Linear(width, self.actions)
+        self.policy = nn.Linear(width, game.actions - self.count * self.actions)
         if game.privileged_size:
             self.hands, self.mix_hands = nn.Linear(game.privileged_size // self.count, width), Layer(width)
             self.join_hands = nn.Linear(2 * width, width)

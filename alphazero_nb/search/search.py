@@ -25,7 +25,8 @@ __all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'run_to_leaf', 'a
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
     "Raise a ValueError for the first field that is not a number within its bounds, or not whole where its type is int."
-    whole = {field.name for field in fields(settings) if str(getattr(field.type, "__name__", field.type)).startswith("int")}
+    whole = {field.name for field in fields(settings)
+             if str(getattr(field.type, "__name__", field.type)).startswith("int")}
     for name, (least, most) in ranges.items():
         value = getattr(settings, name)
         kind = "a whole number" if name in whole else "a number"
@@ -47,7 +48,8 @@ class SearchSettings:
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
 
     def __post_init__(self):
-        require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1), noise_total=(1e-3, None), worlds=(1, 63))
+        require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
+                noise_total=(1e-3, None), worlds=(1, 63))
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @kernel
@@ -58,7 +60,8 @@ def expand(api, trees, tree, node):
     trees.nodes[node].mover = mover
     if mover < 0: return False
     count = call_legal(api[LEGAL], state, trees.actions)
-    if count < 1 or count > api[MAX_LEGAL]: raise ValueError("legal returned fewer than 1 or more than max_legal actions")
+    if count < 1 or count > api[MAX_LEGAL]:
+        raise ValueError("legal returned fewer than 1 or more than max_legal actions")
     add_edges(trees, tree, node, mover, trees.actions, count)
     return True
 
@@ -176,7 +179,7 @@ class Requests:
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @kernel
 def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu):
-    "Run trees `first` to `last` − 1 to their next requests, after `count` others. Return the count, and True if a tree waits."
+    "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
     waits = False
     for tree in range(first, last):
         if requests.waiting[tree] < 0:

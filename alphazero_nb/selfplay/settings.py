@@ -26,8 +26,8 @@ class SelfPlaySettings:
     keep_subtree: bool = True        # Start a search from the subtree below the last move
 
     def __post_init__(self):
-        require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None), final_temperature=(0, None),
-                half_life=(1e-3, None))
+        require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None),
+                final_temperature=(0, None), half_life=(1e-3, None))
 
 
 EFFORTS = {"light": (2, 20), "medium": (3, 30), "heavy": (5, 50)}   # Worlds per search, and simulations in each
@@ -40,4 +40,5 @@ def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
                          f"{did_you_mean(effort, EFFORTS)}")
     if not game.has_hidden_information: return SelfPlaySettings()
     worlds, simulations = EFFORTS[effort]
-    return SelfPlaySettings(SearchSettings(simulations, worlds=worlds), full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)
+    search = SearchSettings(simulations, worlds=worlds)
+    return SelfPlaySettings(search, full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)

@@ -49,8 +49,9 @@ class SlotTables(NamedTuple):
 def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTables:
     "Return idle slots."
     s, search = settings, settings.search
-    row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction, search.c_puct, search.fpu,
-           search.noise_fraction, search.noise_total, s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
+    row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
+           search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
+           s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
            count_worlds(game, search), game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
@@ -257,7 +258,9 @@ class SlotBlock:
         "Advance every slot to its next request. Raise GameFailed if the rules raise an exception."
         r, cramped = self.requests, True
         while cramped:
-            try: r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.tables, self.log.tables, r.count)
+            try:
+                r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.tables, self.log.tables,
+                                             r.count)
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
             if cramped: self.log.grow()
 

@@ -116,7 +116,7 @@ def test_every_listed_game_is_checked_and_keeps_its_name():
 
 @pytest.mark.parametrize("name, words", {
     "conect4": ["'conect4'", "gomoku", "Did you mean 'connect4'?"],
-    "zzz": ["unknown game 'zzz'", "tictactoe"],
+    "zzz": ["game 'zzz' is unknown", "tictactoe"],
     "gomoku(sise=9)": ["'sise'", "size", "Did you mean 'size'?"],
     "connect4(rows=3)": ["connect4 has no parameter 'rows'", "none"],
     "gomoku(9)": ["'9'", "size"],

@@ -606,7 +606,7 @@ def test_what_does_not_fit_is_a_sentence(tmp_path):
     agent = searcher(get_game("tictactoe"))
     for arguments, word in (((agent, "connect4"), "plays tictactoe, not connect4"), ((tmp_path,), "no training run"),
                             (("no/such/run",), "'no/such/run' is unknown"), (("random",), "which"), (("rollouts:5",), "say which"),
-                            (("random", "conect4"), "unknown game"), ((Moody(None),), "which game")):
+                            (("random", "conect4"), "game 'conect4' is unknown"), ((Moody(None),), "which game")):
         with pytest.raises(ValueError, match=word) as told: play(*arguments)
         assert str(told.value).endswith((".", "?")) and "\n" not in str(told.value)
 
