@@ -192,6 +192,16 @@ def _write_file(path: Path, content: bytes) -> None:
     for other in sorted(used, key=used.get)[:-ROOM]: other.unlink(missing_ok=True)
 
 # %% ../../nbs/02_core.compiled.ipynb #bd23cc4e
+def _can_be_found(kind) -> bool:
+    "Return True if another process finds every named tuple of this numba type by its module and name."
+    tuple_class = getattr(kind, "instance_class", None)
+    if tuple_class is not None:
+        module = sys.modules.get(tuple_class.__module__)
+        if module is sys.modules["__main__"]: return False
+        if getattr(module, tuple_class.__qualname__, None) is not tuple_class: return False
+    return all(map(_can_be_found, getattr(kind, "types", ())))
+
+
 class DiskCache:
     "The compiled code of one function on disk, one file for each version of everything compiled into it."
     def __init__(self, function): self.function, self.store, self.files = weakref.ref(function), None, {}
@@ -215,8 +225,8 @@ class DiskCache:
 
     def file(self, signature, codegen) -> Path | None:
         "Return the path of the file for this code; None if it cannot be stored."
-        content = self.digest()
-        if content is None: return None
+        kinds, content = getattr(signature, "args", signature), self.digest()
+        if content is None or not all(map(_can_be_found, kinds)): return None
         try: self.store = self.store or CompileResultCacheImpl(self.function().py_func)
         except (RuntimeError, OSError, TypeError): return None   # numba finds no folder for the function's source
         key = _hash(VERSIONS, content, str(signature), repr(codegen.magic_tuple()))
@@ -233,6 +243,7 @@ class DiskCache:
         "Store the code compiled for this signature."
         file = self.files.pop(signature, None)
         if file is None or not self.store.check_cachable(result): return
+        if not _can_be_found(result.signature.return_type): return
         try:
             self.store.locator.ensure_cache_path()
             _write_file(file, dumps(self.store.reduce(result)))

@@ -302,6 +302,28 @@ def test_functions_in_a_closure_are_kept_too(on_disk):
         assert (f(1), hits(f)) == (2 + n, found)
 
 
+TUPLES = """
+from typing import NamedTuple
+import numpy as np
+from alphazero_nb.core.compiled import kernel
+{where}
+@kernel
+def total(pair, pairs): return pair.a.sum() + pairs[0].b
+pair = Pair(np.arange(3.), 4)
+print(total(pair, (pair, pair)), len(total.overloads), sum(total.stats.cache_hits.values()))
+"""
+PAIR = "class Pair(NamedTuple):\n    a: np.ndarray\n    b: int\n"
+
+
+@pytest.mark.parametrize("where, found", [(PAIR, "0"), ("from pairs import Pair", "1")], ids=["script", "module"])
+def test_code_for_a_named_tuple_is_kept_if_its_class_can_be_found_again(tmp_path, where, found):
+    "The class of a script is another one in every process: code from disk would not know it."
+    (tmp_path/"pairs.py").write_text("from typing import NamedTuple\nimport numpy as np\n" + PAIR)
+    (tmp_path/"tuples.py").write_text(TUPLES.format(where=where))
+    assert run(tmp_path, ["tuples.py"])[-1] == "0"
+    assert run(tmp_path, ["tuples.py"]) == ["7.0", "1", found]
+
+
 def test_compiling_for_one_signature():
     assert compile_for(int64(int64), global_factorial)(5) == 120
     with pytest.raises(TypingError): compile_for(int64(int64), lambda x: x.nothing)
