@@ -27,6 +27,7 @@ from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay import engine as selfplay
 from alphazero_nb.selfplay.engine import (SelfPlayEngine, candidate_layouts, measure_layouts,
                                           plan_layout)
+from processes import children, patience
 from reference import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -486,8 +487,8 @@ for shared in (False, True):
             try: got += engine.generate_games(1_000_000)
             except KeyboardInterrupt: late.append(time.perf_counter() - sent[0])
             assert not [t for t in threading.enumerate() if "actor" in t.name], "an actor is still playing"
-        assert len(late) == 3 and max(late) < 2, late
-        print("back after", *[round(l, 2) for l in late])
+        assert len(late) == 3, late
+        print("back after", *late)
 """
 
 GOES_ON = """
@@ -527,6 +528,7 @@ def script(source, seconds=100):
 def test_an_interrupt_comes_back_at_once():
     done = script(INTERRUPTED)
     assert done.returncode == 0 and done.stdout.count("back after") == 2, done.stderr
+    assert max(map(float, re.findall(r"\d+\.\d+", done.stdout))) < 2 * patience(), done.stdout
 
 
 def test_after_an_interrupt_nothing_is_missing():
@@ -786,7 +788,6 @@ def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, net
 
 def test_layouts_are_measured_one_at_a_time(monkeypatch):
     "Also the workers of the engine that measures are gone; with four cores there are never more than four processes."
-    from processes import children
     before, alive, built = len(children()), [], []
 
     class Counted(WorkerPool):
