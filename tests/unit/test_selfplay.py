@@ -520,7 +520,7 @@ print("goes on")
 """
 
 
-def script(source, seconds=100):
+def script(source, seconds=300):
     return subprocess.run([sys.executable, "-c", source], timeout=seconds, capture_output=True, text=True,
                           cwd=Path(__file__).parent)
 
@@ -749,7 +749,7 @@ print("grown by", peak() - before)
 @pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
 def test_memory_of_256_games_of_gomoku():
     "All 256 games run at once. Their trees are full after a few moves, and 24 moves add only the records."
-    done = script(MEMORY, 300)
+    done = script(MEMORY)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split("grown by")[1]) < 600
 
