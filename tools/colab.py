@@ -44,15 +44,15 @@ def this_kernel(folder):
     return AsyncKernelManager(kernel_name="here", kernel_spec_manager=specs)
 
 
-def told(name, cells, at, error):
-    "What failed, with the cell and what the kernel said."
+def describe_failure(name, cells, at, error):
+    "Name the cell that failed, with the traceback of the kernel."
     cell = cells[at]
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(getattr(error, "traceback", "") or error)).rstrip()
     return f"FAILED {name}, cell {at + 1} ({cell.get('id', 'without an id')}):\n{text}\n"
 
 
 def run_notebook(name, slow=False, cell_timeout=300):
-    "Runs a page; returns how many cells ran, the seconds, and what failed or an empty text."
+    "Run a page. Return how many cells ran, how many slow ones did not, the seconds, and the failure or an empty text."
     book = nbformat.read(sync.ROOT/name, as_version=4)
     skipped = 0
     for cell in book.cells:
@@ -64,7 +64,7 @@ def run_notebook(name, slow=False, cell_timeout=300):
         client = NotebookClient(book, km=this_kernel(folder), timeout=cell_timeout, resources=dict(metadata=dict(path=empty)),
                                 on_cell_start=lambda cell, cell_index: at.__setitem__(0, cell_index))
         try: client.execute(env=dict(os.environ, **ENVIRONMENT), cleanup_kc=True)
-        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error: failure = told(name, book.cells, at[0], error)
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error: failure = describe_failure(name, book.cells, at[0], error)
     ran = sum(cell.cell_type == "code" for cell in book.cells) - skipped
     return ran, skipped, time.monotonic() - begun, failure
 

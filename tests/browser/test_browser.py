@@ -266,7 +266,7 @@ def stop(page, cell):
     page.stop()
     took = page.ended(cell, 15)
     found = page.wait(cell, r"Stopped\. (\d+) iterations? (?:is|are) saved in runs/", 5)
-    assert took < SOON, f"it took {took:.1f} s"
+    assert took < SOON * patience(), f"it took {took:.1f} s"
     assert "Traceback" not in page.said(cell) and "KeyboardInterrupt" not in page.said(cell)
     return int(found[1])
 

@@ -31,7 +31,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.workers import Outbox, WorkerTraceback, receive
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from processes import children
+from processes import children, patience
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of Unix")
 
@@ -196,7 +196,7 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again():
     assert lost.finished == sum(type(event) is GameFinished and event.source == "worker 0 cpu" for event in before)
     assert lost.worker == 0 and 0 < lost.repeated <= 11
     assert lost.cause.startswith("was killed by signal 9")
-    assert killed[1] - killed[0] < 1, "it is noticed within a second"
+    assert killed[1] - killed[0] < patience(), "it is noticed within a second"
     *_, done = heard.of(SelfPlayDone)
     assert sum(done.sources.values()) == len(numbers) and set(done.sources) == {"worker 0 cpu", "worker 1 cpu"}
 
@@ -599,7 +599,7 @@ def test_an_interrupt_comes_back_at_once_and_loses_nothing():
         start = time.monotonic()
         script.interrupt()
         script.line("back")
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 2 * patience()
         kept, different, finished = map(int, script.line("kept").split())
         assert 30 <= kept == different == finished < 1500
         assert script.end() == "playing\nleft []\n", "the second call plays as well; no worker says a word"
@@ -634,7 +634,7 @@ def test_a_second_interrupt_does_not_wait_for_a_worker_that_is_stuck(goes_on):
         start = time.monotonic()
         script.interrupt()
         script.line("back")
-        assert time.monotonic() - start < .7, "one interrupt alone waits a second for it"
+        assert time.monotonic() - start < .7 * patience(), "one interrupt alone waits a second for it"
         out = script.end()
         assert not goes_on or out.endswith("goes on\nleft []\n")
 
@@ -721,7 +721,7 @@ def test_an_interrupt_while_workers_load_pytorch():
         script.interrupt()
         script.line("back")
         script.line("left []")
-        assert time.monotonic() - start < 2.5
+        assert time.monotonic() - start < 2.5 * patience()
         script.end()
 
 
@@ -812,7 +812,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_delays_no_end(tmp_path
         for worker in playing.player.workers: worker.outbox.put("games", list(range(10**6, 10**6 + 300_000)))
         start = time.monotonic()
         playing.shutdown()
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 3 * patience()
         thread.join(30)
 
 
@@ -852,7 +852,7 @@ def test_an_engine_with_a_stopped_worker_closes_at_once(when):
         if when == "playing": playing.play_for(.3)
         for pid in pids(playing)[:1]: os.kill(pid, signal.SIGSTOP)
         start = time.monotonic()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 2 * patience()
 
 
 def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
@@ -862,7 +862,7 @@ def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
         timer = threading.Timer(.5, lambda: os.kill(pids(playing)[0], signal.SIGSTOP))
         timer.start()
         playing.player.silence_s = 2
-        assert within(20, playing.play_for, 1) < 6
+        assert within(60, playing.play_for, 1) < 6 * patience()
         records = within(60, playing.generate_games, 200)
     assert records == undisturbed(200, simulations=100)
     lost, = heard.of(WorkerLost)
@@ -1089,7 +1089,7 @@ def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_p
         start = time.monotonic()
         script.interrupt()
         told = int(script.line("stopped "))
-        assert time.monotonic() - start < 4
+        assert time.monotonic() - start < 4 * patience()
         assert script.end() == "iterations 1\n"
         heard = Heard()
         kept = Trainer("tictactoe", "tiny", tmp_path / "run", **usual, listeners=()).folder.kept()

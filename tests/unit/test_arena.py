@@ -447,7 +447,7 @@ def test_a_duplicate_as_plain_data_and_as_a_line():
 
 def test_a_game_without_measures_compares_results():
     plain = Game("plain", **{name: getattr(rules, name) for name in ("mover", "legal", "play", "returns", "resample_hidden")},
-                 start=rules._start(3, 2, False, False, False), observe=lambda state, planes: None, state_size=BLOB.state_size,
+                 start=BLOB.functions["start"], observe=lambda state, planes: None, state_size=BLOB.state_size,
                  players=3, actions=66, shape=(1,), max_length=9, max_legal=3)
     found = play_duplicate(plain, First(plain), First(plain, -1), deals=10)
     points = play_duplicate(BLOB, First(BLOB), First(BLOB, -1), deals=10).mine["points a round"]

@@ -13,6 +13,7 @@ from alphazero_nb.network import inference
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.inference import FusedBoardNet, can_fuse, inference_copy
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
+from processes import patience
 
 BACKENDS = ["eager", "fused"]
 DTYPES = ["float32", "bfloat16"]
@@ -160,7 +161,7 @@ def test_a_lone_request_does_not_wait_for_company():
             assert same(evaluator.evaluate(*ask), want)
             times.append(time.perf_counter() - start)
         stats = evaluator.get_stats()
-    assert np.median(times) < 1e-3
+    assert np.median(times) < 1e-3 * patience()
     assert stats["total_batches"] == 200 and stats["avg_batch_size"] == 1
 
 
@@ -217,7 +218,7 @@ def test_close_answers_every_waiting_client():
     closer.join(5)
     assert not closer.is_alive()
     assert left == 0, f"{left} of 8 clients still wait"
-    assert len(answered) == 8 and max(when for when, _ in answered) - start < 1
+    assert len(answered) == 8 and max(when for when, _ in answered) - start < patience()
     assert all("closed" in str(error) for _, error in answered)
 
 

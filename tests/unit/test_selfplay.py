@@ -29,6 +29,7 @@ from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay import engine as selfplay
 from alphazero_nb.selfplay.engine import (SelfPlayEngine, candidate_layouts, measure_layouts,
                                           plan_layout)
+from processes import children, patience
 from reference import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -485,8 +486,8 @@ for shared in (False, True):
             try: got += engine.generate_games(1_000_000)
             except KeyboardInterrupt: late.append(time.perf_counter() - sent[0])
             assert not [t for t in threading.enumerate() if "actor" in t.name], "an actor is still playing"
-        assert len(late) == 3 and max(late) < 2, late
-        print("back after", *[round(l, 2) for l in late])
+        assert len(late) == 3, late
+        print("back after", *late)
 """
 
 GOES_ON = """
@@ -518,7 +519,7 @@ print("goes on")
 """
 
 
-def script(source, seconds=100):
+def script(source, seconds=300):
     return subprocess.run([sys.executable, "-c", source], timeout=seconds, capture_output=True, text=True,
                           cwd=Path(__file__).parent)
 
@@ -526,6 +527,7 @@ def script(source, seconds=100):
 def test_an_interrupt_comes_back_at_once():
     done = script(INTERRUPTED)
     assert done.returncode == 0 and done.stdout.count("back after") == 2, done.stderr
+    assert max(map(float, re.findall(r"\d+\.\d+", done.stdout))) < 2 * patience(), done.stdout
 
 
 def test_after_an_interrupt_nothing_is_missing():
@@ -746,7 +748,7 @@ print("grown by", peak() - before)
 @pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
 def test_memory_of_256_games_of_gomoku():
     "All 256 games run at once. Their trees are full after a few moves, and 24 moves add only the records."
-    done = script(MEMORY, 300)
+    done = script(MEMORY)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split("grown by")[1]) < 600
 
@@ -785,7 +787,6 @@ def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, net
 
 def test_layouts_are_measured_one_at_a_time(monkeypatch):
     "Also the workers of the engine that measures are gone; with four cores there are never more than four processes."
-    from processes import children
     before, alive, built = len(children()), [], []
 
     class Counted(WorkerPool):

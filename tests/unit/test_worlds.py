@@ -182,7 +182,9 @@ def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
 def test_cards_have_settings_of_their_own():
     from alphazero_nb.selfplay.settings import EFFORTS, default_settings
     game = get_game("blob(players=3,cards=2)")
-    assert EFFORTS == dict(light=(2, 20), medium=(3, 30), heavy=(5, 50)) and default_settings(get_game("tictactoe")) == SelfPlaySettings()
+    assert list(EFFORTS) == ["light", "medium", "heavy"] and default_settings(get_game("tictactoe")) == SelfPlaySettings()
+    light, medium, heavy = EFFORTS.values()
+    assert all(less < more for rows in ((light, medium), (medium, heavy)) for less, more in zip(*rows)), "worlds and simulations grow"
     for effort, (worlds, simulations) in EFFORTS.items():
         chosen = default_settings(game, effort)
         assert (chosen.search.worlds, chosen.search.simulations, chosen.full_search_fraction) == (worlds, simulations, 1.0)
