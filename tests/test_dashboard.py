@@ -12,7 +12,8 @@ import pytest
 
 from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, elo, JsonLines)
+                                      WorkerLost, WorkerStarted, JsonLines)
+from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
 from test_kernel import kernel, one_kernel   # Fixtures: a real notebook kernel

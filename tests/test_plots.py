@@ -8,13 +8,14 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from alphazero_nb.core.game import get_game
+from alphazero_nb.core.intervals import wilson_interval
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
 from alphazero_nb.search.search import Agent
 from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares,
                                    plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
                                    plot_ladder, plot_layouts, plot_losses, plot_measures, plot_policy, plot_strength,
-                                   prior_and_visits, to_png, value_pairs, wilson)
+                                   prior_and_visits, to_png, value_pairs)
 
 GAME = get_game("tictactoe")
 
@@ -219,17 +220,10 @@ def test_games_are_counted():
     assert heights(left) == [2, 0, 1, 0, 1]
     assert np.allclose([bar.get_x() + bar.get_width() / 2 for bar in left.patches], [5, 6, 7, 8, 9])
     assert [bar.get_width() for bar in right.patches] == [50, 25, 25]
-    low, high = wilson(.5, 4)
+    low, high = wilson_interval(.5, 4)
     assert np.allclose(bars(right)[0], [[100 * low, 0], [100 * high, 0]])
     wide = plot_games([record(k, (0, 0)) for k in range(1, 500)]).axes[0]
     assert len(wide.patches) <= 41 and sum(heights(wide)) == 499
-
-
-def test_wilson_is_the_formula_of_the_arena():
-    from alphazero_nb.arena.matches import MatchResult
-    for scores in ([1.], [0.], [1., .5, 0.], [1.] * 30 + [0.]):
-        result = MatchResult("a", "b", np.array(scores), np.zeros(len(scores)))
-        assert np.allclose(wilson(result.score, len(scores)), result.interval)
 
 
 # A position

@@ -5,15 +5,15 @@
 # %% ../../nbs/05_core.events.ipynb #c18180ea
 from __future__ import annotations
 
-import json, math, traceback, warnings
+import json, traceback, warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Callable
 
 # %% auto #0
-__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'elo',
-           'tell_measure', 'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped',
-           'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener',
+__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'tell_measure',
+           'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted',
+           'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener',
            'default_listeners']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
@@ -90,11 +90,6 @@ class MatchPlayed:
     games: int
     iteration: int = -1      # Iteration of the training run; −1 outside a run
     measures: dict = field(default_factory=dict)  # Input of `tell_measures`, if the same deals were played twice
-
-
-def elo(score: float) -> float | None:
-    "Return the Elo difference for this expected score (Elo 1978); None at 0 and 1, where it has no bound."
-    return None if score <= 0 or score >= 1 else 400 * math.log10(score / (1 - score))
 
 
 def tell_measure(row: dict) -> tuple:  # (mine, theirs, difference) of one of MatchPlayed.measures, as text
