@@ -9,8 +9,9 @@ from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, Net
 from alphazero_nb.search.search import Agent, SearchSettings
 from alphazero_nb.selfplay.slots import EFFORTS, GameFailed, SelfPlaySettings, default_settings, retrace
 from alphazero_nb.selfplay.engine import Layout, SelfPlayEngine
-from alphazero_nb.arena.matches import (RandomPlayer, RolloutPlayer, RulePlayer, run_ladder, get_player,
-                                        play_duplicate, play_match)
+from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, get_player
+from alphazero_nb.arena.matches import play_duplicate, play_match
+from alphazero_nb.arena.ladder import run_ladder
 from alphazero_nb.training.run_folder import run_folder
 from alphazero_nb.training.trainer import Trainer, TrainSettings, default_training
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
@@ -25,8 +26,8 @@ from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, be
 
 __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
-    "GameRecord", "JsonLines", "Layout", "Match", "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame",
-    "RandomPlayer", "RolloutPlayer", "RulePlayer", "SearchSettings", "SelfPlayEngine", "SelfPlaySettings",
+    "GameRecord", "HeuristicPlayer", "JsonLines", "Layout", "Match", "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame",
+    "RandomPlayer", "RolloutPlayer", "SearchSettings", "SelfPlayEngine", "SelfPlaySettings",
     "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "UniformEvaluator", "bench_cards", "bench_kernels",
     "bench_layouts", "bench_selfplay", "board_symmetries", "check_device", "run_ladder", "default_settings",
     "default_training", "describe", "device_report", "get_device", "get_game", "get_player", "list_devices",

@@ -13,10 +13,11 @@ from alphazero_nb.games import blob as rules
 from alphazero_nb.search.search import Agent, SearchSettings
 from alphazero_nb.selfplay.slots import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer,
-                                        check_match, run_ladder, default_ladder, default_baseline, elo, get_player,
-                                        mean_interval, play_duplicate, play_match, play_series, play_tables,
+from alphazero_nb.core.intervals import elo, mean_interval
+from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
+from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, play_duplicate, play_match, play_series, play_tables,
                                         random_openings, share_beaten)
+from alphazero_nb.arena.ladder import check_match, default_baseline, default_ladder, run_ladder
 from test_search import Ignorant, all_positions, best_actions, late_positions
 
 TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
@@ -195,9 +196,9 @@ def test_no_match_has_a_deal_of_another_purpose():
 
 
 @pytest.mark.parametrize("game, baseline, games, words", [
-    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "has no heuristic"),
+    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "heuristic", 40, "has no heuristic"),
     (CONNECT4, "rollouts:0", 40, "at least one playout"), (CONNECT4, "random", 0, "evaluate_games is 0; it must be at least 1"),
-    (get_game("blob(players=3,cards=2)"), "rule", 1, "evaluate_games is 1; it must be at least 2"),
+    (get_game("blob(players=3,cards=2)"), "heuristic", 1, "evaluate_games is 1; it must be at least 2"),
     (CONNECT4, "runs/nowhere", 40, "runs/nowhere"), (heap(0), "random", 40, "over before the first move"),
 ])
 def test_a_match_that_cannot_be_played_is_found_before_a_run(game, baseline, games, words):
@@ -367,7 +368,7 @@ def by_hand(game, state, table):
 
 
 def test_tables_are_played_as_one_after_another():
-    a, b, c = First(BLOB), First(BLOB, -1), RulePlayer(BLOB)
+    a, b, c = First(BLOB), First(BLOB, -1), HeuristicPlayer(BLOB)
     starts = [BLOB.new(seed) for seed in range(7)]
     tables = [[(a, b, c)[(i + seat * (1 + i % 2)) % 3] for seat in range(3)] for i in range(7)]
     told = []
@@ -380,7 +381,7 @@ def test_tables_are_played_as_one_after_another():
 
 def test_every_deal_is_played_from_every_seat_and_once_without():
     "Held against a slow loop over deals and seats, which reads bids, tricks and scores itself."
-    player, opponent, deals = First(BLOB, -1, "last"), RulePlayer(BLOB), 12
+    player, opponent, deals = First(BLOB, -1, "last"), HeuristicPlayer(BLOB), 12
     found = play_duplicate(BLOB, player, opponent, deals, seed=5)
     mine, theirs, met, scores = np.zeros((deals, 3)), np.zeros((deals, 3)), np.zeros((deals, 3)), []
     for deal in range(deals):
@@ -393,14 +394,14 @@ def test_every_deal_is_played_from_every_seat_and_once_without():
             scores.append(sum((points[seat] > p) + (points[seat] == p) / 2 for k, p in enumerate(points) if k != seat) / 2)
     assert np.array_equal(found.mine["points a round"], mine) and np.array_equal(found.theirs["points a round"], theirs)
     assert np.array_equal(found.mine["exact bids"], met) and np.allclose(found.match.scores, scores)
-    assert (found.match.player, found.match.opponent, len(found.match.lengths)) == ("last", "rule", 36)
+    assert (found.match.player, found.match.opponent, len(found.match.lengths)) == ("last", "heuristic", 36)
     difference = mine.mean(1) - theirs.mean(1)
     spread = 1.96 * math.sqrt(((difference - difference.mean()) ** 2).sum() / 11 / 12)
     told = found.measures["points a round"]["difference"]
     assert told == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread])
 
 
-@pytest.mark.parametrize("make", [First, RulePlayer])
+@pytest.mark.parametrize("make", [First, HeuristicPlayer])
 def test_against_oneself_the_difference_is_exactly_zero(make):
     found = play_duplicate(BLOB, make(BLOB), make(BLOB), deals=20)
     for name, row in found.measures.items():
@@ -411,11 +412,11 @@ def test_against_oneself_the_difference_is_exactly_zero(make):
 
 def test_the_same_cards_make_the_interval_narrow():
     "Two players that seldom differ: on the same deals the difference is known better than on deals of their own."
-    class Almost(RulePlayer):
+    class Almost(HeuristicPlayer):
         def acts(self, states):
             odd = [int(state[:52].sum()) % 7 == 0 for state in states]
-            return np.array([self.game.legal_actions(s)[0] if o else self.game.rule(s) for s, o in zip(states, odd)])
-    found = play_duplicate(BLOB, Almost(BLOB), RulePlayer(BLOB), deals=200)
+            return np.array([self.game.legal_actions(s)[0] if o else self.game.heuristic(s) for s, o in zip(states, odd)])
+    found = play_duplicate(BLOB, Almost(BLOB), HeuristicPlayer(BLOB), deals=200)
     width = lambda key: np.ptp(found.measures["points a round"][key][1:])
     assert 0 < width("difference") < .7 * math.hypot(width("mine"), width("theirs"))
 
@@ -455,7 +456,7 @@ def test_a_game_without_measures_compares_results():
 
 def test_empty_seats_do_not_count():
     game = get_game("blob(players=5,cards=3,deals=all)")
-    found = play_duplicate(game, RulePlayer(game), RandomPlayer(game), deals=40)
+    found = play_duplicate(game, HeuristicPlayer(game), RandomPlayer(game), deals=40)
     taken = np.isfinite(found.mine["points a round"])
     players = [int(game.new(derive_seed(0, Purpose.OPENINGS, deal))[rules.PLAYERS]) for deal in range(40)]
     assert set(players) == {3, 4, 5} and taken.sum(1).tolist() == players and len(found.match.scores) == sum(players)
@@ -470,18 +471,18 @@ def test_who_deals_nothing_is_refused_and_one_deal_has_no_spread():
 
 def test_a_meeting_is_in_duplicate_where_cards_are_hidden():
     rounds = []
-    cards = play_series(BLOB, RulePlayer(BLOB), First(BLOB), games=6, listener=rounds.append)
+    cards = play_series(BLOB, HeuristicPlayer(BLOB), First(BLOB), games=6, listener=rounds.append)
     board = play_series(TICTACTOE, First(TICTACTOE), First(TICTACTOE, -1), games=6)
     assert isinstance(cards, DuplicateResult) and cards.to_dict()["deals"] == 6 and isinstance(board, MatchResult)
     assert (rounds[-1].over, rounds[-1].games) == (24, 24) and not board.event().measures
 
 
 def test_a_game_with_a_rule_is_met_by_it():
-    assert default_baseline(BLOB) == "rule" and default_baseline(CONNECT4) == "rollouts:100"
-    assert default_ladder(BLOB) == ("random", "rule", "determinized-rollouts:100", "determinized-rollouts:400")
+    assert default_baseline(BLOB) == "heuristic" and default_baseline(CONNECT4) == "rollouts:100"
+    assert default_ladder(BLOB) == ("random", "heuristic", "determinized-rollouts:100", "determinized-rollouts:400")
     assert default_ladder(CONNECT4) == ("random", "rollouts:100", "rollouts:400")
-    names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "rule", "determinized-rollouts:10"))]
-    assert names == ["random", "rule", "determinized-rollouts:10"]
+    names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "heuristic", "determinized-rollouts:10"))]
+    assert names == ["random", "heuristic", "determinized-rollouts:10"]
 
 
 def test_the_score_of_shared_deals_has_the_spread_of_their_means():

@@ -108,12 +108,12 @@ def test_what_both_made_of_the_same_deals_has_a_chart_for_each_measure():
     state, even = DashboardState(), dict(difference=[0., -1., 1.])
     for k, (mine, theirs) in enumerate([(2., 8.), (4., 8.), (8., 8.)]):
         row = lambda times: dict(even, mine=[times * mine] * 3, theirs=[times * theirs] * 3)
-        state(MatchPlayed("run", "rule", .4, .3, .5, 40, k + 1, {
+        state(MatchPlayed("run", "heuristic", .4, .3, .5, 40, k + 1, {
             "points a round": dict(row(1), share=False), "exact <b>bids</b>": dict(row(.1), share=True)}))
     elo_chart, points, bids = pictures(render(state))
     told = [[element.text for element in chart.iter() if element.tag.endswith("text")] for chart in (points, bids)]
-    assert {"points a round", "this run", "rule", "8"} <= set(told[0]) and {"exact <b>bids</b> (%)", "80"} <= set(told[1])
-    assert "against rule" in [element.text for element in elo_chart.iter()]
+    assert {"points a round", "this run", "heuristic", "8"} <= set(told[0]) and {"exact <b>bids</b> (%)", "80"} <= set(told[1])
+    assert "against heuristic" in [element.text for element in elo_chart.iter()]
     for chart in (points, bids):
         mine, theirs = heights(chart, page.BLUE), heights(chart, page.ORANGE)
         floor = page.BOTTOM

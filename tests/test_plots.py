@@ -28,7 +28,7 @@ def match(score, low, high, opponent="rollouts:100", minutes=1.0, player="me"):
                 games=40, wins=20, draws=10, losses=10)
 
 
-def dealt(points, bids, opponent="rule", minutes=1.0):
+def dealt(points, bids, opponent="heuristic", minutes=1.0):
     "A match on the same deals: mine, theirs, difference of two measures, each with an interval of ±1 and ±0.1."
     row = lambda means, spread, share: dict(zip(("mine", "theirs", "difference"), ([m, m - spread, m + spread] for m in means)), share=share)
     measures = {"points $a round": row(points, 1., False), "exact bids": row(bids, .1, True)}
@@ -189,7 +189,7 @@ def test_the_ladder_has_the_newest_match_of_each_opponent_and_the_hardest_at_the
 
 
 def test_measures_stand_beside_those_of_the_opponent():
-    rows = [dealt((9, 9, 0), (.9, .9, 0), "random", 1), dealt((5, 4.5, .5), (.5, .45, .05), minutes=2), match(.5, .4, .6, "rule", 3),
+    rows = [dealt((9, 9, 0), (.9, .9, 0), "random", 1), dealt((5, 4.5, .5), (.5, .45, .05), minutes=2), match(.5, .4, .6, "heuristic", 3),
             dealt((6, 4.5, 1.5), (.6, .45, .15), minutes=4)]
     figure = plot_measures(rows)
     points, bids = figure.axes
@@ -198,7 +198,7 @@ def test_measures_stand_beside_those_of_the_opponent():
             assert np.allclose(container.lines[0].get_xydata(), np.column_stack([[2, 4], times * np.array(line)]))
         low, high = times * (means[0][0] - spread), times * (means[0][0] + spread)
         assert np.allclose(bars(axis)[0], [[2, low], [2, high]])
-    assert title(figure) == r"+1.50 points \$a round, +15.0 % exact bids above rule after 4.0 minutes"
+    assert title(figure) == r"+1.50 points \$a round, +15.0 % exact bids above heuristic after 4.0 minutes"
     assert (points.get_ylabel(), bids.get_ylabel()) == (r"points \$a round", "exact bids (%)")
     assert title(plot_measures([match(.5, .4, .6)])).startswith("No deals")
 

@@ -12,7 +12,8 @@ from alphazero_nb.core.game import (MOVER, PLAY, ContractError, _registry, board
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import Agent, SearchSettings, search
 from alphazero_nb.selfplay.slots import SlotBlock, SelfPlaySettings
-from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, play_match
+from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
+from alphazero_nb.arena.matches import play_match
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
                                       reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")

@@ -112,10 +112,10 @@ def test_the_ladder_is_shown_where_it_is_given(folder):
 def test_measures_are_shown_where_the_same_deals_were_played_twice(folder):
     assert "deal by deal" not in said(look(report(folder)))
     rewrite_log(folder, lambda rows: [row.update(match=dealt(row["match"])) for row in rows])
-    page = look(report(folder, [dealt(match(.9, .8, .95, "rule"))]))
+    page = look(report(folder, [dealt(match(.9, .8, .95, "heuristic"))]))
     cells = [cell.text for cell in page.iter("td")]
     first = cells.index("points a round")
-    assert cells[first - 1:first + 4] == ["rule", "points a round", "5.12 (4.50 to 5.75)", "4.50 (4.25 to 4.75)", "+0.62 (+0.25 to +1.00)"]
+    assert cells[first - 1:first + 4] == ["heuristic", "points a round", "5.12 (4.50 to 5.75)", "4.50 (4.25 to 4.75)", "+0.62 (+0.25 to +1.00)"]
     assert cells.count("points a round") == 3 and cells.count("exact <i>bids</i>") == 3 and "50.0% (40.0% to 60.0%)" in cells
     assert any(alt.startswith("+0.62 points a round") for alt in images(page))
 

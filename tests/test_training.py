@@ -21,7 +21,8 @@ from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.search import Agent
 from alphazero_nb.selfplay.slots import SelfPlaySettings
-from alphazero_nb.arena.matches import RandomPlayer, play_match
+from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.arena.matches import play_match
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.trainer import Learner, Trainer, TrainSettings
 

@@ -28,7 +28,9 @@ from ..search.search import Agent, require
 from ..selfplay.slots import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import LAYOUTS, Layout, SelfPlayEngine, plan_layout
-from ..arena.matches import check_match, default_baseline, get_player, play_series
+from ..arena.players import get_player
+from ..arena.matches import play_series
+from ..arena.ladder import check_match, default_baseline
 from .replay import Batch, Replay, window_size
 from .run_folder import RunFolder
 

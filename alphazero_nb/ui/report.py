@@ -17,7 +17,7 @@ from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
 from ..network.saved_run import load_network, read_saved
 from ..search.search import Agent
-from ..arena.matches import default_ladder
+from ..arena.ladder import default_ladder
 from ..training.trainer import TrainSettings
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts,
                                    plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png,
