@@ -53,7 +53,8 @@ def _train(args):
     from dataclasses import replace
     from alphazero_nb.core.events import SelfPlayDone
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
-    from alphazero_nb.training.trainer import Trainer, default_training
+    from alphazero_nb.training.learner import default_training
+    from alphazero_nb.training.trainer import Trainer
     game = _get_game(args)
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
@@ -96,7 +97,7 @@ def _ladder(trainer, args) -> list[dict]:
     from alphazero_nb.arena.ladder import run_ladder
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
-    search, hides, rows = trainer.selfplay.search, trainer.game.has_hidden_information, []
+    search, hides, rows = trainer.play_settings.search, trainer.game.has_hidden_information, []
     simulations = args.simulations or (search.simulations if hides else 64)
     worlds = f" in each of {search.worlds} worlds" if hides else ""
     what = ("deals, from every seat and without the agent" if trainer.game.has_hidden_information

@@ -315,10 +315,11 @@ def test_unknown_players_are_named(name, words):
 
 
 def test_a_player_of_another_game_is_refused(tmp_path):
-    from alphazero_nb.training.trainer import Trainer, TrainSettings
+    from alphazero_nb.training.learner import TrainSettings
+    from alphazero_nb.training.trainer import Trainer
     settings = TrainSettings(games_per_iteration=4, batch_size=8, evaluate_every=0)
     folder = tmp_path / "run"
-    Trainer("tictactoe", "tiny", folder, device="cpu", simulations=4, settings=settings, games=4, threads=1, shared=False,
+    Trainer("tictactoe", "tiny", folder, device="cpu", simulations=4, train_settings=settings, games=4, threads=1, shared=False,
             listeners=()).fit(iterations=1)
     with pytest.raises(ValueError, match="tictactoe.*connect4"): get_player(str(folder), CONNECT4, device="cpu")
     agent = get_player(str(folder), device="cpu", simulations=8)

@@ -24,7 +24,8 @@ from alphazero_nb.selfplay.slots import SelfPlaySettings
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.training.replay import Batch, Replay, window_size
-from alphazero_nb.training.trainer import Learner, Trainer, TrainSettings
+from alphazero_nb.training.learner import Learner, TrainSettings
+from alphazero_nb.training.trainer import Trainer
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
 QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_inside")
 
 
 def trainer(folder, game="tictactoe", **options):
-    return Trainer(game, folder=folder, **dict(dict(SMALL, settings=QUICK), **options))
+    return Trainer(game, folder=folder, **dict(dict(SMALL, train_settings=QUICK), **options))
 
 
 def picture(folder):
@@ -166,7 +167,7 @@ def test_a_gradient_that_is_none_stops_training():
 def test_it_gets_stronger(tmp_path):
     "Some seconds of tic-tac-toe: from the first policy's level against a random player to well above it."
     game = get_game("tictactoe")
-    run = trainer(tmp_path / "run", simulations=32, settings=TrainSettings(
+    run = trainer(tmp_path / "run", simulations=32, train_settings=TrainSettings(
         games_per_iteration=64, batch_size=64, replay_ratio=16, ema_decay=.95, evaluate_every=0), games=64, max_batch=64)
     raw = lambda: play_match(game, Greedy(run), RandomPlayer(game, 1), 200, opening_plies=1, seed=1).score
     before = raw()
@@ -238,10 +239,11 @@ RUN = """
 import signal, sys, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 torch.set_num_threads(1)
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
 run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
-              seed=3, reproducible=True, settings=settings, listeners=())
+              seed=3, reproducible=True, train_settings=settings, listeners=())
 """
 FIT = RUN + "print('fit', flush=True)\nrun.fit(iterations=10_000)\n"
 # Kills itself just before or just after a file gets its name, at the n-th file.
@@ -323,8 +325,8 @@ def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, 
     def stop(event):
         if type(event).__name__ == moment and run.iteration == 1: raise KeyboardInterrupt
     settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=40, evaluate_every=0)
-    whole = trainer(tmp_path / "whole", reproducible=True, settings=settings).fit(iterations=3)
-    run = trainer(tmp_path / "run", reproducible=True, settings=settings, listeners=[stop])
+    whole = trainer(tmp_path / "whole", reproducible=True, train_settings=settings).fit(iterations=3)
+    run = trainer(tmp_path / "run", reproducible=True, train_settings=settings, listeners=[stop])
     run.fit(iterations=3)
     assert run.iteration == 1, "it was stopped in its second iteration"
     run.events.listeners.clear()
@@ -339,10 +341,10 @@ def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
         if type(event).__name__ == "MatchPlayed": raise KeyboardInterrupt
     settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4,
                              baseline="random")
-    run = trainer(tmp_path / "run", settings=settings, listeners=[stop])
+    run = trainer(tmp_path / "run", train_settings=settings, listeners=[stop])
     run.fit(iterations=3)
     run.events.listeners.clear()
-    resumed = trainer(tmp_path / "run", settings=settings)
+    resumed = trainer(tmp_path / "run", train_settings=settings)
     assert resumed.iteration == run.iteration and resumed.games == run.games
 
 
@@ -459,7 +461,7 @@ def test_whole_numbers_of_the_network_are_not_averaged(decay):
 
 
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
-    run = trainer(tmp_path / "run", selfplay=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
+    run = trainer(tmp_path / "run", play_settings=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
     assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
     assert trainer(tmp_path / "run").fit(iterations=1).learner.steps > 0
 
@@ -491,7 +493,7 @@ def test_a_configuration_of_something_else_is_named(tmp_path):
 def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_told(tmp_path):
     told = []
     tell = lambda event: told.append(event.text) if type(event).__name__ == "Message" else None
-    usual = dict(reproducible=True, settings=TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0))
+    usual = dict(reproducible=True, train_settings=TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0))
     whole = trainer(tmp_path / "whole", **usual).fit(iterations=4)
     trainer(tmp_path / "run", **usual).fit(iterations=3)
     newest = tmp_path / "run" / "learner-000003.npz"

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import json, traceback, warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Callable
 
 # %% auto #0
-__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'tell_measure',
-           'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped', 'RunStarted',
-           'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener',
-           'default_listeners']
+__all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
+           'tell_measure', 'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped',
+           'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'present_name', 'read_events',
+           'set_default_listener', 'default_listeners']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -210,6 +210,14 @@ class JsonLines:
         with open(self.path, "a", encoding="utf-8") as file: file.write(json.dumps(event_to_dict(event)) + "\n")
 
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
+OLD_PLAYERS = {"rule": "heuristic"}   # Players that had another name in files of earlier versions
+
+
+def present_name(player):
+    "Return the present name of a player that a file names; anything unknown stays as it is."
+    return OLD_PLAYERS.get(player, player) if isinstance(player, str) else player
+
+
 _KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost, WorkerStarted)}
 
 
@@ -220,6 +228,7 @@ def read_events(path: str | Path):
         try:
             data = json.loads(line)
             event = _KINDS[data.pop("event")](**data)
+            if isinstance(event, MatchPlayed): event = replace(event, opponent=present_name(event.opponent))
         except (ValueError, KeyError, TypeError, AttributeError): continue
         yield event
 

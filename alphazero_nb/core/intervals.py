@@ -23,7 +23,8 @@ def wilson_interval(
     "Return the 95 % interval of a share (Wilson, 1927)."
     score, n, z = np.asarray(score, float), np.asarray(n, float), Z95
     centre, spread = score + z * z / (2 * n), z * np.sqrt(score * (1 - score) / n + z * z / (4 * n * n))
-    return np.clip((centre - spread) / (1 + z * z / n), 0, 1), np.clip((centre + spread) / (1 + z * z / n), 0, 1)
+    low, high = (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+    return np.clip(low, 0, score), np.clip(high, score, 1)   # The score itself is inside, rounding or not
 
 # %% ../../nbs/07_core.intervals.ipynb #0a2a4c6a
 def mean_interval(
