@@ -10,6 +10,7 @@ from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import tell_measures
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.games import blob as rules
+from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.search import Agent, SearchSettings
 from alphazero_nb.selfplay.slots import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
@@ -270,6 +271,36 @@ def test_a_result_as_plain_data():
 # Players
 
 
+def test_every_player_acts_on_one_state_as_on_a_block_of_one():
+    states = {game: [game.new(3), game.state_after(game.legal_actions(game.new(3))[:1], 3)] for game in (BLOB, CONNECT4)}
+    makes = [lambda game: RandomPlayer(game, 5), lambda game: RolloutPlayer(game, 20, 5), HeuristicPlayer,
+             lambda game: Agent(game, UniformEvaluator(game), 8, seed=5)]
+    for game in (BLOB, CONNECT4):
+        for make in makes:
+            if make is HeuristicPlayer and game.heuristic is None: continue
+            for state in states[game]:
+                action = make(game).act(state)
+                assert type(action) is int and action == make(game).acts(state[None])[0] and action in game.legal_actions(state)
+    over = TICTACTOE.state_after([0, 3, 1, 4, 2])
+    for make in makes:
+        if make is not HeuristicPlayer:
+            with pytest.raises(ValueError, match="tictactoe: the game is over"): make(TICTACTOE).act(over)
+
+
+class Last(Player):
+    "A player of one's own: the last legal move."
+    name = "last"
+
+    def __init__(self, game): self.game = game
+
+    def acts(self, states): return np.array([self.game.legal_actions(state)[-1] for state in states])
+
+
+def test_a_player_of_ones_own_needs_acts_only():
+    assert Last(TICTACTOE).act(TICTACTOE.new()) == 8
+    assert play_match(TICTACTOE, Last(TICTACTOE), RandomPlayer(TICTACTOE), games=4).player == "last"
+
+
 def test_more_playouts_are_stronger():
     match = lambda a, b, n: play_match(CONNECT4, get_player(a, CONNECT4, seed=1), get_player(b, CONNECT4, seed=2), n).score
     assert match("rollouts:20", "random", 60) > .8
@@ -354,8 +385,8 @@ def test_a_score_is_the_share_of_the_others_that_did_worse(results, shares):
 def test_of_several_equals_each_expects_half():
     result = play_match(BLOB, RandomPlayer(BLOB, 1), RandomPlayer(BLOB, 2), games=600, seed=4)
     assert abs(result.score - .5) < 4 * .5 / math.sqrt(600) and result.interval[0] < .5 < result.interval[1]
-    told = result.to_dict()
-    assert told["wins"] + told["draws"] + told["losses"] == 600 and abs(told["elo"]) < 60
+    row = result.to_dict()
+    assert row["wins"] + row["draws"] + row["losses"] == 600 and abs(row["elo"]) < 60
     same = play_match(BLOB, First(BLOB), First(BLOB), games=30)
     assert same.scores.reshape(10, 3).mean(1) == pytest.approx(.5), "deal by deal, over the seats"
 
@@ -372,12 +403,12 @@ def test_tables_are_played_as_one_after_another():
     a, b, c = First(BLOB), First(BLOB, -1), HeuristicPlayer(BLOB)
     starts = [BLOB.new(seed) for seed in range(7)]
     tables = [[(a, b, c)[(i + seat * (1 + i % 2)) % 3] for seat in range(3)] for i in range(7)]
-    told = []
-    states, moves = play_tables(BLOB, starts, tables, lambda over, moves: told.append((over, moves)))
+    rounds = []
+    states, moves = play_tables(BLOB, starts, tables, lambda over, moves: rounds.append((over, moves)))
     for state, count, start, table in zip(states, moves, starts, tables):
         alone, length = by_hand(BLOB, start, table)
         assert np.array_equal(state, alone) and count == length
-    assert told == sorted(told) and told[-1] == (7, sum(moves))
+    assert rounds == sorted(rounds) and rounds[-1] == (7, sum(moves))
 
 
 def test_every_deal_is_played_from_every_seat_and_once_without():
@@ -398,8 +429,8 @@ def test_every_deal_is_played_from_every_seat_and_once_without():
     assert (found.match.player, found.match.opponent, len(found.match.lengths)) == ("last", "heuristic", 36)
     difference = mine.mean(1) - theirs.mean(1)
     spread = 1.96 * math.sqrt(((difference - difference.mean()) ** 2).sum() / 11 / 12)
-    told = found.measures["points a round"]["difference"]
-    assert told == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread])
+    measured = found.measures["points a round"]["difference"]
+    assert measured == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread])
 
 
 @pytest.mark.parametrize("make", [First, HeuristicPlayer])

@@ -143,7 +143,7 @@ class HeuristicPlayer(Player):
     "Plays the heuristic of the game. Raises a ValueError if the game has none."
     def __init__(self, game: Game):
         if game.heuristic is None:
-            raise ValueError(f"{game.name} has no heuristic for the player 'heuristic'; choose random or rollouts:N.")
+            raise ValueError(f"{game.name} has no heuristic; choose random or rollouts:N.")
         self.game, self.name = game, "heuristic"
 
     def acts(self, states) -> np.ndarray:
