@@ -11,10 +11,13 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.engine import Layout, SelfPlayEngine
-from alphazero_nb.arena.matches import (RandomPlayer, RolloutPlayer, RulePlayer, run_ladder, get_player,
-                                        play_duplicate, play_match)
+from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, get_player
+from alphazero_nb.arena.matches import play_duplicate, play_match
+from alphazero_nb.arena.ladder import run_ladder
+from alphazero_nb.training.replay import Replay
+from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import run_folder
-from alphazero_nb.training.trainer import Trainer, TrainSettings, default_training
+from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
@@ -27,13 +30,13 @@ from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, be
 
 __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
-    "GameRecord", "JsonLines", "Layout", "Match", "NetworkEvaluator", "PRESETS", "PolicyValueNet", "PythonGame",
-    "RandomPlayer", "RolloutPlayer", "RulePlayer", "SearchSettings", "SelfPlayEngine", "SelfPlaySettings",
-    "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "UniformEvaluator", "bench_cards", "bench_kernels",
-    "bench_layouts", "bench_selfplay", "board_symmetries", "check_device", "run_ladder", "default_settings",
-    "default_training", "describe", "device_report", "get_device", "get_game", "get_player", "list_devices",
-    "list_games", "match_html", "play", "play_duplicate", "play_match", "plot_batch_sizes", "plot_calibration",
-    "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses", "plot_policy",
-    "plot_strength", "prior_and_visits", "read_events", "register", "register_drawing", "open_match", "register_table",
-    "report", "retrace", "run_folder", "stone_board",
+    "GameRecord", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Match", "NetworkEvaluator", "PRESETS",
+    "PolicyValueNet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings", "SelfPlayEngine",
+    "SelfPlaySettings", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "UniformEvaluator", "bench_cards",
+    "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries", "check_device", "run_ladder",
+    "default_settings", "default_training", "describe", "device_report", "get_device", "get_game", "get_player",
+    "list_devices", "list_games", "match_html", "play", "play_duplicate", "play_match", "plot_batch_sizes",
+    "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses",
+    "plot_policy", "plot_strength", "prior_and_visits", "read_events", "register", "register_drawing", "open_match",
+    "register_table", "report", "retrace", "run_folder", "stone_board",
 ]

@@ -53,7 +53,8 @@ def _train(args):
     from dataclasses import replace
     from alphazero_nb.core.events import SelfPlayDone
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
-    from alphazero_nb.training.trainer import Trainer, default_training
+    from alphazero_nb.training.learner import default_training
+    from alphazero_nb.training.trainer import Trainer
     game = _get_game(args)
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
@@ -93,10 +94,10 @@ def _show_game(args):
 
 # %% ../nbs/81_cli.ipynb #6f883ee7
 def _ladder(trainer, args) -> list[dict]:
-    from alphazero_nb.arena.matches import run_ladder
+    from alphazero_nb.arena.ladder import run_ladder
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
-    search, hides, rows = trainer.selfplay.search, trainer.game.has_hidden_information, []
+    search, hides, rows = trainer.play_settings.search, trainer.game.has_hidden_information, []
     simulations = args.simulations or (search.simulations if hides else 64)
     worlds = f" in each of {search.worlds} worlds" if hides else ""
     what = ("deals, from every seat and without the agent" if trainer.game.has_hidden_information
@@ -137,7 +138,8 @@ def _report(args):
 # %% ../nbs/81_cli.ipynb #43fbc40d
 def _arena(args):
     from pathlib import Path
-    from alphazero_nb.arena.matches import get_player, play_series
+    from alphazero_nb.arena.players import get_player
+    from alphazero_nb.arena.matches import play_series
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
     game = _get_game(args) if args.game else None
@@ -230,7 +232,7 @@ _OPTIONS = {
                                   "(5; 10 with hidden cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
     "--ladder": dict(action="store_true",
-                     help="at the end, play against random, rule (if the game has one), "
+                     help="at the end, play against random, heuristic (if the game has one), "
                           "and rollouts of 100 and 400 playouts"),
     "--ladder-games": dict(type=_count, default=200,
                            help="games against each opponent of the ladder, or deals with hidden cards (200)"),
@@ -259,7 +261,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
              ["--simulations", "--worlds", "--seat", "--device", "--seed"]),
     "arena": (_arena, "play a match between two players, with 95 percent intervals; "
               "with hidden cards, the same deals from every seat",
-              dict(player="random, rollouts:N, rule (if the game has one) or the folder of a run",
+              dict(player="random, rollouts:N, heuristic (if the game has one) or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed", "--json"]),
     "show-game": (_show_game, "play given moves, for example to reproduce an error in the rules",

@@ -2,7 +2,8 @@
 import torch
 from torch import nn
 
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 
 SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4,
                          baseline="random")
@@ -23,4 +24,4 @@ class Linear(nn.Module):
 
 def linear_run(folder, listeners=(), settings=SETTINGS, game="tictactoe", **options):
     "A trainer of that network on tic-tac-toe."
-    return Trainer(game, network=Linear(), folder=folder, settings=settings, listeners=listeners, **dict(OPTIONS, **options))
+    return Trainer(game, network=Linear(), folder=folder, train_settings=settings, listeners=listeners, **dict(OPTIONS, **options))

@@ -5,16 +5,16 @@
 # %% ../../nbs/05_core.events.ipynb #c18180ea
 from __future__ import annotations
 
-import json, math, traceback, warnings
-from dataclasses import asdict, dataclass, field
+import json, traceback, warnings
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Callable
 
 # %% auto #0
-__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed', 'elo',
+__all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
            'tell_measure', 'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped',
-           'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener',
-           'default_listeners']
+           'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'present_name', 'read_events',
+           'set_default_listener', 'default_listeners']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -90,11 +90,6 @@ class MatchPlayed:
     games: int
     iteration: int = -1      # Iteration of the training run; −1 outside a run
     measures: dict = field(default_factory=dict)  # Input of `tell_measures`, if the same deals were played twice
-
-
-def elo(score: float) -> float | None:
-    "Return the Elo difference for this expected score (Elo 1978); None at 0 and 1, where it has no bound."
-    return None if score <= 0 or score >= 1 else 400 * math.log10(score / (1 - score))
 
 
 def tell_measure(row: dict) -> tuple:  # (mine, theirs, difference) of one of MatchPlayed.measures, as text
@@ -215,6 +210,14 @@ class JsonLines:
         with open(self.path, "a", encoding="utf-8") as file: file.write(json.dumps(event_to_dict(event)) + "\n")
 
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
+OLD_PLAYERS = {"rule": "heuristic"}   # Players that had another name in files of earlier versions
+
+
+def present_name(player):
+    "Return the present name of a player that a file names; anything unknown stays as it is."
+    return OLD_PLAYERS.get(player, player) if isinstance(player, str) else player
+
+
 _KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost,
                                           WorkerStarted)}
 
@@ -226,6 +229,7 @@ def read_events(path: str | Path):
         try:
             data = json.loads(line)
             event = _KINDS[data.pop("event")](**data)
+            if isinstance(event, MatchPlayed): event = replace(event, opponent=present_name(event.opponent))
         except (ValueError, KeyError, TypeError, AttributeError): continue
         yield event
 

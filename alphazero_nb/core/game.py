@@ -235,7 +235,7 @@ class Game(Sendable):
         cells: np.ndarray | None = None,  # (actions,) place of each action, on planes of the board's size
         action_names: Callable | None = None,  # action -> str
         text: Callable | None = None,   # state -> str, a text drawing
-        rule: Callable | None = None,   # state -> action: the heuristic player called `rule`
+        heuristic: Callable | None = None,   # state -> action: a player written by hand, if the game has one
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
     ):
         if (privileged is None) != (privileged_size == 0):
@@ -245,7 +245,7 @@ class Game(Sendable):
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.cells = None if cells is None else np.asarray(cells, np.int64)
-        self._action_names, self._text, self.rule, self.measures = action_names, text, rule, measures
+        self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
         self.observation_size, self.privileged_size, self.groups = int(np.prod(shape)), privileged_size, groups
         self.input_size = self.observation_size + privileged_size
         self.input_shape = (self.input_size,) if privileged_size else self.shape

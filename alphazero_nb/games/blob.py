@@ -18,9 +18,9 @@ __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS',
            'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'read_random', 'write_random', 'draw', 'deal', 'round_size',
            'mover', 'legal', 'strength', 'best_on_table', 'take_trick', 'end_round', 'play', 'returns', 'suit_size',
            'observation_size', 'observe_suit', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen',
-           'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance', 'rule_bid', 'rule_card',
-           'rule', 'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table',
-           'text', 'measures', 'blob']
+           'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance', 'heuristic_bid',
+           'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump',
+           'dealer', 'on_table', 'text', 'measures', 'blob']
 
 # %% ../../nbs/15_games.blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
@@ -426,7 +426,7 @@ def chance(state, card, seat):
 
 # %% ../../nbs/15_games.blob.ipynb #1e925eca
 @kernel
-def rule_bid(state, seat):
+def heuristic_bid(state, seat):
     "Return the rounded sum of the chances of this seat's cards."
     total = 0.0
     for card in range(CARDS):
@@ -435,7 +435,7 @@ def rule_bid(state, seat):
 
 
 @kernel
-def rule_card(state, seat, actions, count):
+def heuristic_card(state, seat, actions, count):
     "Return the heuristic's choice among the legal cards."
     wants, best, best_score = state[TRICKS + seat] < state[BIDS + seat], actions[0], -1e9
     last = state[LYING] == state[PLAYERS] - 1
@@ -451,12 +451,12 @@ def rule_card(state, seat, actions, count):
     return best
 
 
-def rule(state) -> int:
+def heuristic(state) -> int:
     "Return the heuristic's action in this position; it uses only information that the mover has."
     actions, seat = np.zeros(14, np.int32), int(state[MOVER])
     count = _legal(state, actions)
-    if state[BIDDERS] == state[PLAYERS]: return int(rule_card(state, seat, actions, count))
-    wish = rule_bid(state, seat)
+    if state[BIDDERS] == state[PLAYERS]: return int(heuristic_card(state, seat, actions, count))
+    wish = heuristic_bid(state, seat)
     return int(min(actions[:count], key=lambda action: abs(action - BID - wish)))
 
 # %% ../../nbs/15_games.blob.ipynb #2cc24dd1
@@ -537,7 +537,7 @@ def blob(
                 returns=returns, observe=_observe(players), resample_hidden=resample_hidden, privileged=_privileged(players),
                 privileged_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13), state_size=STATE_SIZE, players=players,
                 actions=BID + 14, shape=(observation_size(players),), max_length=sum(players * (1 + size) for size in sizes),
-                max_legal=cards + 1, symmetries=suit_symmetries(players), action_names=action_name, text=text, rule=rule,
+                max_legal=cards + 1, symmetries=suit_symmetries(players), action_names=action_name, text=text, heuristic=heuristic,
                 measures=measures)
 
 

@@ -5,11 +5,12 @@
 # %% ../../nbs/24_network.saved_run.ipynb #0a859117
 from __future__ import annotations
 
-import hashlib, json, math, re
+import copy, hashlib, json, math, re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torch import nn
+from ..core.events import present_name
 from ..core.game import Game, get_game
 from .networks import PolicyValueNet
 from .checkpoint import fill_network, read_arrays, read_json, read_plain
@@ -79,7 +80,9 @@ def parse_row(line: bytes) -> dict | None:
     "Return a log row (iteration, sha256 and positions of its games, done, perhaps match), or None if it is damaged."
     try: row = json.loads(line)
     except (ValueError, RecursionError): return None
-    return row if _is_row(row) else None
+    if not _is_row(row): return None
+    if "opponent" in row.get("match", {}): row["match"]["opponent"] = present_name(row["match"]["opponent"])
+    return row
 
 
 def read_log(folder: Path, checkpoint: Checkpoint) -> tuple[bytes, object, str]:
@@ -194,8 +197,18 @@ def read_config(path: Path) -> dict:
     return config
 
 # %% ../../nbs/24_network.saved_run.ipynb #b43de476
+def _empty_network(folder: Path, game: Game, preset: str, network: nn.Module | None) -> nn.Module:
+    "Return the network that takes the weights of a run: a copy of your own one, or one of the preset."
+    if preset == "custom" and network is None:
+        raise ValueError(f"{str(folder)!r} was trained with a network of your own; pass it as network=MyNet().")
+    if preset != "custom" and network is not None:
+        raise ValueError(f"{str(folder)!r} was trained with the preset {preset!r}; leave out network=.")
+    return PolicyValueNet(game, preset) if network is None else copy.deepcopy(network)
+
+
 def load_network(
     path: str | Path,  # A run folder, or one of its network-*.npz files
+    network: nn.Module | None = None,  # For a run with a network of your own: such a network; it stays as it is
 ) -> tuple[Game, nn.Module, str]:  # Game, network and a name for it
     "Return the newest network of a run, or the one in the given file. Raise a ValueError if it cannot be loaded."
     path = Path(path)
@@ -209,11 +222,10 @@ def load_network(
     iteration = checkpoint.iteration if path.is_dir() else known.get(path.name)
     if iteration is None:
         raise ValueError(f"{str(path)!r} is not a network of its run; choose one of {', '.join(known)}.")
-    if config["preset"] == "custom":
-        raise ValueError(f"{str(folder)!r} was trained with a network of your own; "
-                         "build that network, resume the Trainer with it, and call .agent().")
     game, file = get_game(config["game"]), folder / f"network-{iteration:06}.npz"
+    empty = _empty_network(folder, game, config["preset"], network)
     arrays = read_arrays(file, checkpoint.networks[iteration])
-    try: network = fill_network(PolicyValueNet(game, config["preset"]), arrays)
-    except ValueError as error: raise ValueError(f"{file} does not fit its run: {error}") from error
-    return game, network, folder.name if path.is_dir() else f"{folder.name}/{path.stem}"
+    try: filled = fill_network(empty, arrays)
+    except ValueError as error:
+        raise ValueError(f"{file} does not fit {'its run' if network is None else 'the given network'}: {error}") from error
+    return game, filled, folder.name if path.is_dir() else f"{folder.name}/{path.stem}"

@@ -36,12 +36,13 @@ class Agent:
         simulations: int = 64,
         device: str = "auto",
         max_batch: int = 256,
+        network=None,           # For a run with a network of your own: such a network
         **search,               # Other arguments of Agent, such as worlds
     ) -> "Agent":               # Raises a ValueError that names what is missing
         "Load the agent of a training run."
         from alphazero_nb.network.saved_run import load_network
         from alphazero_nb.network.evaluator import NetworkEvaluator
-        game, network, name = load_network(folder)
+        game, network, name = load_network(folder, network)
         return cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
 
     def search(self, states) -> SearchResult:

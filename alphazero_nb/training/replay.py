@@ -18,14 +18,14 @@ __all__ = ['window_size', 'Ring', 'Batch', 'gather', 'make_rows', 'Replay']
 # %% ../../nbs/60_training.replay.ipynb #1783a523
 def window_size(
     positions: int,         # Positions ever added, N
-    least: int = 20_000,    # Up to here the window holds everything, c
+    keep_all: int = 20_000, # Up to here the window holds everything, c
     alpha: float = 0.75,
     beta: float = 0.4,
-    most: int = 500_000,    # Maximum window
+    max_window: int = 500_000,
 ) -> int:                   # Window, in positions
     "Return how many of the newest positions to keep."
-    if positions <= least: return min(positions, most)
-    return min(most, int(least * (1 + beta * ((positions / least) ** alpha - 1) / alpha)))
+    if positions <= keep_all: return min(positions, max_window)
+    return min(max_window, int(keep_all * (1 + beta * ((positions / keep_all) ** alpha - 1) / alpha)))
 
 # %% ../../nbs/60_training.replay.ipynb #e3c128cf
 def _spans(first: int, end: int, capacity: int) -> list:
@@ -58,8 +58,9 @@ class Ring:
 
     def add(self, rows: tuple) -> "Ring":
         "Return a ring with these rows, one array per field, appended."
-        room, count = len(self) + len(rows[0]), len(rows[0])
-        arrays = self.arrays if room <= self.capacity else self._larger(max(room, self.capacity * 5 // 4))
+        count = len(rows[0])
+        needed = len(self) + count
+        arrays = self.arrays if needed <= self.capacity else self._larger(max(needed, self.capacity * 5 // 4))
         for at, to, end in _spans(self.end, self.end + count, len(arrays[0])):
             for array, new in zip(arrays, rows): array[to:end] = new[at - self.end:at - self.end + end - to]
         return replace(self, arrays=arrays, end=self.end + count)
@@ -77,26 +78,26 @@ class Batch:
 def gather(inputs, outcomes, values, first_entry, counts, policy_actions, policy_visits, index, turn,
            turn_planes, turn_actions, mix, planes, policy, targets):
     "Fill `planes`, `policy` and `targets` with the rows in `index`, each transformed by its symmetry."
-    room = len(policy_visits)
+    capacity = len(policy_visits)
     for row in range(len(index)):
         i, t = index[row] % len(inputs), turn[row]
         for cell in range(inputs.shape[1]): planes[row, cell] = inputs[i, turn_planes[t, cell]]
         policy[row, :] = 0
         total = 0
-        for entry in range(first_entry[i], first_entry[i] + counts[i]): total += policy_visits[entry % room]
+        for entry in range(first_entry[i], first_entry[i] + counts[i]): total += policy_visits[entry % capacity]
         for entry in range(first_entry[i], first_entry[i] + counts[i]):
-            policy[row, turn_actions[t, policy_actions[entry % room]]] = policy_visits[entry % room] / total
+            policy[row, turn_actions[t, policy_actions[entry % capacity]]] = policy_visits[entry % capacity] / total
         for k in range(targets.shape[1]): targets[row, k] = (1 - mix) * outcomes[i, k] + mix * values[i, k]
 
 # %% ../../nbs/60_training.replay.ipynb #ba8c8a57
-def make_rows(game: Game, records: list[GameRecord], most: int) -> tuple:
-    "Return the number of fully searched moves, and the fields of the rows and policy entries of the newest `most`."
+def make_rows(game: Game, records: list[GameRecord], limit: int) -> tuple:
+    "Return the number of fully searched moves, and the fields of the rows and policy entries of the newest `limit`."
     table = join_records(records)
     counts = table["policy_counts"]
     searched = np.flatnonzero(counts > 0)
     inputs = np.zeros((len(searched), game.input_size), np.int8)
     check_table(game, table, inputs)
-    kept = searched[max(0, len(searched) - most):]
+    kept = searched[max(0, len(searched) - limit):]
     seats = (table["movers"][kept, None] + np.arange(game.players)) % game.players
     games = np.repeat(np.arange(len(records)), table["length"])[kept]
     outcomes = np.take_along_axis(table["outcome"][games], seats, 1)
@@ -138,7 +139,7 @@ class Replay:
         *fields, first_entry, counts = fields
         rows = rows.add((*fields, first_entry + entries.end, counts))
         entries = entries.add(policies)
-        window = window_size(added + new, most=self.max_window)
+        window = window_size(added + new, max_window=self.max_window)
         rows = replace(rows, first=max(rows.first, rows.end - window))
         if len(rows): entries = replace(entries, first=int(rows.arrays[3][rows.first % rows.capacity]))
         self._held = rows, entries, added + new

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ..core.events import (PASSING, EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, elo, read_events)
+                                      WorkerLost, WorkerStarted, read_events)
+from ..core.intervals import elo
 from .progress import Tally, TextProgress, clock_time, describe, has_kernel, speed_unit
 
 # %% auto #0

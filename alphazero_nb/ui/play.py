@@ -867,8 +867,8 @@ def make_match(
     if isinstance(agent, Game): agent, game = game, agent
     if isinstance(game, str): game = get_game(game)
     if isinstance(agent, (str, Path)):
-        from alphazero_nb.arena.matches import get_player
-        if game is None and not Path(agent).exists() and re.match(r"random$|rule$|(determinized-)?rollouts:\d+$", str(agent)):
+        from alphazero_nb.arena.players import get_player
+        if game is None and not Path(agent).exists() and re.match(r"random$|heuristic$|(determinized-)?rollouts:\d+$", str(agent)):
             raise ValueError(f"{agent} plays any game; say which, for example game='connect4'.")
         agent = get_player(agent, game, simulations or 200, device, seed)
     if game is None: game = getattr(agent, "game", None)
@@ -884,7 +884,7 @@ def _board(match: Match, widgets: bool | None):
 
 # %% ../../nbs/73_ui.play.ipynb #56f7dcac
 def play(
-    agent,                             # An Agent, a run folder, "random", "rule" or "rollouts:100"; None: people only
+    agent,                             # An Agent, a run folder, "random", "heuristic" or "rollouts:100"; None: people only
     game: Game | str | None = None,    # Needed if the agent has none of its own; a Game may also come first
     seat: int | tuple = 0,             # Your seat, 0 moves first; several for several people; agents have the others
     simulations: int | None = None,    # Of the agent per move; default: its own number, 200 for a run folder

@@ -9,13 +9,13 @@ import io, math
 
 import numpy as np
 from ..core.game import Game
+from ..core.intervals import elo, mean_interval, wilson_interval
 from ..core.records import GameRecord
 from ..search.agent import Agent
-from ..arena.matches import elo, mean_interval
 
 # %% auto #0
 __all__ = ['BLUE', 'ORANGE', 'GREY', 'UNITS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength',
-           'plot_measures', 'plot_history', 'plot_ladder', 'plot_layouts', 'wilson', 'outcome_shares', 'plot_games',
+           'plot_measures', 'plot_history', 'plot_ladder', 'plot_layouts', 'outcome_shares', 'plot_games',
            'prior_and_visits', 'plot_policy', 'value_pairs', 'network_values', 'calibration', 'plot_calibration',
            'plot_batch_sizes', 'plot_evaluator']
 
@@ -204,13 +204,6 @@ def _fastest(benches: list[dict]) -> str:
     return f"The fastest layout evaluates {times} times as many positions as the slowest"
 
 # %% ../../nbs/75_ui.plots.ipynb #72bf80f7
-def wilson(share, n) -> tuple:  # low, high
-    "Return the 95 % interval of a share observed in n trials."
-    share, n, z = np.asarray(share, float), np.asarray(n, float), 1.96
-    centre, spread = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return np.clip((centre - spread) / (1 + z * z / n), 0, 1), np.clip((centre + spread) / (1 + z * z / n), 0, 1)
-
-
 def outcome_shares(records: list[GameRecord]) -> dict[str, float]:
     "Return the share of games won by each seat, and of games that nobody won."
     if not records: return {}
@@ -222,7 +215,7 @@ def _draw_shares(right, records: list[GameRecord]) -> None:
     "Draw the share of games won by each seat, and of games that nobody won."
     shares = outcome_shares(records)
     if records:
-        low, high = wilson(list(shares.values()), len(records))
+        low, high = wilson_interval(list(shares.values()), len(records))
         share = np.array(list(shares.values()))
         error = 100 * np.array([np.maximum(0, share - low), np.maximum(0, high - share)])
         colors = [ORANGE] * (len(share) - 1) + [GREY]
@@ -329,7 +322,7 @@ def calibration(
     parts = [part for part in parts if len(part)]
     means = [np.array([column[part].mean() for part in parts]) for column in (predicted, outcome)]
     count = np.array([len(np.unique(games[part])) for part in parts])
-    low, high = wilson((means[1] + 1) / 2, count)
+    low, high = wilson_interval((means[1] + 1) / 2, count)
     return dict(predicted=means[0], outcome=means[1], low=2 * low - 1, high=2 * high - 1,
                 positions=np.array([len(part) for part in parts]), games=count)
 

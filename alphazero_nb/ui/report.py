@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from ..core.events import tell_measure
+from ..core.events import present_name, tell_measure
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
 from ..network.saved_run import load_network, read_saved
 from ..search.agent import Agent
-from ..arena.matches import default_ladder
-from ..training.trainer import TrainSettings
+from ..arena.ladder import default_ladder
+from ..training.learner import TrainSettings
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts,
                                    plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png,
                                    value_pairs)
@@ -232,9 +232,10 @@ def _given_settings(config: dict) -> str:
     "Return the settings of a run that differ from the defaults, as Python code."
     saved, usual = config.get("settings"), asdict(TrainSettings())
     if not isinstance(saved, dict): return ""
+    if "baseline" in saved: saved = dict(saved, baseline=present_name(saved["baseline"]))
     mine = [f"{key}={saved[key]!r}" for key in usual if key in saved and saved[key] != usual[key]
             and (saved[key] is None or _number(saved[key]) or isinstance(saved[key], str))]
-    return f", settings=TrainSettings({', '.join(mine)})" if mine else ""
+    return f", train_settings=TrainSettings({', '.join(mine)})" if mine else ""
 
 
 def _how_part(run: Run, folder: str) -> str:

@@ -42,7 +42,7 @@ def small(source):
 
 def quick(source):
     "The quickstart's training cell, without the half minute in which it tries who plays fastest."
-    return re.sub(r"(?m)^(run = Trainer\(.+)\)$", r'\1, settings=few, layout="threads")', source)
+    return re.sub(r"(?m)^(run = Trainer\(.+)\)$", r'\1, train_settings=few, layout="threads")', source)
 
 
 def quickstart(folder):
@@ -54,7 +54,7 @@ def quickstart(folder):
         cell.update(source=quick(small(source) if "IN_TEST" in source else source), outputs=[], execution_count=None)
     text = "\n".join("".join(cell["source"]) for cell in book["cells"])
     assert SMALL in text, "the quickstart's settings do not ask for IN_TEST where this test looks"
-    assert "settings=few" in text, "the quickstart's Trainer is not made where this test looks"
+    assert "train_settings=few" in text, "the quickstart's Trainer is not made where this test looks"
     (folder/"quickstart.ipynb").write_text(json.dumps(book), encoding="utf-8")
 
 

@@ -73,21 +73,22 @@ def test_arena_of_a_run_and_a_yardstick(run, capsys):
     assert row["games"] == 6 and row["wins"] + row["draws"] + row["losses"] == 6 and row["low"] <= row["score"] <= row["high"]
 
 
-CARDS = ["arena", "rule", "random", "--game", "blob", "--players", "3", "--cards", "2", "--games", "40", "--seed", "3"]
+CARDS = ["arena", "heuristic", "random", "--game", "blob", "--players", "3", "--cards", "2", "--games", "40", "--seed", "3"]
 
 
 def test_cards_are_played_in_duplicate(capsys):
-    from alphazero_nb.arena.matches import RandomPlayer, RulePlayer, play_duplicate
+    from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer
+    from alphazero_nb.arena.matches import play_duplicate
     from alphazero_nb.core.game import get_game
     assert main([*CARDS, "--json"]) == 0
     row, game = json.loads(capsys.readouterr().out), get_game("blob(players=3,cards=2)")
-    assert row == play_duplicate(game, RulePlayer(game), RandomPlayer(game, 4), 40, seed=3).to_dict()
+    assert row == play_duplicate(game, HeuristicPlayer(game), RandomPlayer(game, 4), 40, seed=3).to_dict()
     assert row["deals"] == 40 and row["games"] == 120 and set(row["measures"]) == {"points a round", "exact bids"}
     assert main(CARDS) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     number = r"[+-]?\d+\.\d+%?"
     told = rf"{number} \({number} to {number}\) against {number} \({number} to {number}\): {number} \({number} to {number}\)"
-    assert re.fullmatch(rf"rule against random on 40 deals, from every seat: points a round {told}; exact bids {told}", line), line
+    assert re.fullmatch(rf"heuristic against random on 40 deals, from every seat: points a round {told}; exact bids {told}", line), line
     assert f"points a round {row['measures']['points a round']['mine'][0]:.2f} (" in line
 
 
@@ -100,7 +101,7 @@ def test_cards_are_trained_as_the_options_say(tmp_path, capsys):
     assert config["game"] == "blob(players=3,cards=1)" and config["preset"] == "cards"
     assert (manifest["plan"]["search"]["simulations"], manifest["plan"]["search"]["worlds"]) == (30, 4)
     capsys.readouterr()
-    assert main(["arena", str(folder), "rule", "--games", "4", "--simulations", "4", "--device", "cpu", "--json"]) == 0
+    assert main(["arena", str(folder), "heuristic", "--games", "4", "--simulations", "4", "--device", "cpu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["deals"] == 4
 
 
@@ -198,13 +199,13 @@ BAD = {
     "two players at cards": (["train", "blob", "--players", "2"], ["3 to 8 players", "2"]),
     "nine players at cards": (["train", "blob", "--players", "9", "--cards", "5"], ["3 to 8 players", "9"]),
     "too many cards": (["train", "blob", "--players", "8", "--cards", "7"], ["56", "52"]),
-    "too many cards in a match": (["arena", "rule", "random", "--game", "blob", "--players", "5", "--cards", "11"], ["55", "52"]),
+    "too many cards in a match": (["arena", "heuristic", "random", "--game", "blob", "--players", "5", "--cards", "11"], ["55", "52"]),
     "too many cards in a bench": (["bench", "kernels", "blob", "--players", "8", "--cards", "13"], ["104", "52"]),
     "players of a board": (["train", "connect4", "--players", "3"], ["connect4", "'players'"]),
     "players twice": (["train", "blob(players=4)", "--players", "3"], ["blob(players=4)", "--players"]),
     "worlds of a board": (["train", "connect4", "--worlds", "3"], ["--worlds", "connect4"]),
     "effort at a board": (["train", "connect4", "--effort", "heavy"], ["--effort", "connect4"]),
-    "a board has no rule": (["arena", "rule", "random", "--game", "connect4"], ["connect4", "rule"]),
+    "a board has no heuristic": (["arena", "heuristic", "random", "--game", "connect4"], ["connect4", "heuristic"]),
     "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
 }
 

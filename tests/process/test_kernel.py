@@ -101,7 +101,8 @@ from torch import nn
 from alphazero_nb.core.events import SelfPlayDone, SelfPlayStopped
 from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.ui.progress import TextProgress
 game = get_game("tictactoe")
 lines = (TextProgress(skip=(SelfPlayDone, SelfPlayStopped)),)
@@ -141,7 +142,7 @@ def stop_training_twice(kernel, fit, folder):
 
 def test_training_is_stopped_and_goes_on(kernel, tmp_path):
     kernel.run(TRAINER)
-    run = f"run = Trainer('tictactoe', 'tiny', {str(tmp_path / 'run')!r}, threads=2, settings=few, listeners=lines, **usual)\n"
+    run = f"run = Trainer('tictactoe', 'tiny', {str(tmp_path / 'run')!r}, threads=2, train_settings=few, listeners=lines, **usual)\n"
     kept = stop_training_twice(kernel, run + "run.fit(iterations=10_000)", str(tmp_path / "run"))
     kernel.run(run + f"assert run.iteration == {kept}; run.fit(iterations=1); assert run.iteration == {kept + 1}")
 
@@ -149,7 +150,7 @@ def test_training_is_stopped_and_goes_on(kernel, tmp_path):
 def test_training_with_workers_and_a_network_of_a_cell_is_stopped_and_goes_on(kernel, tmp_path):
     "The first games of the run are those that the network of the cell plays in threads."
     kernel.run(TRAINER + NETWORK)
-    run = f"run = Trainer('tictactoe', network=network, folder={str(tmp_path / 'run')!r}, workers=2, settings=few, listeners=lines, **usual)\n"
+    run = f"run = Trainer('tictactoe', network=network, folder={str(tmp_path / 'run')!r}, workers=2, train_settings=few, listeners=lines, **usual)\n"
     kept = stop_training_twice(kernel, run + "run.fit(iterations=10_000)", str(tmp_path / "run"))
     kernel.run(run + f"""
 assert run.iteration == {kept}

@@ -1038,10 +1038,11 @@ def test_ten_thousand_games_while_workers_are_killed(): assert soak(10_000, 3000
 
 
 def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
-    from alphazero_nb.training.trainer import Trainer, TrainSettings
+    from alphazero_nb.training.learner import TrainSettings
+    from alphazero_nb.training.trainer import Trainer
     quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
-                                     settings=quick, listeners=[listener])
+                                     train_settings=quick, listeners=[listener])
     told = "Out of device memory at batch size 128. Continuing with 4."
     build(heard[0]).fit(iterations=2)
     saved = json.loads((tmp_path / "run/layout.json").read_text())["layout"]
@@ -1054,7 +1055,8 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
 TRAINING = """
 import torch
 from alphazero_nb.core.events import RunDone
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 def tell(event):
     if type(event) is GameFinished and event.number >= 160 and event.finished == 30: say("playing")
     if type(event) is RunDone and event.stopped: say("stopped", event.games)
@@ -1066,11 +1068,12 @@ say("iterations", run.iteration)
 
 
 def trained(folder, listeners=(), **options):
-    from alphazero_nb.training.trainer import Trainer, TrainSettings
+    from alphazero_nb.training.learner import TrainSettings
+    from alphazero_nb.training.trainer import Trainer
     usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True, seed=4)
     settings = TrainSettings(games_per_iteration=160, batch_size=64, replay_ratio=2, evaluate_every=0)
-    run = Trainer("tictactoe", "tiny", folder, settings=settings, listeners=list(listeners), **usual, **options)
-    return run.fit(iterations=2 - run.iteration), dict(usual, settings=settings)
+    run = Trainer("tictactoe", "tiny", folder, train_settings=settings, listeners=list(listeners), **usual, **options)
+    return run.fit(iterations=2 - run.iteration), dict(usual, train_settings=settings)
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ HOME = Path(__file__).resolve().parents[2]/PACKAGE
 
 # From the ground up. The modules of `games` stand side by side; `all` and `cli` may import everything.
 GROUPS = dict(
-    core=["device", "compiled", "streams", "events", "game", "python_game", "records"],
+    core=["device", "compiled", "streams", "events", "game", "python_game", "records", "intervals"],
     games=None,
     network=["networks", "inference", "evaluator", "checkpoint", "saved_run"],
     search=["tree", "search", "agent"],
     selfplay=["settings", "slots", "actors", "workers", "engine"],
-    arena=["matches"],
-    training=["replay", "run_folder", "trainer"],
+    arena=["players", "matches", "ladder"],
+    training=["replay", "learner", "run_folder", "trainer"],
     ui=["progress", "dashboard", "board", "card_table", "play", "plots", "report"],
     benchmark=[], cli=[], all=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]

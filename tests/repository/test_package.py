@@ -46,9 +46,9 @@ import sys
 DRAWING = ("ipywidgets", "matplotlib", "IPython")
 for name in DRAWING: sys.modules[name] = None
 import alphazero_nb as az
-from alphazero_nb.training.trainer import TrainSettings
+from alphazero_nb.training.learner import TrainSettings
 settings = TrainSettings(games_per_iteration=16, batch_size=16, evaluate_every=0)
-run = az.Trainer("tictactoe", "tiny", {str(tmp_path / "run")!r}, "cpu", simulations=4, games=16, settings=settings).fit(iterations=1)
+run = az.Trainer("tictactoe", "tiny", {str(tmp_path / "run")!r}, "cpu", simulations=4, games=16, train_settings=settings).fit(iterations=1)
 print(len(run.history), [name for name in sys.modules if name.split(".")[0] in DRAWING and sys.modules[name]])
 """
     assert run(program).splitlines()[-1] == "1 []"

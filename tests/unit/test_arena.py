@@ -10,14 +10,16 @@ from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import tell_measures
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.games import blob as rules
+from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, RandomPlayer, RolloutPlayer, RulePlayer,
-                                        check_match, run_ladder, default_ladder, default_baseline, elo, get_player,
-                                        mean_interval, play_duplicate, play_match, play_series, play_tables,
+from alphazero_nb.core.intervals import elo, mean_interval
+from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
+from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, play_duplicate, play_match, play_series, play_tables,
                                         random_openings, share_beaten)
+from alphazero_nb.arena.ladder import check_match, default_baseline, default_ladder, run_ladder
 from reference import Ignorant, all_positions, best_actions, late_positions
 
 TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
@@ -196,9 +198,9 @@ def test_no_match_has_a_deal_of_another_purpose():
 
 
 @pytest.mark.parametrize("game, baseline, games, words", [
-    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "rule", 40, "has no heuristic"),
+    (CONNECT4, "rolouts:100", 40, "baseline.*rolouts:100.*Did you mean 'rollouts:400'"), (CONNECT4, "heuristic", 40, "has no heuristic"),
     (CONNECT4, "rollouts:0", 40, "at least one playout"), (CONNECT4, "random", 0, "evaluate_games is 0; it must be at least 1"),
-    (get_game("blob(players=3,cards=2)"), "rule", 1, "evaluate_games is 1; it must be at least 2"),
+    (get_game("blob(players=3,cards=2)"), "heuristic", 1, "evaluate_games is 1; it must be at least 2"),
     (CONNECT4, "runs/nowhere", 40, "runs/nowhere"), (heap(0), "random", 40, "over before the first move"),
 ])
 def test_a_match_that_cannot_be_played_is_found_before_a_run(game, baseline, games, words):
@@ -270,6 +272,36 @@ def test_a_result_as_plain_data():
 # Players
 
 
+def test_every_player_acts_on_one_state_as_on_a_block_of_one():
+    states = {game: [game.new(3), game.state_after(game.legal_actions(game.new(3))[:1], 3)] for game in (BLOB, CONNECT4)}
+    makes = [lambda game: RandomPlayer(game, 5), lambda game: RolloutPlayer(game, 20, 5), HeuristicPlayer,
+             lambda game: Agent(game, UniformEvaluator(game), 8, seed=5)]
+    for game in (BLOB, CONNECT4):
+        for make in makes:
+            if make is HeuristicPlayer and game.heuristic is None: continue
+            for state in states[game]:
+                action = make(game).act(state)
+                assert type(action) is int and action == make(game).acts(state[None])[0] and action in game.legal_actions(state)
+    over = TICTACTOE.state_after([0, 3, 1, 4, 2])
+    for make in makes:
+        if make is not HeuristicPlayer:
+            with pytest.raises(ValueError, match="tictactoe: the game is over"): make(TICTACTOE).act(over)
+
+
+class Last(Player):
+    "A player of one's own: the last legal move."
+    name = "last"
+
+    def __init__(self, game): self.game = game
+
+    def acts(self, states): return np.array([self.game.legal_actions(state)[-1] for state in states])
+
+
+def test_a_player_of_ones_own_needs_acts_only():
+    assert Last(TICTACTOE).act(TICTACTOE.new()) == 8
+    assert play_match(TICTACTOE, Last(TICTACTOE), RandomPlayer(TICTACTOE), games=4).player == "last"
+
+
 def test_more_playouts_are_stronger():
     match = lambda a, b, n: play_match(CONNECT4, get_player(a, CONNECT4, seed=1), get_player(b, CONNECT4, seed=2), n).score
     assert match("rollouts:20", "random", 60) > .8
@@ -315,10 +347,11 @@ def test_unknown_players_are_named(name, words):
 
 
 def test_a_player_of_another_game_is_refused(tmp_path):
-    from alphazero_nb.training.trainer import Trainer, TrainSettings
+    from alphazero_nb.training.learner import TrainSettings
+    from alphazero_nb.training.trainer import Trainer
     settings = TrainSettings(games_per_iteration=4, batch_size=8, evaluate_every=0)
     folder = tmp_path / "run"
-    Trainer("tictactoe", "tiny", folder, device="cpu", simulations=4, settings=settings, games=4, threads=1, shared=False,
+    Trainer("tictactoe", "tiny", folder, device="cpu", simulations=4, train_settings=settings, games=4, threads=1, shared=False,
             listeners=()).fit(iterations=1)
     with pytest.raises(ValueError, match="tictactoe.*connect4"): get_player(str(folder), CONNECT4, device="cpu")
     agent = get_player(str(folder), device="cpu", simulations=8)
@@ -353,8 +386,8 @@ def test_a_score_is_the_share_of_the_others_that_did_worse(results, shares):
 def test_of_several_equals_each_expects_half():
     result = play_match(BLOB, RandomPlayer(BLOB, 1), RandomPlayer(BLOB, 2), games=600, seed=4)
     assert abs(result.score - .5) < 4 * .5 / math.sqrt(600) and result.interval[0] < .5 < result.interval[1]
-    told = result.to_dict()
-    assert told["wins"] + told["draws"] + told["losses"] == 600 and abs(told["elo"]) < 60
+    row = result.to_dict()
+    assert row["wins"] + row["draws"] + row["losses"] == 600 and abs(row["elo"]) < 60
     same = play_match(BLOB, First(BLOB), First(BLOB), games=30)
     assert same.scores.reshape(10, 3).mean(1) == pytest.approx(.5), "deal by deal, over the seats"
 
@@ -368,20 +401,20 @@ def by_hand(game, state, table):
 
 
 def test_tables_are_played_as_one_after_another():
-    a, b, c = First(BLOB), First(BLOB, -1), RulePlayer(BLOB)
+    a, b, c = First(BLOB), First(BLOB, -1), HeuristicPlayer(BLOB)
     starts = [BLOB.new(seed) for seed in range(7)]
     tables = [[(a, b, c)[(i + seat * (1 + i % 2)) % 3] for seat in range(3)] for i in range(7)]
-    told = []
-    states, moves = play_tables(BLOB, starts, tables, lambda over, moves: told.append((over, moves)))
+    rounds = []
+    states, moves = play_tables(BLOB, starts, tables, lambda over, moves: rounds.append((over, moves)))
     for state, count, start, table in zip(states, moves, starts, tables):
         alone, length = by_hand(BLOB, start, table)
         assert np.array_equal(state, alone) and count == length
-    assert told == sorted(told) and told[-1] == (7, sum(moves))
+    assert rounds == sorted(rounds) and rounds[-1] == (7, sum(moves))
 
 
 def test_every_deal_is_played_from_every_seat_and_once_without():
     "Held against a slow loop over deals and seats, which reads bids, tricks and scores itself."
-    player, opponent, deals = First(BLOB, -1, "last"), RulePlayer(BLOB), 12
+    player, opponent, deals = First(BLOB, -1, "last"), HeuristicPlayer(BLOB), 12
     found = play_duplicate(BLOB, player, opponent, deals, seed=5)
     mine, theirs, met, scores = np.zeros((deals, 3)), np.zeros((deals, 3)), np.zeros((deals, 3)), []
     for deal in range(deals):
@@ -394,14 +427,14 @@ def test_every_deal_is_played_from_every_seat_and_once_without():
             scores.append(sum((points[seat] > p) + (points[seat] == p) / 2 for k, p in enumerate(points) if k != seat) / 2)
     assert np.array_equal(found.mine["points a round"], mine) and np.array_equal(found.theirs["points a round"], theirs)
     assert np.array_equal(found.mine["exact bids"], met) and np.allclose(found.match.scores, scores)
-    assert (found.match.player, found.match.opponent, len(found.match.lengths)) == ("last", "rule", 36)
+    assert (found.match.player, found.match.opponent, len(found.match.lengths)) == ("last", "heuristic", 36)
     difference = mine.mean(1) - theirs.mean(1)
     spread = 1.96 * math.sqrt(((difference - difference.mean()) ** 2).sum() / 11 / 12)
-    told = found.measures["points a round"]["difference"]
-    assert told == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread])
+    measured = found.measures["points a round"]["difference"]
+    assert measured == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread])
 
 
-@pytest.mark.parametrize("make", [First, RulePlayer])
+@pytest.mark.parametrize("make", [First, HeuristicPlayer])
 def test_against_oneself_the_difference_is_exactly_zero(make):
     found = play_duplicate(BLOB, make(BLOB), make(BLOB), deals=20)
     for name, row in found.measures.items():
@@ -412,11 +445,11 @@ def test_against_oneself_the_difference_is_exactly_zero(make):
 
 def test_the_same_cards_make_the_interval_narrow():
     "Two players that seldom differ: on the same deals the difference is known better than on deals of their own."
-    class Almost(RulePlayer):
+    class Almost(HeuristicPlayer):
         def acts(self, states):
             odd = [int(state[:52].sum()) % 7 == 0 for state in states]
-            return np.array([self.game.legal_actions(s)[0] if o else self.game.rule(s) for s, o in zip(states, odd)])
-    found = play_duplicate(BLOB, Almost(BLOB), RulePlayer(BLOB), deals=200)
+            return np.array([self.game.legal_actions(s)[0] if o else self.game.heuristic(s) for s, o in zip(states, odd)])
+    found = play_duplicate(BLOB, Almost(BLOB), HeuristicPlayer(BLOB), deals=200)
     width = lambda key: np.ptp(found.measures["points a round"][key][1:])
     assert 0 < width("difference") < .7 * math.hypot(width("mine"), width("theirs"))
 
@@ -456,7 +489,7 @@ def test_a_game_without_measures_compares_results():
 
 def test_empty_seats_do_not_count():
     game = get_game("blob(players=5,cards=3,deals=all)")
-    found = play_duplicate(game, RulePlayer(game), RandomPlayer(game), deals=40)
+    found = play_duplicate(game, HeuristicPlayer(game), RandomPlayer(game), deals=40)
     taken = np.isfinite(found.mine["points a round"])
     players = [int(game.new(derive_seed(0, Purpose.OPENINGS, deal))[rules.PLAYERS]) for deal in range(40)]
     assert set(players) == {3, 4, 5} and taken.sum(1).tolist() == players and len(found.match.scores) == sum(players)
@@ -471,18 +504,18 @@ def test_who_deals_nothing_is_refused_and_one_deal_has_no_spread():
 
 def test_a_meeting_is_in_duplicate_where_cards_are_hidden():
     rounds = []
-    cards = play_series(BLOB, RulePlayer(BLOB), First(BLOB), games=6, listener=rounds.append)
+    cards = play_series(BLOB, HeuristicPlayer(BLOB), First(BLOB), games=6, listener=rounds.append)
     board = play_series(TICTACTOE, First(TICTACTOE), First(TICTACTOE, -1), games=6)
     assert isinstance(cards, DuplicateResult) and cards.to_dict()["deals"] == 6 and isinstance(board, MatchResult)
     assert (rounds[-1].over, rounds[-1].games) == (24, 24) and not board.event().measures
 
 
 def test_a_game_with_a_rule_is_met_by_it():
-    assert default_baseline(BLOB) == "rule" and default_baseline(CONNECT4) == "rollouts:100"
-    assert default_ladder(BLOB) == ("random", "rule", "determinized-rollouts:100", "determinized-rollouts:400")
+    assert default_baseline(BLOB) == "heuristic" and default_baseline(CONNECT4) == "rollouts:100"
+    assert default_ladder(BLOB) == ("random", "heuristic", "determinized-rollouts:100", "determinized-rollouts:400")
     assert default_ladder(CONNECT4) == ("random", "rollouts:100", "rollouts:400")
-    names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "rule", "determinized-rollouts:10"))]
-    assert names == ["random", "rule", "determinized-rollouts:10"]
+    names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "heuristic", "determinized-rollouts:10"))]
+    assert names == ["random", "heuristic", "determinized-rollouts:10"]
 
 
 def test_the_score_of_shared_deals_has_the_spread_of_their_means():

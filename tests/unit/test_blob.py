@@ -272,8 +272,8 @@ def test_the_rule_plays_legal_moves_from_what_it_sees():
         for seed in range(15):
             for state in random_game(game, seed):
                 if game.over(state): break
-                action = game.rule(state)
-                assert action in game.legal_actions(state) and action == game.rule(game.resample_hidden(state, seed + 1))
+                action = game.heuristic(state)
+                assert action in game.legal_actions(state) and action == game.heuristic(game.resample_hidden(state, seed + 1))
 
 
 def test_the_rule_makes_its_bid_more_often_than_chance():
@@ -283,18 +283,18 @@ def test_the_rule_makes_its_bid_more_often_than_chance():
             state = game.new(deal)
             while not game.over(state):
                 by_rule = game.mover(state) or not who
-                state = game.play(state, game.rule(state) if by_rule else int(rng.choice(game.legal_actions(state))))
+                state = game.play(state, game.heuristic(state) if by_rule else int(rng.choice(game.legal_actions(state))))
             made[who] += bids(state)[0] == tricks(state)[0], scores(state)[0]
     assert made[0, 0] > 55 > 40 > made[1, 0] and made[0, 1] > 1.5 * made[1, 1]
 
 
 def test_a_game_without_a_rule_says_so():
-    from alphazero_nb.arena.matches import get_player
-    with pytest.raises(ValueError, match="connect4 has no heuristic"): get_player("rule", get_game("connect4"))
+    from alphazero_nb.arena.players import get_player
+    with pytest.raises(ValueError, match="connect4 has no heuristic"): get_player("heuristic", get_game("connect4"))
 
 
 def test_rollouts_do_not_look_into_hands():
-    from alphazero_nb.arena.matches import RolloutPlayer
+    from alphazero_nb.arena.players import RolloutPlayer
     game = blob(4, 3)
     states = np.stack([next(itertools.islice(random_game(game, seed), 5, None)) for seed in range(12)])
     other = np.stack([game.resample_hidden(state, 9) for state in states])

@@ -10,7 +10,8 @@ import pytest
 
 from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, elo, JsonLines)
+                                      WorkerLost, WorkerStarted, JsonLines)
+from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
@@ -105,12 +106,12 @@ def test_what_both_made_of_the_same_deals_has_a_chart_for_each_measure():
     state, even = DashboardState(), dict(difference=[0., -1., 1.])
     for k, (mine, theirs) in enumerate([(2., 8.), (4., 8.), (8., 8.)]):
         row = lambda times: dict(even, mine=[times * mine] * 3, theirs=[times * theirs] * 3)
-        state(MatchPlayed("run", "rule", .4, .3, .5, 40, k + 1, {
+        state(MatchPlayed("run", "heuristic", .4, .3, .5, 40, k + 1, {
             "points a round": dict(row(1), share=False), "exact <b>bids</b>": dict(row(.1), share=True)}))
     elo_chart, points, bids = pictures(render(state))
     told = [[element.text for element in chart.iter() if element.tag.endswith("text")] for chart in (points, bids)]
-    assert {"points a round", "this run", "rule", "8"} <= set(told[0]) and {"exact <b>bids</b> (%)", "80"} <= set(told[1])
-    assert "against rule" in [element.text for element in elo_chart.iter()]
+    assert {"points a round", "this run", "heuristic", "8"} <= set(told[0]) and {"exact <b>bids</b> (%)", "80"} <= set(told[1])
+    assert "against heuristic" in [element.text for element in elo_chart.iter()]
     for chart in (points, bids):
         mine, theirs = heights(chart, page.BLUE), heights(chart, page.ORANGE)
         floor = page.BOTTOM
@@ -278,9 +279,10 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
 
 
 TRAINING = """
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4, baseline="random")
-run = Trainer("tictactoe", "tiny", {folder!r}, device="cpu", simulations=16, games=32, max_batch=16, settings=few)
+run = Trainer("tictactoe", "tiny", {folder!r}, device="cpu", simulations=16, games=32, max_batch=16, train_settings=few)
 """
 
 

@@ -9,7 +9,7 @@ from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.arena.matches import RandomPlayer
+from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.ui.board import Board, Square, register_drawing
 from alphazero_nb.ui.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html,
                                   open_match, play, play_text, player_name, read_line, result_words, value_bar, value_curve)

@@ -8,13 +8,14 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from alphazero_nb.core.game import get_game
+from alphazero_nb.core.intervals import wilson_interval
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares,
                                    plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
                                    plot_ladder, plot_layouts, plot_losses, plot_measures, plot_policy, plot_strength,
-                                   prior_and_visits, to_png, value_pairs, wilson)
+                                   prior_and_visits, to_png, value_pairs)
 
 GAME = get_game("tictactoe")
 
@@ -27,7 +28,7 @@ def match(score, low, high, opponent="rollouts:100", minutes=1.0, player="me"):
                 games=40, wins=20, draws=10, losses=10)
 
 
-def dealt(points, bids, opponent="rule", minutes=1.0):
+def dealt(points, bids, opponent="heuristic", minutes=1.0):
     "A match on the same deals: mine, theirs, difference of two measures, each with an interval of ±1 and ±0.1."
     row = lambda means, spread, share: dict(zip(("mine", "theirs", "difference"), ([m, m - spread, m + spread] for m in means)), share=share)
     measures = {"points $a round": row(points, 1., False), "exact bids": row(bids, .1, True)}
@@ -188,7 +189,7 @@ def test_the_ladder_has_the_newest_match_of_each_opponent_and_the_hardest_at_the
 
 
 def test_measures_stand_beside_those_of_the_opponent():
-    rows = [dealt((9, 9, 0), (.9, .9, 0), "random", 1), dealt((5, 4.5, .5), (.5, .45, .05), minutes=2), match(.5, .4, .6, "rule", 3),
+    rows = [dealt((9, 9, 0), (.9, .9, 0), "random", 1), dealt((5, 4.5, .5), (.5, .45, .05), minutes=2), match(.5, .4, .6, "heuristic", 3),
             dealt((6, 4.5, 1.5), (.6, .45, .15), minutes=4)]
     figure = plot_measures(rows)
     points, bids = figure.axes
@@ -197,7 +198,7 @@ def test_measures_stand_beside_those_of_the_opponent():
             assert np.allclose(container.lines[0].get_xydata(), np.column_stack([[2, 4], times * np.array(line)]))
         low, high = times * (means[0][0] - spread), times * (means[0][0] + spread)
         assert np.allclose(bars(axis)[0], [[2, low], [2, high]])
-    assert title(figure) == r"+1.50 points \$a round, +15.0 % exact bids above rule after 4.0 minutes"
+    assert title(figure) == r"+1.50 points \$a round, +15.0 % exact bids above heuristic after 4.0 minutes"
     assert (points.get_ylabel(), bids.get_ylabel()) == (r"points \$a round", "exact bids (%)")
     assert title(plot_measures([match(.5, .4, .6)])).startswith("No deals")
 
@@ -219,17 +220,10 @@ def test_games_are_counted():
     assert heights(left) == [2, 0, 1, 0, 1]
     assert np.allclose([bar.get_x() + bar.get_width() / 2 for bar in left.patches], [5, 6, 7, 8, 9])
     assert [bar.get_width() for bar in right.patches] == [50, 25, 25]
-    low, high = wilson(.5, 4)
+    low, high = wilson_interval(.5, 4)
     assert np.allclose(bars(right)[0], [[100 * low, 0], [100 * high, 0]])
     wide = plot_games([record(k, (0, 0)) for k in range(1, 500)]).axes[0]
     assert len(wide.patches) <= 41 and sum(heights(wide)) == 499
-
-
-def test_wilson_is_the_formula_of_the_arena():
-    from alphazero_nb.arena.matches import MatchResult
-    for scores in ([1.], [0.], [1., .5, 0.], [1.] * 30 + [0.]):
-        result = MatchResult("a", "b", np.array(scores), np.zeros(len(scores)))
-        assert np.allclose(wilson(result.score, len(scores)), result.interval)
 
 
 # A position

@@ -31,7 +31,7 @@ SAMPLES = [
     SelfPlayStopped(5, "GameFailed"),
     MatchMoved("run", "random", 12, 40, 731),
     RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
-    MatchPlayed("run", "rule", .55, .52, .58, 800, 5, {
+    MatchPlayed("run", "heuristic", .55, .52, .58, 800, 5, {
         "points a round": dict(mine=[5.12, 5.03, 5.21], theirs=[4.64, 4.55, 4.73], difference=[.48, .4, .56], share=False),
         "exact bids": dict(mine=[.491, .48, .502], theirs=[.443, .44, .446], difference=[.048, -.01, .106], share=True)}),
     RunDone(7, "runs/connect4", True, 31),
@@ -250,8 +250,8 @@ def test_tensorboard_reads_what_its_listener_wrote(tmp_path):
     found = reader.EventAccumulator(str(tmp_path / "tb")).Reload()
     scalars = {name: [(scalar.step, round(scalar.value, 3)) for scalar in found.Scalars(name)] for name in found.Tags()["scalars"]}
     assert scalars["loss/policy"] == [(3, 1.9)] and scalars["points/random"] == [(5, .9)]
-    assert scalars["points/rule"] == [(5, .55)] and scalars["points_a_round/rule/mine"] == [(5, 5.12)]
-    assert scalars["points_a_round/rule/difference"] == [(5, .48)] and scalars["exact_bids/rule/theirs"] == [(5, .443)]
+    assert scalars["points/heuristic"] == [(5, .55)] and scalars["points_a_round/heuristic/mine"] == [(5, 5.12)]
+    assert scalars["points_a_round/heuristic/difference"] == [(5, .48)] and scalars["exact_bids/heuristic/theirs"] == [(5, .443)]
     assert scalars["speed/evaluations_per_s"] == [(75, 26_000.)] and scalars["games/per_minute"] == [(3, 972.)]
 
 
@@ -285,7 +285,7 @@ def test_the_words_of_workers_and_summaries():
 def test_the_words_of_matches():
     assert describe(SAMPLES[4]) == "run against random: 90.0% of the points (85.0% to 95.0%, 40 games)"
     assert describe(SAMPLES[-2]) == (
-        "run against rule: points a round 5.12 (5.03 to 5.21) against 4.64 (4.55 to 4.73): +0.48 (+0.40 to +0.56); "
+        "run against heuristic: points a round 5.12 (5.03 to 5.21) against 4.64 (4.55 to 4.73): +0.48 (+0.40 to +0.56); "
         "exact bids 49.1% (48.0% to 50.2%) against 44.3% (44.0% to 44.6%): +4.8% (-1.0% to +10.6%); "
         "55.0% of the opponents beaten (52.0% to 58.0%, 800 games)")
 

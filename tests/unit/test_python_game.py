@@ -14,7 +14,8 @@ from alphazero_nb.search.search import SearchSettings, search
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, play_match
+from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
+from alphazero_nb.arena.matches import play_match
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
                                       reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")
@@ -344,7 +345,8 @@ def test_an_interrupt_before_the_first_line_of_a_rule_is_no_answer(monkeypatch):
 
 
 def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path, monkeypatch):
-    from alphazero_nb.training.trainer import Trainer, TrainSettings
+    from alphazero_nb.training.learner import TrainSettings
+    from alphazero_nb.training.trainer import Trainer
     Interrupted.armed, told = False, []
 
     def listen(event):
@@ -353,8 +355,8 @@ def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path,
     monkeypatch.setitem(_registry, "interrupted", lambda: interrupted)
     interrupted.name = "interrupted"
     settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, baseline="random")
-    run = Trainer("interrupted", "tiny", tmp_path / "run", device="cpu", simulations=4, settings=settings, layout="threads",
-                  games=4, threads=1, listeners=(listen,)).fit(iterations=2)
+    run = Trainer("interrupted", "tiny", tmp_path / "run", device="cpu", simulations=4, train_settings=settings,
+                  layout="threads", games=4, threads=1, listeners=(listen,)).fit(iterations=2)
     assert type(told[-1]) is RunDone and told[-1].stopped and not told[-1].error
     assert run.iteration == 0 and [record.number for record in run.folder.kept()][:4] == [0, 1, 2, 3]
 

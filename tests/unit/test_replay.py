@@ -464,10 +464,10 @@ def test_the_window_grows_more_slowly_than_the_games_and_never_beyond_its_most()
     for turn in range(1, 9):
         assert replay.add(records) == new
         assert len(replay) == min(window_size(turn * new), 24_000)
-    assert window_size(turn * new) > 24_000, "the most was reached"
-    sizes = [window_size(n, most=100_000) for n in range(0, 10**6, 1000)]
+    assert window_size(turn * new) > 24_000, "the maximum was reached"
+    sizes = [window_size(n, max_window=100_000) for n in range(0, 10**6, 1000)]
     assert sizes == sorted(sizes) and sizes[20] == 20_000 and sizes[-1] == 100_000 and window_size(10**8) == 500_000
-    assert window_size(1000, most=300) == 300
+    assert window_size(1000, max_window=300) == 300
 
 
 def test_a_resumed_buffer_needs_only_the_newest_games():

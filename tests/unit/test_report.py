@@ -20,7 +20,8 @@ from alphazero_nb.core.records import join_records, split_records
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays, write_json
 from alphazero_nb.network.saved_run import read_saved
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.ui.play import play
 from alphazero_nb.ui.report import html_text, read_run, report
 
@@ -45,7 +46,7 @@ QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, eva
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "my run"
-    Trainer("tictactoe", folder=folder, settings=QUICK, **SMALL).fit(iterations=2)
+    Trainer("tictactoe", folder=folder, train_settings=QUICK, **SMALL).fit(iterations=2)
     return folder
 
 
@@ -101,7 +102,7 @@ def test_a_page_takes_part_in_no_training(folder):
     before = files()
     report(folder)
     assert {name: content for name, content in files().items() if name.name != "report.html"} == before
-    assert Trainer("tictactoe", folder=folder, settings=QUICK, **SMALL).fit(iterations=1).iteration == 3
+    assert Trainer("tictactoe", folder=folder, train_settings=QUICK, **SMALL).fit(iterations=1).iteration == 3
 
 
 def test_the_ladder_is_shown_where_it_is_given(folder):
@@ -112,10 +113,10 @@ def test_the_ladder_is_shown_where_it_is_given(folder):
 def test_measures_are_shown_where_the_same_deals_were_played_twice(folder):
     assert "deal by deal" not in said(look(report(folder)))
     rewrite_log(folder, lambda rows: [row.update(match=dealt(row["match"])) for row in rows])
-    page = look(report(folder, [dealt(match(.9, .8, .95, "rule"))]))
+    page = look(report(folder, [dealt(match(.9, .8, .95, "heuristic"))]))
     cells = [cell.text for cell in page.iter("td")]
     first = cells.index("points a round")
-    assert cells[first - 1:first + 4] == ["rule", "points a round", "5.12 (4.50 to 5.75)", "4.50 (4.25 to 4.75)", "+0.62 (+0.25 to +1.00)"]
+    assert cells[first - 1:first + 4] == ["heuristic", "points a round", "5.12 (4.50 to 5.75)", "4.50 (4.25 to 4.75)", "+0.62 (+0.25 to +1.00)"]
     assert cells.count("points a round") == 3 and cells.count("exact <i>bids</i>") == 3 and "50.0% (40.0% to 60.0%)" in cells
     assert any(alt.startswith("+0.62 points a round") for alt in images(page))
 
@@ -130,7 +131,7 @@ def test_the_commands_on_the_page_say_what_they_should(folder):
     assert [ast.literal_eval(argument) for argument in call.args] == ["tictactoe", "tiny", str(folder)]
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     assert ast.literal_eval(given["seed"]) == 0 and ast.literal_eval(given["simulations"]) == 8
-    settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in given["settings"].keywords}
+    settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in given["train_settings"].keywords}
     assert TrainSettings(**settings) == QUICK
 
 
@@ -141,8 +142,8 @@ def test_a_run_that_has_just_started(tmp_path):
 
 
 def test_a_run_that_has_nothing_to_learn_from(tmp_path):
-    Trainer("tictactoe", folder=tmp_path / "r", settings=TrainSettings(games_per_iteration=4, evaluate_every=0),
-            selfplay=SelfPlaySettings(full_search_fraction=0), **SMALL).fit(iterations=1)
+    Trainer("tictactoe", folder=tmp_path / "r", train_settings=TrainSettings(games_per_iteration=4, evaluate_every=0),
+            play_settings=SelfPlaySettings(full_search_fraction=0), **SMALL).fit(iterations=1)
     alts = images(look(report(tmp_path / "r")))
     assert "No losses yet" in alts and "No matches yet" in alts
 
@@ -154,7 +155,7 @@ def test_a_network_of_ones_own(tmp_path):
             self.policy, self.value = nn.Linear(GAME.observation_size, 9), nn.Linear(GAME.observation_size, 2)
 
         def forward(self, x): return self.policy(x.flatten(1)), self.value(x.flatten(1)).tanh()
-    Trainer("tictactoe", folder=tmp_path / "r", network=Own(), settings=QUICK, **dict(SMALL, preset="custom")).fit(iterations=1)
+    Trainer("tictactoe", folder=tmp_path / "r", network=Own(), train_settings=QUICK, **dict(SMALL, preset="custom")).fit(iterations=1)
     page = look(report(tmp_path / "r"))
     assert "network=your_network" in said(page) and "alphazero-nb play" not in said(page) and len(images(page)) == 4
 

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import alphazero_nb.training.trainer as train
+from alphazero_nb.core.events import MatchPlayed, read_events
 from run_v1 import SETTINGS, linear_run
 
 DATA = Path(__file__).parents[1] / "data"
@@ -244,6 +246,27 @@ def test_a_folder_of_format_1_goes_on_as_it_would_have_then(tmp_path):
     again = linear_run(tmp_path / "run")
     assert again.iteration == 5 and len(again.history) == 5 and len(again.matches) == 2
     assert json.loads((tmp_path / "run/manifest.json").read_text())["format"] == 2
+
+
+def test_a_player_of_an_old_folder_gets_its_present_name(tmp_path):
+    "The opponent `rule` is now called `heuristic`: a run that goes on has one opponent and not two."
+    shutil.copytree(DATA / "run_v1", tmp_path / "run")
+    folder = tmp_path / "run"
+    for name in ("manifest.json", "config.json", "events.jsonl"):
+        if not (folder / name).exists(): continue
+        text = (folder / name).read_text()
+        (folder / name).write_text(re.sub(r'"(opponent|baseline)": "random"', r'"\1": "rule"', text))
+    with open(folder / "events.jsonl", "a") as file:
+        file.write(json.dumps(dict(event="MatchPlayed", player="run", opponent="rule", score=.5, low=.4, high=.6, games=4)) + "\n")
+        file.write(json.dumps(dict(event="MatchPlayed", player="run", opponent=[1], score=.5, low=.4, high=.6, games=4)) + "\n")
+    assert '"opponent": "rule"' in (folder / "manifest.json").read_text()
+    run = linear_run(folder)
+    assert [match["opponent"] for match in run.matches] == ["heuristic"] * 2
+    assert "heuristic" in [event.opponent for event in read_events(folder / "events.jsonl") if isinstance(event, MatchPlayed)]
+    assert "rule" not in [event.opponent for event in read_events(folder / "events.jsonl") if isinstance(event, MatchPlayed)]
+    run.fit(iterations=2)   # Through the next match, which is against random moves
+    again = linear_run(folder)
+    assert again.iteration == 6 and [match["opponent"] for match in again.matches] == ["heuristic", "heuristic", "random"]
 
 
 def test_a_folder_of_a_newer_format_is_refused(tmp_path):

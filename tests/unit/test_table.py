@@ -10,7 +10,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.games.blob import BID, MOVER, action_name, card_name, dealer, hands, scores
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.arena.matches import RandomPlayer, RolloutPlayer, RulePlayer
+from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Marks, board_svg
 from alphazero_nb.ui.card_table import find_table, points_of, read_words, same_but, tricks_shown
 from alphazero_nb.ui.play import (Match, PlayBoard, Thought, View, is_open, make_match, match_html, play, play_text,
@@ -25,10 +25,10 @@ def answered(match):
 
 
 def played(name="blob(players=4,cards=5)", moves=0, seat=0, agent=None, seed=0):
-    "A match in which the person plays by the rule, at the first turn of theirs after this many moves."
+    "A match in which the person plays by the heuristic, at the first turn of theirs after this many moves."
     game = get_game(name)
-    match = answered(Match(game, agent or RulePlayer(game), seat, seed=seed))
-    while len(match.history) < moves and not match.over: assert match.move(game.rule(match.state)) and answered(match)
+    match = answered(Match(game, agent or HeuristicPlayer(game), seat, seed=seed))
+    while len(match.history) < moves and not match.over: assert match.move(game.heuristic(match.state)) and answered(match)
     return match
 
 
@@ -58,10 +58,10 @@ def in_another_world(match, seed):
     return other
 
 
-@pytest.mark.parametrize("players, cards, kind", [(3, 4, "search"), (4, 5, "search"), (5, 3, "rule"), (8, 6, "rule")])
+@pytest.mark.parametrize("players, cards, kind", [(3, 4, "search"), (4, 5, "search"), (5, 3, "heuristic"), (8, 6, "heuristic")])
 def test_worlds_that_differ_in_hidden_cards_look_the_same(players, cards, kind):
     game, differed, seen = get_game(f"blob(players={players},cards={cards})"), 0, 0
-    agent = Agent(game, UniformEvaluator(game), 8, "search") if kind == "search" else RulePlayer(game)
+    agent = Agent(game, UniformEvaluator(game), 8, "search") if kind == "search" else HeuristicPlayer(game)
     for seat in range(0, players, 2):
         match = answered(Match(game, agent, seat, seed=seat))
         while not match.over:
@@ -80,7 +80,7 @@ def test_worlds_that_differ_in_hidden_cards_look_the_same(players, cards, kind):
                 if action in game.legal_actions(match.state): continue
                 told = [(one.move(action), one.said) for one in (match, *others)]
                 assert told[0] == told[1] == told[2] and not told[0][0]
-            assert match.move(game.rule(match.state)) and answered(match)
+            assert match.move(game.heuristic(match.state)) and answered(match)
     assert differed > 0.6 * seen
 
 
@@ -90,9 +90,9 @@ def test_no_card_of_others_is_named_while_the_round_goes_on():
         text, hidden = View(match).text(), [card for seat, hand in enumerate(hands(match.state)) if seat for card in hand]
         assert hidden and not any(card_name(card) in text for card in hidden)
         assert all(card_name(card) in text for card in hands(match.state)[0])
-        with pytest.raises(ValueError, match="hidden"): table_room.dealt_hands(sight_of(match.line, len(match.history), "rule"))
+        with pytest.raises(ValueError, match="hidden"): table_room.dealt_hands(sight_of(match.line, len(match.history), "heuristic"))
         if len(match.history) >= 20: break
-        match.move(match.game.rule(match.state)), answered(match)
+        match.move(match.game.heuristic(match.state)), answered(match)
 
 
 def test_thoughts_of_others_wait_for_the_end_of_the_round():
@@ -103,15 +103,15 @@ def test_thoughts_of_others_wait_for_the_end_of_the_round():
     assert not is_open(match.line, 0) and match.look(theirs[0]) and not match.hint() and "somebody else's turn" in match.said
     match.look(len(match.history)), match.analyse()
     assert all(match.line.thoughts[ply] for ply, state in enumerate(match.line.states) if state[MOVER] == 0)
-    while not table_room.find_table(game).deal(match.state): match.move(game.rule(match.state)), answered(match)
+    while not table_room.find_table(game).deal(match.state): match.move(game.heuristic(match.state)), answered(match)
     assert is_open(match.line, 0) and match.look(theirs[0]) and match.hint()
     assert f"{match.name} 2" in View(match).text() and "dealt" in View(match).text()
     match.look(len(match.history))
     assert not is_open(match.line, len(match.history)) and "dealt" not in View(match).text()
 
 
-def test_the_answer_to_a_typed_word_does_not_reveal_an_agents_cards():
-    class Broken(RulePlayer):
+def test_a_typed_word_does_not_tell_what_an_agent_holds():
+    class Broken(HeuristicPlayer):
         def acts(self, states): raise RuntimeError("no answer")
 
     game = get_game("blob(players=3,cards=3)")
@@ -119,7 +119,7 @@ def test_the_answer_to_a_typed_word_does_not_reveal_an_agents_cards():
     match, told = Match(game, Broken(game), seat), []
     words = iter(["bid 1", "SA", "nonsense", "quit"])
     play_text(match, lambda prompt: next(words), told.append)
-    assert [line for line in told if "turn" in line] == ["It is rule's turn."] * 3 and not any("♠" in line for line in told)
+    assert [line for line in told if "turn" in line] == ["It is heuristic's turn."] * 3 and not any("♠" in line for line in told)
 
 
 def test_a_game_that_hides_and_has_no_table_shows_nothing(monkeypatch):
@@ -148,7 +148,7 @@ def test_every_number_of_players_is_drawn(players):
         board = View(match).board(len(match.history))
         svg, aims = View(match).svg(), board.aims()
         words, held = words_of(svg), hands(match.state)[match.line.seats[0]]
-        for seat in range(players): assert player_name(match.line, seat, "rule") in words
+        for seat in range(players): assert player_name(match.line, seat, "heuristic") in words
         assert svg.count('fill="#7C2D3A"') == sum(map(len, hands(match.state))) - len(held)    # a back for each hidden card
         assert set(match.game.legal_actions(match.state)) <= set(aims) and {a for a in aims if a < BID} == set(held)
         boxes = [board.areas[aims[action]] for action in aims]
@@ -156,7 +156,7 @@ def test_every_number_of_players_is_drawn(players):
             assert 0 <= x and 0 <= y and x + w <= board.widths[0] and y + h <= board.heights[0]
             for u, v, a, b in boxes[:k]: assert x >= u + a or u >= x + w or y >= v + b or v >= y + h
         seen += 1
-        match.move(match.game.rule(match.state)), answered(match)
+        match.move(match.game.heuristic(match.state)), answered(match)
     assert seen == 7
 
 
@@ -177,7 +177,7 @@ def test_legal_cards_stand_out_and_a_forbidden_bid_is_struck_out():
 def test_the_last_trick_is_shown_until_the_next_is_finished():
     match, told = played("blob(players=4,cards=3,game=full)"), 0
     while not match.over:
-        sight = sight_of(match.line, len(match.history), "rule")
+        sight = sight_of(match.line, len(match.history), "heuristic")
         lying, last, winner = tricks_shown(sight)
         cards = [action for action in match.history if action < BID]
         assert [card for _, card in last + lying] == cards[len(cards) // 4 * 4 - 4 if len(cards) >= 4 else 0:]
@@ -186,7 +186,7 @@ def test_the_last_trick_is_shown_until_the_next_is_finished():
             assert all(card_name(card) in line for _, card in last) and line.endswith(f"; {sight.names[winner]} won it")
             assert "last trick" in words_of(View(match).svg())
             told += 1
-        match.move(match.game.rule(match.state)), answered(match)
+        match.move(match.game.heuristic(match.state)), answered(match)
     assert told > 10
 
 
@@ -194,9 +194,9 @@ def test_the_end_shows_all_hands_and_everybodys_points():
     match = played(moves=99)
     start, text = match.line.states[0], View(match).text()
     assert match.over and all(card_name(card) in text for hand in hands(start) for card in hand)
-    assert result_words(match.line, "rule") in match.said and "win" not in match.said and "lose" not in match.said
+    assert result_words(match.line, "heuristic") in match.said and "win" not in match.said and "lose" not in match.said
     assert match.said.endswith("Points: " + ", ".join(
-        f"{'rule ' * bool(seat)}{seat + 1 if seat else 'You'} {points}" for seat, points in enumerate(scores(match.state))) + ".")
+        f"{'heuristic ' * bool(seat)}{seat + 1 if seat else 'You'} {points}" for seat, points in enumerate(scores(match.state))) + ".")
     assert match.undo() and "dealt" not in View(match).text()   # and they are hidden again
 
 
@@ -217,7 +217,7 @@ def clickable(match):
     return board
 
 
-@pytest.mark.parametrize("make", [RulePlayer, lambda game: RolloutPlayer(game, 20), RandomPlayer,
+@pytest.mark.parametrize("make", [HeuristicPlayer, lambda game: RolloutPlayer(game, 20), RandomPlayer,
                                   lambda game: Agent(game, UniformEvaluator(game), 6, "search")])
 def test_a_full_game_by_clicks_alone(make):
     game = get_game("blob(players=4,cards=3,game=full)")
@@ -252,7 +252,7 @@ def test_every_mistake_is_a_sentence_and_changes_nothing():
             line = match.line
             assert not match.move(action) and match.line is line and match.said.endswith(".") and match.said.count(".") == 1
             told.add(re.sub(r"[♠♥♣♦][\dTJQKA]|\d|spades|hearts|clubs|diamonds", "#", match.said))
-        match.move(match.game.rule(match.state)), answered(match)
+        match.move(match.game.heuristic(match.state)), answered(match)
     assert {"You do not hold #.", "Bidding is over; play a card.", "# does not follow suit: # were led, and you hold some.",
             "Bid first: say how many tricks you will win.", "With # cards you can bid # to #."} <= told
 
@@ -268,9 +268,9 @@ def test_swapping_seats_deals_anew_and_undo_brings_the_game_back():
 def test_a_saved_round_goes_on(tmp_path):
     match = played(moves=9, seat=2)
     assert match.save(tmp_path / "cards.json")
-    again = Match(match.game, RulePlayer(match.game))
+    again = Match(match.game, HeuristicPlayer(match.game))
     assert again.load(tmp_path / "cards.json") and again.line.seats == (2,) and shown(again)[2] == shown(match)[2]
-    assert again.undo() and again.move(again.game.rule(again.state))
+    assert again.undo() and again.move(again.game.heuristic(again.state))
 
 
 def test_several_persons_see_the_hand_of_whoever_is_to_move():
@@ -279,7 +279,7 @@ def test_several_persons_see_the_hand_of_whoever_is_to_move():
         text, mover = View(match).text(), int(match.state[MOVER])
         for seat, hand in enumerate(hands(match.state)):
             assert all((card_name(card) in text) == (seat == mover) for card in hand)
-        match.move(match.game.rule(match.state))
+        match.move(match.game.heuristic(match.state))
 
 
 @pytest.mark.parametrize("words, action", [("♠A", 12), ("sa", 12), ("A♠", 12), ("h10", 21), ("HT", 21), ("♥ 10", 21), ("d2", 39), ("c3", 27),
@@ -292,20 +292,20 @@ def test_words_for_cards_and_bids(words, action):
 
 def test_a_typed_round():
     game = get_game("blob(players=4,cards=3)")
-    match, told = Match(game, RulePlayer(game)), []
+    match, told = Match(game, HeuristicPlayer(game)), []
 
     def ask(prompt):
-        action = game.rule(match.state)
+        action = game.heuristic(match.state)
         if len(told) % 3 == 0: return "SX"
         return str(action - BID) if action >= BID else "shcd"[action // 13] + "23456789TJQKA"[action % 13]
 
     play_text(match, ask, told.append)
-    assert match.over and told[-1] == result_words(match.line, "rule") and any("not a legal move" in line for line in told)
-    assert any(line.startswith("rule 2 bids ") for line in told) and any(line.startswith("rule 3 plays ") for line in told)
+    assert match.over and told[-1] == result_words(match.line, "heuristic") and any("not a legal move" in line for line in told)
+    assert any(line.startswith("heuristic 2 bids ") for line in told) and any(line.startswith("heuristic 3 plays ") for line in told)
 
 
 def test_players_by_name_and_in_either_order():
     game = get_game("blob(players=3,cards=2)")
-    for match in (make_match(game, RulePlayer(game)), make_match(RulePlayer(game), game), make_match("rule", game.name), make_match(game, "rule")):
-        assert match.name == "rule" and match.game.name == game.name and answered(match).turn
-    with pytest.raises(ValueError, match="say which"): play("rule")
+    for match in (make_match(game, HeuristicPlayer(game)), make_match(HeuristicPlayer(game), game), make_match("heuristic", game.name), make_match(game, "heuristic")):
+        assert match.name == "heuristic" and match.game.name == game.name and answered(match).turn
+    with pytest.raises(ValueError, match="say which"): play("heuristic")

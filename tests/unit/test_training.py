@@ -21,9 +21,12 @@ from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.arena.matches import RandomPlayer, play_match
+from alphazero_nb.selfplay.engine import Layout
+from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.arena.matches import play_match
 from alphazero_nb.training.replay import Batch, Replay, window_size
-from alphazero_nb.training.trainer import Learner, Trainer, TrainSettings
+from alphazero_nb.training.learner import Learner, TrainSettings
+from alphazero_nb.training.trainer import Trainer
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
 QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
@@ -33,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_inside")
 
 
 def trainer(folder, game="tictactoe", **options):
-    return Trainer(game, folder=folder, **dict(dict(SMALL, settings=QUICK), **options))
+    return Trainer(game, folder=folder, **dict(dict(SMALL, train_settings=QUICK), **options))
 
 
 def picture(folder):
@@ -165,7 +168,7 @@ def test_a_gradient_that_is_none_stops_training():
 def test_it_gets_stronger(tmp_path):
     "Some seconds of tic-tac-toe: from the first policy's level against a random player to well above it."
     game = get_game("tictactoe")
-    run = trainer(tmp_path / "run", simulations=32, settings=TrainSettings(
+    run = trainer(tmp_path / "run", simulations=32, train_settings=TrainSettings(
         games_per_iteration=64, batch_size=64, replay_ratio=16, ema_decay=.95, evaluate_every=0), games=64, max_batch=64)
     raw = lambda: play_match(game, Greedy(run), RandomPlayer(game, 1), 200, opening_plies=1, seed=1).score
     before = raw()
@@ -237,10 +240,11 @@ RUN = """
 import signal, sys, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 torch.set_num_threads(1)
-from alphazero_nb.training.trainer import Trainer, TrainSettings
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
 run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
-              seed=3, reproducible=True, settings=settings, listeners=())
+              seed=3, reproducible=True, train_settings=settings, listeners=())
 """
 FIT = RUN + "print('fit', flush=True)\nrun.fit(iterations=10_000)\n"
 # Kills itself just before or just after a file gets its name, at the n-th file.
@@ -322,8 +326,8 @@ def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, 
     def stop(event):
         if type(event).__name__ == moment and run.iteration == 1: raise KeyboardInterrupt
     settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=40, evaluate_every=0)
-    whole = trainer(tmp_path / "whole", reproducible=True, settings=settings).fit(iterations=3)
-    run = trainer(tmp_path / "run", reproducible=True, settings=settings, listeners=[stop])
+    whole = trainer(tmp_path / "whole", reproducible=True, train_settings=settings).fit(iterations=3)
+    run = trainer(tmp_path / "run", reproducible=True, train_settings=settings, listeners=[stop])
     run.fit(iterations=3)
     assert run.iteration == 1, "it was stopped in its second iteration"
     run.events.listeners.clear()
@@ -338,10 +342,10 @@ def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
         if type(event).__name__ == "MatchPlayed": raise KeyboardInterrupt
     settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4,
                              baseline="random")
-    run = trainer(tmp_path / "run", settings=settings, listeners=[stop])
+    run = trainer(tmp_path / "run", train_settings=settings, listeners=[stop])
     run.fit(iterations=3)
     run.events.listeners.clear()
-    resumed = trainer(tmp_path / "run", settings=settings)
+    resumed = trainer(tmp_path / "run", train_settings=settings)
     assert resumed.iteration == run.iteration and resumed.games == run.games
 
 
@@ -432,9 +436,9 @@ def test_the_folder_holds_data_only(tmp_path):
     manifest, before = (json.loads((folder / name).read_text()) for name in ("manifest.json", "previous.json"))
     rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text().splitlines()]
     hashes = {f"games/{row['iteration']:06}.npz": row["sha256"] for row in rows}
-    for told in (manifest, before):
-        hashes[f"learner-{told['iteration']:06}.npz"] = told["learner_sha256"]
-        hashes |= {f"network-{int(iteration):06}.npz": sha256 for iteration, sha256 in told["networks"].items()}
+    for saved in (manifest, before):
+        hashes[f"learner-{saved['iteration']:06}.npz"] = saved["learner_sha256"]
+        hashes |= {f"network-{int(iteration):06}.npz": sha256 for iteration, sha256 in saved["networks"].items()}
     assert len(hashes) == 3 + 2 + 2
     for name, sha256 in hashes.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha256
@@ -458,7 +462,7 @@ def test_whole_numbers_of_the_network_are_not_averaged(decay):
 
 
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
-    run = trainer(tmp_path / "run", selfplay=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
+    run = trainer(tmp_path / "run", play_settings=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
     assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
     assert trainer(tmp_path / "run").fit(iterations=1).learner.steps > 0
 
@@ -469,7 +473,48 @@ def test_a_network_of_ones_own_is_trained_and_resumed(tmp_path):
     run = trainer(tmp_path / "run", network=mine, preset="small").fit(iterations=1)
     assert run.preset == "custom" and trainer(tmp_path / "run", network=mine).fit(iterations=1).iteration == 2
     assert run.agent(simulations=4).act(game.new()) in range(9)
-    with pytest.raises(ValueError, match="network of your own"): Agent.load(tmp_path / "run", device="cpu")
+    with pytest.raises(ValueError, match=r"network of your own; pass it as network=MyNet\(\)"): Agent.load(tmp_path / "run", device="cpu")
+
+
+def test_an_agent_with_a_network_of_ones_own_is_loaded(tmp_path):
+    "It gets the saved weights, the given network keeps its own, and one of another shape is refused."
+    game = get_game("tictactoe")
+    run = trainer(tmp_path / "run", network=PolicyValueNet(game, "mlp", seed=9)).fit(iterations=2)
+    given = PolicyValueNet(game, "mlp", seed=1)
+    before = {name: value.clone() for name, value in given.state_dict().items()}
+    agent = Agent.load(tmp_path / "run", simulations=8, device="cpu", network=given)
+    saved = run.network.state_dict()
+    loaded = load_network(tmp_path / "run", given)[1].state_dict()
+    assert all(torch.equal(loaded[name], value.cpu()) for name, value in saved.items())
+    assert all(torch.equal(given.state_dict()[name], value) for name, value in before.items()), "the given network is untouched"
+    states = np.stack([game.new(), game.state_after([4])])
+    assert np.array_equal(agent.search(states).visits, run.agent(simulations=8).search(states).visits)
+    assert load_network(tmp_path / "run/network-000002.npz", given)[2] == "run/network-000002"
+    with pytest.raises(ValueError, match="does not fit the given network.*arrays differ"):
+        Agent.load(tmp_path / "run", device="cpu", network=PolicyValueNet(game, "tiny"))
+    trainer(tmp_path / "usual").fit(iterations=1)
+    with pytest.raises(ValueError, match="preset 'tiny'; leave out network="):
+        Agent.load(tmp_path / "usual", device="cpu", network=given)
+
+
+def test_the_network_of_a_run_is_a_network_and_its_preset_a_name(tmp_path):
+    run = trainer(tmp_path / "run")
+    assert isinstance(run.network, torch.nn.Module) and run.preset == "tiny"
+    assert run.network is run.learner.average.module
+    mine = PolicyValueNet(get_game("tictactoe"), "mlp")
+    own = trainer(tmp_path / "own", network=mine)
+    assert isinstance(own.network, torch.nn.Module) and own.network is not mine and own.preset == "custom"
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(settings=QUICK), "train_settings=.*play_settings="), (dict(selfplay=SelfPlaySettings()), "play_settings="),
+    (dict(settings=QUICK, layout=Layout("threads", ("cpu",), 1, 16, 16, False)), "train_settings=.*play_settings="),
+    (dict(train_settings=SelfPlaySettings()), "train_settings is of type SelfPlaySettings"),
+    (dict(play_settings=QUICK), "play_settings is of type TrainSettings"),
+])
+def test_settings_of_training_and_of_self_play_are_not_confused(tmp_path, options, words):
+    with pytest.raises(TypeError, match=words): trainer(tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_game_that_no_name_finds_is_refused(tmp_path):
@@ -488,17 +533,17 @@ def test_a_configuration_of_something_else_is_named(tmp_path):
 # The folder is shared, damaged, or not there -----------------------------------------------------
 
 def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_reported(tmp_path):
-    told = []
-    tell = lambda event: told.append(event.text) if type(event).__name__ == "Message" else None
-    usual = dict(reproducible=True, settings=TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0))
+    texts = []
+    note = lambda event: texts.append(event.text) if type(event).__name__ == "Message" else None
+    usual = dict(reproducible=True, train_settings=TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0))
     whole = trainer(tmp_path / "whole", **usual).fit(iterations=4)
     trainer(tmp_path / "run", **usual).fit(iterations=3)
     newest = tmp_path / "run" / "learner-000003.npz"
     newest.write_bytes(newest.read_bytes()[:1000])
-    run = trainer(tmp_path / "run", listeners=[tell], **usual)
+    run = trainer(tmp_path / "run", listeners=[note], **usual)
     assert run.iteration == 2
     run.fit(iterations=2)
-    assert any("learner-000003.npz" in text and "continues from the previous checkpoint" in text for text in told)
+    assert any("learner-000003.npz" in text and "continues from the previous checkpoint" in text for text in texts)
     assert run.iteration == 4 and not differ(weights(tmp_path / "run"), weights(tmp_path / "whole")), "as if nothing had happened"
     assert trainer(tmp_path / "run", **usual).iteration == 4
 
