@@ -144,7 +144,8 @@ def play_match(
     if games < 1: raise ValueError(f"games is {games}; it must be at least 1.")
     (starts, plies), seats = start_positions(game, -(-games // game.players), opening_plies, seed), range(game.players)
     tables = rotate(game, player, opponent) * len(starts)
-    def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, len(tables), moves + plies * len(tables)))
+    def report(over, moves):
+        listener(MatchMoved(player.name, opponent.name, over, len(tables), moves + plies * len(tables)))
     states, moves = play_tables(game, [state for state in starts for _ in seats], tables, report if listener else None)
     scores = [share_beaten(game.returns(state), i % game.players) for i, state in enumerate(states)]
     return MatchResult(player.name, opponent.name, np.array(scores), moves + plies)
@@ -169,7 +170,8 @@ class DuplicateResult:
         for name, mine in self.mine.items():
             mine, theirs = np.nanmean(mine, 1), np.nanmean(self.theirs[name], 1)
             every = np.concatenate([self.mine[name], self.theirs[name]])
-            rows[name] = dict(mine=mean_interval(mine), theirs=mean_interval(theirs), difference=mean_interval(mine - theirs),
+            rows[name] = dict(mine=mean_interval(mine), theirs=mean_interval(theirs),
+                              difference=mean_interval(mine - theirs),
                               share=bool(0 <= np.nanmin(every) and 0 < np.nanmax(every) <= 1))
         return rows
 
@@ -212,7 +214,8 @@ def play_duplicate(
     states, moves = play_tables(game, starts, tables * deals, report if listener else None)
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
-    match = MatchResult(player.name, opponent.name, scores[sat], moves.reshape(deals, -1)[:, :-1][sat], np.nonzero(sat)[0])
+    lengths = moves.reshape(deals, -1)[:, :-1][sat]
+    match = MatchResult(player.name, opponent.name, scores[sat], lengths, np.nonzero(sat)[0])
     return DuplicateResult(match, {name: rows[:, seats, seats] for name, rows in values.items()},
                            {name: rows[:, -1] for name, rows in values.items()})
 

@@ -227,5 +227,6 @@ def load_network(
     arrays = read_arrays(file, checkpoint.networks[iteration])
     try: filled = fill_network(empty, arrays)
     except ValueError as error:
-        raise ValueError(f"{file} does not fit {'its run' if network is None else 'the given network'}: {error}") from error
+        whose = "its run" if network is None else "the given network"
+        raise ValueError(f"{file} does not fit {whose}: {error}") from error
     return game, filled, folder.name if path.is_dir() else f"{folder.name}/{path.stem}"

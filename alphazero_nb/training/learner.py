@@ -43,16 +43,18 @@ class TrainSettings:
 
     def __post_init__(self):
         require(self, batch_size=(1, None), replay_ratio=(0, None), learning_rate=(0, None), weight_decay=(0, None),
-                value_weight=(0, None), search_value_weight=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None), evaluate_every=(0, None),
-                evaluate_games=(1, None), max_window=(1, None),
+                value_weight=(0, None), search_value_weight=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
+                evaluate_every=(0, None), evaluate_games=(1, None), max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
-        if not isinstance(self.baseline, str): raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
+        if not isinstance(self.baseline, str):
+            raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
 
 
 def default_training(game: Game) -> TrainSettings:
     "Return the default settings. Card games are short and noisy, so they use more games and a lower replay ratio."
     if not game.has_hidden_information: return TrainSettings()
-    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
+    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, evaluate_every=10, evaluate_games=100,
+                         baseline=default_baseline(game))
 
 # %% ../../nbs/61_training.learner.ipynb #02c6623b
 def losses(logits, values, policy, targets):
@@ -66,7 +68,8 @@ class Learner:
         self.device, self.settings, self.steps, self.skipped = get_device(device), settings, 0, 0
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
-        self.average = AveragedModel(self.network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema_decay), use_buffers=True)
+        average = get_ema_multi_avg_fn(settings.ema_decay)
+        self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), settings.learning_rate,
                                            weight_decay=settings.weight_decay)
         half = self.device.train_dtype == "float16"
@@ -79,9 +82,11 @@ class Learner:
     def step(self, batch: Batch) -> tuple:  # policy loss, value loss: scalar tensors on the device
         "Take one step of AdamW. Raise a RuntimeError if training has diverged."
         self.network.train()
-        planes, policy, targets = (torch.from_numpy(a).to(self.device.name) for a in (batch.planes, batch.policy, batch.values))
+        arrays = batch.planes, batch.policy, batch.values
+        planes, policy, targets = (torch.from_numpy(array).to(self.device.name) for array in arrays)
         planes = planes.float()
-        if planes.dim() == 4 and self.device.channels_last: planes = planes.contiguous(memory_format=torch.channels_last)
+        if planes.dim() == 4 and self.device.channels_last:
+            planes = planes.contiguous(memory_format=torch.channels_last)
         with self._autocast(): logits, values = self.network(planes)
         policy_loss, value_loss = losses(logits, values, policy, targets)
         self.optimizer.zero_grad(set_to_none=True)
@@ -120,14 +125,16 @@ def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
     "Set a new learner to a state from `learner_arrays`. Raise a ValueError if the arrays do not fit the learner."
     part = lambda name: {key[len(name) + 1:]: value for key, value in arrays.items() if key.startswith(name + "/")}
     counts = {name: arrays.get(name) for name in ("steps", "averaged", "scale")}
-    if not all(isinstance(a, np.ndarray) and a.shape == () and a.dtype.kind in "iuf" and 0 <= a < 2 ** 53 for a in counts.values()):
+    if not all(isinstance(count, np.ndarray) and count.shape == () and count.dtype.kind in "iuf" and 0 <= count < 2 ** 53
+               for count in counts.values()):
         raise ValueError("this is not the state of a learner: a counter is missing or out of range.")
     fill_network(learner.network, part("network"))
     fill_network(learner.average.module, part("average"))
     learner.optimizer.load_state_dict(dict(learner.optimizer.state_dict(), state=_moments(learner, part("moments"))))
     learner.steps = int(counts["steps"])
     learner.average.n_averaged.fill_(int(counts["averaged"]))
-    if learner.scaler.is_enabled(): learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(counts["scale"]))
+    if learner.scaler.is_enabled():
+        learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(counts["scale"]))
 
 # %% ../../nbs/61_training.learner.ipynb #426a22e7
 def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:
@@ -140,4 +147,5 @@ def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:
     require_like(want, arrays, "the moments of the optimiser do not fit the network")
     if not all((array >= 0).all() for key, array in arrays.items() if not key.endswith("/exp_avg")):
         raise ValueError("the moments of the optimiser do not fit the network: one is negative.")
-    return {i: {name: torch.tensor(arrays[f"{i}/{name}"]) for name in ("step", "exp_avg", "exp_avg_sq")} for i in indices}
+    names = ("step", "exp_avg", "exp_avg_sq")
+    return {i: {name: torch.tensor(arrays[f"{i}/{name}"]) for name in names} for i in indices}

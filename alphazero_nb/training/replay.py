@@ -163,5 +163,6 @@ class Replay:
         turn = rng.integers(len(game.symmetries[0]), size=n)
         planes = np.empty((n, game.input_size), np.int8)
         policy, values = np.empty((n, game.actions), np.float32), np.empty((n, game.players), np.float32)
-        gather(*rows.arrays, *entries.arrays, index, turn, *game.symmetries, search_value_weight, planes, policy, values)
+        gather(*rows.arrays, *entries.arrays, index, turn, *game.symmetries, search_value_weight,
+               planes, policy, values)
         return Batch(planes.reshape(n, *game.input_shape), policy, values)

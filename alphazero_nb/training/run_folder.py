@@ -245,9 +245,11 @@ def read_layout(path: Path) -> Layout | None:
     try: layout = Layout(**dict(saved["layout"], devices=tuple(saved["layout"]["devices"])))
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
     counts = [layout.threads, layout.games, layout.max_batch, layout.rows or 1, len(layout.devices)]
-    sane = layout.kind in LAYOUTS and all(name in device_names() for name in layout.devices) and layout.shared in (None, True, False)
+    sane = layout.kind in LAYOUTS and layout.shared in (None, True, False)
+    sane = sane and all(name in device_names() for name in layout.devices)
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
-    if not (sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4 and layout.games >= len(layout.devices)):
+    sane = sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4
+    if not (sane and layout.games >= len(layout.devices)):
         raise ValueError(f"{path} is damaged: its layout is not possible on this machine.")
     return layout
 

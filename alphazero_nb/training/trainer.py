@@ -61,7 +61,8 @@ class RunPlan:
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
         if not isinstance(self.layout, Layout):
-            plan_layout(self.game, self.network or True, self.device, None if self.layout == "auto" else self.layout, **self.engine)
+            kind = None if self.layout == "auto" else self.layout
+            plan_layout(self.game, self.network or True, self.device, kind, **self.engine)
         if self.train.evaluate_every: check_match(self.game, self.train.baseline, self.train.evaluate_games)
 
     @property
@@ -73,12 +74,13 @@ class RunPlan:
 
     def new_learner(self) -> Learner:
         "Return a learner with untrained weights."
-        fresh = PolicyValueNet(self.game, self.preset, self.seed) if self.network is None else copy.deepcopy(self.network)
-        return Learner(fresh, self.device, self.train)
+        if self.network is None: network = PolicyValueNet(self.game, self.preset, self.seed)
+        else: network = copy.deepcopy(self.network)
+        return Learner(network, self.device, self.train)
 
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
-def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None, play_settings=None,
-              reproducible=False, network=None, layout="auto", engine=None) -> RunPlan:
+def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
+              play_settings=None, reproducible=False, network=None, layout="auto", engine=None) -> RunPlan:
     "Return the plan for the arguments of a `Trainer`. Raise a ValueError or a TypeError for a bad one."
     for name in ("settings", "selfplay"):
         if name in (engine or {}):
@@ -87,7 +89,8 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
     game = get_game(game) if isinstance(game, str) else game
     train, play = train_settings or default_training(game), play_settings or default_settings(game)
     for name, value, kind in (("train_settings", train, TrainSettings), ("play_settings", play, SelfPlaySettings)):
-        if not isinstance(value, kind): raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
     preset = "custom" if network is not None else preset or default_preset(game)
     return RunPlan(game, preset, get_device(device), seed, train, play, network, layout, reproducible, engine or {})
@@ -108,7 +111,7 @@ def load_state(
     folder: RunFolder,
     saved: SavedRun | None,  # None for a new run
 ) -> tuple[RunState, list[str]]:
-    "Return the state of a checkpoint and a note about each file that was left out. Raise a ValueError without a learner."
+    "Return a checkpoint's state and a note about each file left out. Raise a ValueError without a learner."
     learner, max_window = plan.new_learner(), plan.train.max_window
     if saved is None: return RunState(learner, Replay(plan.game, max_window)), []
     checkpoint, notes = saved.checkpoint, [saved.problem] if saved.problem else []
@@ -122,7 +125,8 @@ def load_state(
         try: replay.add(folder.read_games(row))
         except ValueError as error:
             replay.skip(row["positions"])
-            notes.append(f"{str(error).rstrip('.')}. The games of iteration {row['iteration']} are left out of the replay window.")
+            notes.append(f"{str(error).rstrip('.')}. The games of iteration {row['iteration']} are left out of the "
+                         f"replay window.")
     return RunState(learner, replay, checkpoint.iteration, checkpoint.games_played, checkpoint.seconds), notes
 
 # %% ../../nbs/63_training.trainer.ipynb #516eda0b
@@ -195,7 +199,8 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable) ->
     steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
     sums = torch.zeros(2, device=plan.device.name)
     for step in range(steps):
-        sums += torch.stack(state.learner.step(state.replay.sample(settings.batch_size, rng, settings.search_value_weight)))
+        batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
+        sums += torch.stack(state.learner.step(batch))
         if step % 20 == 19 or step + 1 == steps:
             policy_loss, value_loss = (sums / (step + 1)).tolist()
             emit(StepsTaken(state.iteration, state.learner.steps, policy_loss, value_loss, step + 1, steps))
@@ -203,7 +208,7 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable) ->
     return policy_loss, value_loss
 
 # %% ../../nbs/63_training.trainer.ipynb #bd983214
-def make_agent(plan: RunPlan, state: RunState, name: str, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
+def make_agent(plan: RunPlan, state: RunState, name: str, simulations=64, max_batch=256, **search) -> Agent:
     "Return an agent with the averaged weights of this state."
     evaluator = NetworkEvaluator(plan.game, state.learner.average.module, plan.device, max_batch)
     return Agent(plan.game, evaluator, simulations, name=name, **search)
@@ -214,7 +219,8 @@ def evaluate(plan: RunPlan, state: RunState, name: str, emit: Callable) -> dict:
     seed, search = derive_seed(plan.seed, Purpose.TRAINING_MATCH, state.iteration), plan.play.search
     opponent = get_player(plan.train.baseline, plan.game, seed=seed)
     options = dict(simulations=search.simulations, worlds=search.worlds) if plan.game.has_hidden_information else {}
-    match = play_series(plan.game, make_agent(plan, state, name, **options), opponent, plan.train.evaluate_games, seed, emit)
+    agent = make_agent(plan, state, name, **options)
+    match = play_series(plan.game, agent, opponent, plan.train.evaluate_games, seed, emit)
     emit(match.event(state.iteration))
     return dict(match.to_dict(), iteration=state.iteration, seconds=state.seconds)
 
@@ -287,9 +293,11 @@ class Session:
         layout, note = self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
         if note: progress.notes.append(note)
         try:
-            with SelfPlayEngine(plan.game, progress.state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
-                                first_game=progress.state.games, first_version=progress.state.iteration, layout=layout,
-                                reproducible=plan.reproducible, listeners=[self.report.forward], **plan.engine) as engine:
+            state = progress.state
+            with SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
+                                first_game=state.games, first_version=state.iteration, layout=layout,
+                                reproducible=plan.reproducible, listeners=[self.report.forward],
+                                **plan.engine) as engine:
                 engine.restore(progress.finished_games())
                 self.report.start(engine.layout, progress, iterations, minutes)
                 if layout == "auto": self.loop.layouts.save(engine.calibrate(), engine.layout)
@@ -300,7 +308,8 @@ class Session:
 
     def _rewind(self, engine: SelfPlayEngine | None) -> None:
         "Save the finished games of an interrupted iteration, then return to the last saved iteration."
-        first = next((found.checkpoint.games_played for found in self.folder.checkpoints() if isinstance(found, SavedRun)), 0)
+        intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
+        first = next((checkpoint.games_played for checkpoint in intact), 0)
         games = [*self.loop.played, *(engine.leftover() if engine else [])]
         finished = {record.number: record for record in games if record.number >= first}
         if finished: self.folder.keep(list(finished.values()))
@@ -326,8 +335,8 @@ class Trainer:
         layout: str = "auto",              # Of the SelfPlayEngine; "auto": measured before a run of at least 3 minutes
         **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
     ):
-        self.plan = plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings, reproducible,
-                                     network, layout, engine)
+        self.plan = plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings,
+                                     reproducible, network, layout, engine)
         self.game, self.preset, self.device, self.seed = plan.game, plan.preset, plan.device, plan.seed
         self.train_settings, self.play_settings = plan.train, plan.play
         self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))
@@ -339,9 +348,10 @@ class Trainer:
     iteration = property(lambda self: self.progress.state.iteration)
     games = property(lambda self: self.progress.state.games)
     seconds = property(lambda self: self.progress.state.seconds)
-    network = property(lambda self: self.learner.average.module)    # nn.Module with the averaged weights, which play
-    history = property(lambda self: [row["done"] for row in self.folder.rows()])   # By iteration: fields of IterationDone
-    matches = property(lambda self: [row["match"] for row in self.folder.rows() if "match" in row])  # to_dict(), iteration, seconds
+    network = property(lambda self: self.learner.average.module)   # nn.Module with the averaged weights, which play
+    # One row per iteration with the fields of IterationDone; one row per match: its to_dict(), iteration and seconds
+    history = property(lambda self: [row["done"] for row in self.folder.rows()])
+    matches = property(lambda self: [row["match"] for row in self.folder.rows() if "match" in row])
 
     def agent(self, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
         "Return an agent with the current averaged weights. `search` has options of Agent, such as worlds."
