@@ -13,7 +13,7 @@ import numpy as np
 from ..core.game import Game
 
 # %% auto #0
-__all__ = ['SEATS', 'THOUGHT', 'PANEL', 'EMPTY', 'INK', 'GREY', 'Square', 'Board', 'stone_board', 'register_drawing',
+__all__ = ['SEATS', 'ANALYSIS', 'PANEL', 'EMPTY', 'INK', 'GREY', 'Square', 'Board', 'stone_board', 'register_drawing',
            'falling_board', 'plane_owners', 'after_move', 'has_piece_planes', 'plane_board', 'find_drawing', 'Marks',
            'last_places', 'svg_circle', 'svg_rect', 'svg_line', 'svg_text', 'svg_picture', 'svg_image', 'seat_color',
            'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
@@ -237,7 +237,7 @@ def svg_image(svg: str, label: str = "") -> str:
 
 # %% ../../nbs/72_ui.board.ipynb #79a47af9
 SEATS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#6B6B6B")  # Okabe and Ito's colour-blind-safe colours
-THOUGHT, PANEL, EMPTY, INK, GREY = "#009E73", "#E6EAF0", "#FBFCFD", "#3A3F45", "#8A93A0"
+ANALYSIS, PANEL, EMPTY, INK, GREY = "#009E73", "#E6EAF0", "#FBFCFD", "#3A3F45", "#8A93A0"
 _STYLES = dict(cells=(PANEL, 0.36), crosses=(PANEL, 0.27), lines=("#EFE3CB", 0.45), holes=("#C9D3E2", 0.40), edges=(PANEL, 0.3))
 
 
@@ -297,7 +297,7 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
     if share >= 0.005 and square.seat < 0:
         r, told = max(3, 0.46 * side * math.sqrt(share)), share >= 0.05
         if told and board.look == "lines": body += svg_circle(x, y, max(r, 0.28 * side), fill=_STYLES["lines"][0])
-        body += svg_circle(x, y, r, fill=THOUGHT, fill_opacity=0.30)
+        body += svg_circle(x, y, r, fill=ANALYSIS, fill_opacity=0.30)
         if told: body += svg_text(x, y, f"{100 * share:.0f}", max(9, min(15, 0.3 * side)), INK)
     if place in marks.legal and share < 0.05: body += svg_circle(x, y, max(2, 0.06 * side), fill=INK, fill_opacity=0.4)
     if place in marks.last and square.seat >= 0 and board.look != "crosses":
@@ -307,7 +307,7 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
         body += svg_rect(x - side / 2 + 2.5, y - side / 2 + 2.5, side - 5, side - 5, rx=5, fill="none", stroke=INK,
                          stroke_width=2, stroke_opacity=0.45)
     if place == marks.best:
-        body += svg_circle(x, y, 0.44 * side, fill="none", stroke=THOUGHT, stroke_width=2.5, stroke_dasharray="5 4")
+        body += svg_circle(x, y, 0.44 * side, fill="none", stroke=ANALYSIS, stroke_width=2.5, stroke_dasharray="5 4")
     return body
 
 # %% ../../nbs/72_ui.board.ipynb #900614d7
@@ -324,8 +324,8 @@ def _edge(board: Board, marks: Marks, place: int, x: float, y: float, w: float, 
     def line(color, width, opacity=1.0): return svg_line(x - dx, y - dy, x + dx, y + dy, color, width, opacity)
     if square.sign: return line("#D55E00" if place in marks.last else INK, 6 if place in marks.last else 4.5)
     body = line(INK, 2, 0.13) if place in marks.legal and share < 0.005 else ""
-    if share >= 0.005: body += line(THOUGHT, 3 + 9 * math.sqrt(share), 0.4)
-    if place == marks.best: body += line(THOUGHT, 4)
+    if share >= 0.005: body += line(ANALYSIS, 3 + 9 * math.sqrt(share), 0.4)
+    if place == marks.best: body += line(ANALYSIS, 4)
     return body + (svg_circle(x, y, 10, fill=PANEL) + svg_text(x, y, f"{100 * share:.0f}", 11, INK) if share >= 0.05 else "")
 
 # %% ../../nbs/72_ui.board.ipynb #c8b88cf1
