@@ -63,7 +63,8 @@ def find_table(game: Game) -> Table | None:
 def winner_of(trick: list, suit: int) -> int:
     "Return the seat that wins a trick of (seat, card) if this suit is trump."
     led = trick[0][1] // 13
-    return max(trick, key=lambda play: play[1] % 13 + (26 if play[1] // 13 == suit else 13 if play[1] // 13 == led else 0))[0]
+    def strength(play): return play[1] % 13 + {suit: 26, led: 26 if led == suit else 13}.get(play[1] // 13, 0)
+    return max(trick, key=strength)[0]
 
 
 def tricks_shown(view: SeatView) -> tuple:
@@ -98,7 +99,8 @@ def read_words(state, words: str) -> int | None:
     "Return the typed card or bid, legal or not; None if it is neither."
     words = re.sub(r"\s+", "", words.lower())
     number = re.fullmatch(r"(bid)?(\d{1,3})", words, re.ASCII)
-    if number and (number[1] or state[BIDDERS] < state[PLAYERS]): return BID + int(number[2]) if int(number[2]) < 14 else None
+    if number and (number[1] or state[BIDDERS] < state[PLAYERS]):
+        return BID + int(number[2]) if int(number[2]) < 14 else None
     words = words.replace("10", "t").translate(str.maketrans("shcd", "♠♥♣♦"))
     if len(words) == 2 and words[0].upper() in RANKS: words = words[::-1]
     if len(words) != 2 or words[0] not in "♠♥♣♦" or words[1].upper() not in RANKS: return None
@@ -157,8 +159,8 @@ def headline(view: SeatView) -> tuple:
     over = view.game.over(state)
     def does(seat, verb): return f"you {verb}" if view.names[seat] == "You" else f"{_short(view.names[seat])} {verb}s"
     number = f"round {int(state[ROUND]) + 1 - over} of {rounds_of(state)}, " if state[FULL] else ""
-    told = f"{number}{size} card{'s' * (size > 1)}, bids add up to {sum(bid for bid in bids(state) if bid >= 0)}"
-    return told, does(dealer(state), "deal") + ("" if over else f", {does(leader(view), 'lead')}")
+    words = f"{number}{size} card{'s' * (size > 1)}, bids add up to {sum(bid for bid in bids(state) if bid >= 0)}"
+    return words, does(dealer(state), "deal") + ("" if over else f", {does(leader(view), 'lead')}")
 
 
 def _short(name: str, most: int = 14) -> str: return name if len(name) <= most else name[:most - 3] + "…" + name[-2:]
@@ -166,7 +168,7 @@ def _short(name: str, most: int = 14) -> str: return name if len(name) <= most e
 
 def dealt_hands(view: SeatView) -> list:
     "Return the cards that each seat was dealt. Raise a ValueError while they are hidden."
-    if not view.open: raise ValueError("the other hands are hidden until the round is over.")
+    if not view.open: raise ValueError("the other hands are hidden until the round is over; look at a finished round.")
     return hands(view.states[first_ply(view)])
 
 
@@ -174,15 +176,16 @@ def table_text(view: SeatView) -> str:
     "Return the table as text, as the seat may see it."
     state, (lying, last, winner), names = view.states[-1], tricks_shown(view), view.names
     wide, gain = max(map(len, names)), gains(view)
-    def told(plays): return ", ".join(f"{names[seat]} {card_name(card)}" for seat, card in plays)
+    def cards(plays): return ", ".join(f"{names[seat]} {card_name(card)}" for seat, card in plays)
     suit = "no trump" if trump(state) == NO_TRUMP else f"trump {'♠♥♣♦'[trump(state)]}"
     lines = [", ".join((suit, *headline(view)))]
     for seat, name in enumerate(names[:state[PLAYERS]]):
         more = f" (+{gain[seat]} in the last round)" if gain else ""
         dealt = "  dealt " + " ".join(map(card_name, dealt_hands(view)[seat])) if view.open else ""
-        lines.append(f"{'>' if seat == state[MOVER] else ' '} {name:{wide}}  {seat_words(view, seat)}, {scores(state)[seat]} points{more}{dealt}")
-    if last: lines.append(f"last trick: {told(last)}; {names[winner]} won it")
-    if lying: lines.append(f"on the table: {told(lying)}")
+        lines.append(f"{'>' if seat == state[MOVER] else ' '} {name:{wide}}  {seat_words(view, seat)}, "
+                     f"{scores(state)[seat]} points{more}{dealt}")
+    if last: lines.append(f"last trick: {cards(last)}; {names[winner]} won it")
+    if lying: lines.append(f"on the table: {cards(lying)}")
     if view.seat >= 0 and not view.game.over(state):
         lines.append("your hand: " + " ".join(map(card_name, hands(state)[view.seat])))
         if state[MOVER] == view.seat:
@@ -199,41 +202,48 @@ def _ball(x, y, r=0.46): return f"M{x - r} {y}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0
 _SHAPES = (
     "M0-.95C-.5-.5-1-.15-1 .25C-1 .6-.75 .75-.5 .75C-.3 .75-.12 .62-.07 .45L-.28 .97H.28L.07 .45C.12 .62 .3 .75 .5 .75"
     "C.75 .75 1 .6 1 .25C1-.15 .5-.5 0-.95Z",
-    "M0 .92C-.5 .45-1 .1-1-.35C-1-.75-.72-.9-.5-.9C-.25-.9-.08-.75 0-.5C.08-.75 .25-.9 .5-.9C.72-.9 1-.75 1-.35C1 .1 .5 .45 0 .92Z",
+    "M0 .92C-.5 .45-1 .1-1-.35C-1-.75-.72-.9-.5-.9C-.25-.9-.08-.75 0-.5"
+    "C.08-.75 .25-.9 .5-.9C.72-.9 1-.75 1-.35C1 .1 .5 .45 0 .92Z",
     _ball(0, -.49) + _ball(-.52, .2) + _ball(.52, .2) + "M-.3-.3V.3H.3V-.3ZM0-.1L-.28 .97H.28Z",
     "M0-1L.76 0L0 1L-.76 0Z")
 
 
 def suit_svg(suit: int, x: float, y: float, r: float, color: str = "") -> str:
     "Return the symbol of a suit, centred at a point."
-    return f'<path transform="translate({x:.1f} {y:.1f}) scale({r:.2f})" d="{_SHAPES[suit]}" fill="{color or (RED if suit % 2 else BLACK)}"/>'
+    color = color or (RED if suit % 2 else BLACK)
+    return f'<path transform="translate({x:.1f} {y:.1f}) scale({r:.2f})" d="{_SHAPES[suit]}" fill="{color}"/>'
 
 
 def card_svg(card: int, x: float, y: float, width: float, height: float, opacity: float = 1) -> str:
     "Return a card, face up, centred at a point. A low card shows its rank and suit side by side."
     suit, rank, ink = card // 13, RANKS[card % 13].replace("T", "10"), RED if card // 13 % 2 else BLACK
-    body = svg_rect(x - width / 2, y - height / 2, width, height, rx=min(6, width / 7), fill=IVORY, stroke="#00000055", stroke_width=0.8)
+    body = svg_rect(x - width / 2, y - height / 2, width, height, rx=min(6, width / 7), fill=IVORY, stroke="#00000055",
+                    stroke_width=0.8)
     narrow = 0.8 if rank == "10" else 1
     if height < width:
         size = narrow * 0.66 * height
-        body += svg_text(x - 0.23 * width, y, rank, size, ink, "bold") + suit_svg(suit, x + 0.26 * width, y, 0.25 * height)
+        body += svg_text(x - 0.23 * width, y, rank, size, ink, "bold")
+        body += suit_svg(suit, x + 0.26 * width, y, 0.25 * height)
     else:
         left, top, size = x - width / 2 + 0.24 * width, y - height / 2, narrow * 0.34 * width
-        body += svg_text(left, top + 0.2 * width + 2, rank, size, ink, "bold") + suit_svg(suit, left, top + 0.58 * width, 0.115 * width)
+        body += svg_text(left, top + 0.2 * width + 2, rank, size, ink, "bold")
+        body += suit_svg(suit, left, top + 0.58 * width, 0.115 * width)
         body += suit_svg(suit, x + 0.1 * width, y + 0.17 * height, 0.27 * width)
     return f'<g opacity="{opacity:g}">{body}</g>' if opacity < 1 else body
 
 
 def back_svg(x: float, y: float, width: float = 11, height: float = 15) -> str:
     "Return a card, face down."
-    return svg_rect(x - width / 2, y - height / 2, width, height, rx=2, fill="#7C2D3A", stroke="#F4E9DA", stroke_width=1)
+    return svg_rect(x - width / 2, y - height / 2, width, height, rx=2, fill="#7C2D3A", stroke="#F4E9DA",
+                    stroke_width=1)
 
 # %% ../../nbs/73_ui.card_table.ipynb #4ae7c598
 WIDTH, HEIGHT = 600, 528
 _X, _Y = 300, 184   # Centre of the table
 
 
-def _seats(view: SeatView) -> int: return int(view.states[-1][PLAYERS])   # Some games deal to fewer players than there are seats
+def _seats(view: SeatView) -> int:   # Some games deal to fewer players than there are seats
+    return int(view.states[-1][PLAYERS])
 
 
 def _around(view: SeatView, seat: int, across: float, down: float) -> tuple:
@@ -246,16 +256,19 @@ def plate_svg(view: SeatView, seat: int) -> str:
     "Return the plate of a seat, with all that is known about it."
     state, (x, y), gain = view.states[-1], _around(view, seat, 236, 122), gains(view)
     bid, won, moves = bids(state)[seat], tricks(state)[seat], seat == state[MOVER]
-    body = svg_rect(x - 60, y - 27, 120, 54, rx=9, fill="#0F3527", fill_opacity=0.72, stroke=GOLD if moves else "#FFFFFF",
-                    stroke_width=2.5 if moves else 1, stroke_opacity=1 if moves else 0.18)
+    frame = dict(stroke="#FFFFFF", stroke_width=1, stroke_opacity=0.18)
+    if moves: frame = dict(stroke=GOLD, stroke_width=2.5, stroke_opacity=1)
+    body = svg_rect(x - 60, y - 27, 120, 54, rx=9, fill="#0F3527", fill_opacity=0.72, **frame)
     body += svg_text(x - 52, y - 16, _short(view.names[seat], 12), 12.5, "#FFFFFF", "bold", "start")
-    if seat == dealer(state): body += svg_circle(x + 48, y - 16, 8, fill=IVORY) + svg_text(x + 48, y - 16, "D", 10.5, BLACK, "bold")
+    if seat == dealer(state):
+        body += svg_circle(x + 48, y - 16, 8, fill=IVORY) + svg_text(x + 48, y - 16, "D", 10.5, BLACK, "bold")
     tint = MIST if bid < 0 else "#FFB3A7" if won > bid else "#FFFFFF"
     body += svg_text(x - 52, y + 1, "no bid yet" if bid < 0 else f"bid {bid} · won {won}", 12, tint, anchor="start")
     held = len(hands(state)[seat])
     if seat != view.seat: body += "".join(back_svg(x - 46 + min(7, 52 / held) * k, y + 16) for k in range(held))
     body += svg_text(x + 53, y + 16, f"{scores(state)[seat]}", 13, "#FFFFFF", "bold", "end")
-    if gain: body += svg_text(x + 27, y + 16, f"+{gain[seat]}", 11, "#9FE3B4" if gain[seat] else "#FFB3A7", anchor="end")
+    if gain:
+        body += svg_text(x + 27, y + 16, f"+{gain[seat]}", 11, "#9FE3B4" if gain[seat] else "#FFB3A7", anchor="end")
     return body
 
 # %% ../../nbs/73_ui.card_table.ipynb #046d91f7
@@ -266,7 +279,8 @@ def trick_svg(view: SeatView) -> str:
     for seat, card in lying or last:
         x, y = _around(view, seat, 140, 48)
         body += card_svg(card, x, y, 36, 50, 1 if lying else 0.62)
-        if not lying and seat == winner: body += svg_rect(x - 19, y - 26, 38, 52, rx=6, fill="none", stroke=GOLD, stroke_width=2)
+        if not lying and seat == winner:
+            body += svg_rect(x - 19, y - 26, 38, 52, rx=6, fill="none", stroke=GOLD, stroke_width=2)
     if not last: return body
     if not lying: body += svg_text(_X, _Y - 4, f"{view.names[winner]} won the trick", 12, "#FFFFFF", "bold")
     body, wide = body + svg_text(12, 352, "last trick", 11.5, MIST, anchor="start"), min(84, 516 / len(last))
@@ -296,7 +310,8 @@ def hand_areas(state) -> tuple:
     left, wide = (WIDTH - step * size) // 2, step - 4
     each = min(44, 496 // (size + 1))
     first = (WIDTH + 70 - each * (size + 1)) // 2
-    return ([(left + step * k + 2, 434, wide, 84) for k in range(size)], [(first + each * k + 2, 382, each - 4, 32) for k in range(size + 1)])
+    cards = [(left + step * k + 2, 434, wide, 84) for k in range(size)]
+    return cards, [(first + each * k + 2, 382, each - 4, 32) for k in range(size + 1)]
 
 
 def hand_squares(view: SeatView) -> tuple:
@@ -320,7 +335,8 @@ def square_svg(board: Board, marks: Marks, place: int) -> str:
     if square.action < 0: return svg_rect(x, y, w, h, rx=6, fill="#000000", fill_opacity=0.10) if w > 1 else ""
     can, dim = place in marks.legal, bool(marks.legal) and place not in marks.legal
     up = 8 if can and square.action < BID else 0
-    if square.action < BID: body = card_svg(square.action, x + w / 2, y + h / 2 - up, w, h, 0.5 if dim and not is_bidding(board) else 1)
+    if square.action < BID:
+        body = card_svg(square.action, x + w / 2, y + h / 2 - up, w, h, 0.5 if dim and not is_bidding(board) else 1)
     else:
         body = svg_rect(x, y, w, h, rx=8, fill=IVORY if can else "#FFFFFF", fill_opacity=1 if can else 0.16)
         body += svg_text(x + w / 2, y + h / 2, square.action - BID, 16, BLACK if can else "#FFFFFF", "bold")
@@ -328,9 +344,11 @@ def square_svg(board: Board, marks: Marks, place: int) -> str:
     if can: body += svg_rect(x, y - up, w, h, rx=min(8, w / 7), fill="none", stroke=GOLD, stroke_width=2)
     if share >= 0.005:
         low = y - up + h - (9 if square.action < BID else 0)
-        body += svg_rect(x + w / 2 - 15, low - 7, 30, 14, rx=7, fill="#00775A") + svg_text(x + w / 2, low, f"{100 * share:.0f}%", 10, "#FFFFFF", "bold")
+        body += svg_rect(x + w / 2 - 15, low - 7, 30, 14, rx=7, fill="#00775A")
+        body += svg_text(x + w / 2, low, f"{100 * share:.0f}%", 10, "#FFFFFF", "bold")
     if place != marks.best: return body
-    return body + svg_rect(x - 3, y - up - 3, w + 6, h + 6, rx=9, fill="none", stroke="#FFFFFF", stroke_width=2.5, stroke_dasharray="6 4")
+    return body + svg_rect(x - 3, y - up - 3, w + 6, h + 6, rx=9, fill="none", stroke="#FFFFFF", stroke_width=2.5,
+                           stroke_dasharray="6 4")
 
 
 def is_bidding(board: Board) -> bool:
@@ -345,11 +363,12 @@ def sheet_svg(view: SeatView) -> str:
     body = svg_rect(8, 376, WIDTH - 16, 146, rx=9, fill="#0F3527", fill_opacity=0.6)
     for seat, dealt in enumerate(dealt_hands(view)):
         y, low = 376 + 146 / 2 + step * (seat - (players - 1) / 2), min(20, step - 2)
-        body += svg_text(18, y, _short(view.names[seat]), 12, "#FFFFFF", "bold" if seat == view.seat else "normal", "start")
+        weight = "bold" if seat == view.seat else "normal"
+        body += svg_text(18, y, _short(view.names[seat]), 12, "#FFFFFF", weight, "start")
         for k, card in enumerate(dealt):
             body += card_svg(card, 124 + 27.5 * k, y, 25, low, 1 if over or card in hands(state)[seat] else 0.35)
-        told = seat_words(view, seat) + (f": +{gain[seat]}" if over and gain else "")
-        body += svg_text(586, y, told, 12, "#FFFFFF", anchor="end")
+        words = seat_words(view, seat) + (f": +{gain[seat]}" if over and gain else "")
+        body += svg_text(586, y, words, 12, "#FFFFFF", anchor="end")
     return body
 
 
@@ -362,11 +381,14 @@ def card_table(view: SeatView) -> Board:
         if view.open: return svg_picture(body + sheet_svg(view), WIDTH, HEIGHT)
         if is_bidding(board): body += svg_text(14, 398, "Your bid", 13, "#FFFFFF", "bold", "start")
         elif view.seat >= 0: body += svg_text(_X, 400, goal_words(view), 13, "#FFFFFF")
-        return svg_picture(body + "".join(square_svg(board, marks, place) for place in range(len(board.squares))), WIDTH, HEIGHT)
-    return Board("table", (HEIGHT,), (WIDTH,), squares or (Square(),) * most, areas=areas or ((0, 0, 1, 1),) * most, paint=paint)
+        body += "".join(square_svg(board, marks, place) for place in range(len(board.squares)))
+        return svg_picture(body, WIDTH, HEIGHT)
+    return Board("table", (HEIGHT,), (WIDTH,), squares or (Square(),) * most,
+                 areas=areas or ((0, 0, 1, 1),) * most, paint=paint)
 
 
-register_table("blob", Table(card_table, table_text, lambda state: int(state[ROUND]), why_not, read_words, scores, points_of))
+register_table("blob", Table(draw=card_table, text=table_text, deal=lambda state: int(state[ROUND]), reason=why_not,
+                             read=read_words, score=scores, points=points_of))
 
 # %% ../../nbs/73_ui.card_table.ipynb #5cc062ca
 def redealt(view: SeatView, seed: int) -> SeatView:

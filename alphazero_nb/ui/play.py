@@ -28,7 +28,7 @@ def _widgets():
         raise Refused("A clickable board needs ipywidgets; install it with: pip install ipywidgets.") from None
     return ipywidgets
 
-
+# %% ../../nbs/76_ui.play.ipynb #f1abc2d3
 class ClickGrid:
     "A picture with an invisible button on each square."
     def __init__(self, board: Board, click: Callable, name: Callable):

@@ -12,17 +12,14 @@ from ..core.game import Game
 from ..core.records import GameRecord
 from ..search.search import Agent
 from ..arena.matches import elo, mean_interval
+from .dashboard import BLUE, GREY, ORANGE
 
 # %% auto #0
-__all__ = ['BLUE', 'ORANGE', 'GREY', 'UNITS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength',
-           'plot_measures', 'plot_history', 'plot_ladder', 'plot_layouts', 'wilson', 'outcome_shares', 'plot_games',
-           'prior_and_visits', 'plot_policy', 'value_pairs', 'network_values', 'calibration', 'plot_calibration',
-           'plot_batch_sizes', 'plot_evaluator']
+__all__ = ['UNITS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength', 'plot_measures', 'plot_history',
+           'plot_ladder', 'plot_layouts', 'wilson', 'outcome_shares', 'plot_games', 'prior_and_visits', 'plot_policy',
+           'value_pairs', 'network_values', 'calibration', 'plot_calibration', 'plot_batch_sizes', 'plot_evaluator']
 
 # %% ../../nbs/77_ui.plots.ipynb #39bfdabe
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"
-
-
 def new_figure(title: str, columns: int = 1, height: float = 2.6) -> tuple:  # figure, axes
     "Return a closed figure, 6 inches wide, with a title and axes side by side."
     import matplotlib.pyplot as plt
@@ -79,8 +76,9 @@ def plot_losses(history: list[dict]):  # Rows of Trainer.history; a loss of None
     return figure
 
 # %% ../../nbs/77_ui.plots.ipynb #6b4ddf58
-def elo_mark(row: dict) -> tuple:  # Elo, how far the interval reaches down and up, and "o", "^" (at least) or "v" (at most)
-    "Return the result of a match on the Elo scale; row has score, low and high."
+def elo_mark(row: dict) -> tuple:
+    """Return the result of a match on the Elo scale; row has score, low and high.
+    The tuple holds Elo, how far the interval reaches down and up, and "o", "^" (at least) or "v" (at most)."""
     middle, low, high = (elo(row[key]) for key in ("score", "low", "high"))
     if None not in (middle, low, high): return middle, max(0.0, middle - low), max(0.0, high - middle), "o"
     bound, mark = (low, "^") if row["score"] > .5 else (high, "v")
@@ -121,24 +119,24 @@ def plot_strength(matches: list[dict]):  # Rows of Trainer.matches
 def _measures(rows: list[dict]) -> str:
     "Return the newest differences as a title."
     if not rows: return "No deals played twice yet"
-    told = [f"{100 * row['difference'][0]:+.1f} % {label(name)}" if row["share"] else f"{row['difference'][0]:+.2f} {label(name)}"
-            for name, row in list(rows[-1]["measures"].items())[:2]]
-    return f"{', '.join(told)} above {label(rows[-1]['opponent'])} after {rows[-1]['seconds'] / 60:.1f} minutes"
+    gains = [f"{100 * row['difference'][0]:+.1f} % {label(name)}" if row["share"]
+             else f"{row['difference'][0]:+.2f} {label(name)}" for name, row in list(rows[-1]["measures"].items())[:2]]
+    return f"{', '.join(gains)} above {label(rows[-1]['opponent'])} after {rows[-1]['seconds'] / 60:.1f} minutes"
 
 
 def plot_measures(matches: list[dict]):  # Rows of Trainer.matches; those with the newest opponent are drawn
     "Return a figure of the first two measures of a game over the minutes, for a run and its opponent."
     rows = [row for row in matches if row.get("measures") and row["opponent"] == matches[-1]["opponent"]]
-    names = list(rows[-1]["measures"])[:2] if rows else [""]
+    names, opponent = (list(rows[-1]["measures"])[:2], label(rows[-1]["opponent"])) if rows else ([""], "")
     figure, axes = new_figure(_measures(rows), len(names))
     for axis, name in zip(axes, names):
         met = [row for row in rows if name in row["measures"]]
         share = bool(met) and met[-1]["measures"][name]["share"]
-        for key, color, who in (("mine", BLUE, "this run"), ("theirs", ORANGE, label(rows[-1]["opponent"]) if rows else "")):
+        for key, color, who in (("mine", BLUE, "this run"), ("theirs", ORANGE, opponent)):
             if not met: continue
             middle, low, high = ((99 * share + 1) * np.array([row["measures"][name][key] for row in met])).T
-            axis.errorbar([row["seconds"] / 60 for row in met], middle, yerr=[middle - low, high - middle], color=color, marker=".",
-                          capsize=2, label=who)
+            axis.errorbar([row["seconds"] / 60 for row in met], middle, yerr=[middle - low, high - middle], color=color,
+                          marker=".", capsize=2, label=who)
         axis.set(xlabel="minutes", ylabel=(label(name) + " (%)" * share) or "measure", xlim=(0, None))
     if rows: axes[0].legend(frameon=False, fontsize=8)
     return figure
@@ -169,16 +167,19 @@ def plot_ladder(matches: list[dict]):  # MatchResult.to_dict() of some matches: 
     figure, (axis,) = new_figure(f"{who}stronger than {passed} of {len(rows)} opponents" if rows else "No matches yet")
     for height, row in enumerate(rows):
         value, down, up, mark = elo_mark(row)
-        axis.errorbar(value, height, xerr=[[down], [up]], color=BLUE, marker={"^": ">", "v": "<"}.get(mark, mark), capsize=3)
-        axis.annotate(f"{row['score']:.0%}", (value, height), (0, 5), textcoords="offset points", fontsize=8, ha="center")
+        sideways = {"^": ">", "v": "<"}.get(mark, mark)
+        axis.errorbar(value, height, xerr=[[down], [up]], color=BLUE, marker=sideways, capsize=3)
+        axis.annotate(f"{row['score']:.0%}", (value, height), (0, 5), textcoords="offset points", fontsize=8,
+                      ha="center")
     axis.axvline(0, color=GREY, linewidth=.8, zorder=0)
     axis.set(yticks=range(len(rows)), yticklabels=names, ylim=(-.5, max(1, len(rows)) - .4))
     axis.set(xlabel="Elo above the opponent (percent: share of the points)")
     return figure
 
 # %% ../../nbs/77_ui.plots.ipynb #5d3e3896
-def plot_layouts(benches: list[dict]):  # As from bench_layouts: game, and rows with name, evals_per_s, and its _low and _high
-    "Return a figure of the evaluations per second by layout, one panel for each game."
+def plot_layouts(benches: list[dict]):
+    """Return a figure of the evaluations per second by layout, one panel for each game.
+    `benches` is as from bench_layouts: a game, and rows with name, evals_per_s, and its _low and _high."""
     benches = [bench for bench in benches if bench["rows"]]
     figure, axes = new_figure(_fastest(benches), max(1, len(benches)))
     for axis in axes: axis.set_xlabel("1,000 evaluations/s")
@@ -188,8 +189,8 @@ def plot_layouts(benches: list[dict]):  # As from bench_layouts: game, and rows 
         for row in bench["rows"]:
             rate = row["evals_per_s"]
             ends = [[abs(row.get(f"evals_per_s_{end}", rate) - rate) / 1000] for end in ("low", "high")]
-            axis.barh(names.index(row["name"]), rate / 1000, xerr=ends if any(map(any, ends)) else None, ecolor="#444444",
-                      color=ORANGE if "process" in row["name"] else BLUE, capsize=2)
+            color, ends = ORANGE if "process" in row["name"] else BLUE, ends if any(map(any, ends)) else None
+            axis.barh(names.index(row["name"]), rate / 1000, xerr=ends, ecolor="#444444", color=color, capsize=2)
         axis.set_yticks(range(len(names)), [label(name, 32) for name in names] if axis is axes[0] else [])
         axis.set_ylim(len(names) - .5, -.5)
         if len(benches) > 1: axis.set_title(label(bench["game"], 32), fontsize=8)
@@ -215,7 +216,8 @@ def outcome_shares(records: list[GameRecord]) -> dict[str, float]:
     "Return the share of games won by each seat, and of games that nobody won."
     if not records: return {}
     won = np.array([record.outcome for record in records]) > 0
-    return {f"seat {seat}": float(share) for seat, share in enumerate(won.mean(0))} | {"draw": float((~won.any(1)).mean())}
+    shares = {f"seat {seat}": float(share) for seat, share in enumerate(won.mean(0))}
+    return shares | {"draw": float((~won.any(1)).mean())}
 
 # %% ../../nbs/77_ui.plots.ipynb #b929077a
 def _draw_shares(right, records: list[GameRecord]) -> None:
@@ -235,8 +237,8 @@ def _draw_results(right, records: list[GameRecord]) -> None:
     "Draw the mean result of each seat, with its 95 % interval."
     results = np.array([record.outcome for record in records]).T
     middle, low, high = np.array([mean_interval(seat) if len(records) > 1 else [seat[0]] * 3 for seat in results]).T
-    right.barh([f"seat {seat}" for seat in range(len(results))], middle, xerr=[middle - low, high - middle], color=ORANGE,
-               ecolor="#444444", capsize=2)
+    right.barh([f"seat {seat}" for seat in range(len(results))], middle, xerr=[middle - low, high - middle],
+               color=ORANGE, ecolor="#444444", capsize=2)
     right.invert_yaxis()
     right.axvline(0, color=GREY, linewidth=.8)
     right.set(xlabel="mean result (−1 worst, 1 best)", xlim=(-1, 1))
@@ -257,8 +259,9 @@ def plot_games(records: list[GameRecord]):
     return figure
 
 # %% ../../nbs/77_ui.plots.ipynb #aaae52a7
-def prior_and_visits(agent: Agent, state) -> dict:  # actions, names, prior and visits (shares that sum to 1), values by seat
-    "Return the network's prior and the search's visits for a position. Raise a ValueError if the game is over."
+def prior_and_visits(agent: Agent, state) -> dict:
+    """Return the network's prior and the search's visits for a position. Raise a ValueError if the game is over.
+    The keys are actions, names, prior and visits (shares that sum to 1), and values (by seat)."""
     game = agent.game
     actions = np.array(game.legal_actions(state), np.int32)
     if not len(actions): raise ValueError(f"{game.name}: the game is over; pass a state of a game in progress.")
@@ -298,7 +301,8 @@ def value_pairs(
     movers = np.concatenate([record.movers for record in records]).astype(int)
     game = np.repeat(np.arange(len(records)), [len(record) for record in records])
     predicted = values[np.arange(len(movers)), movers].astype(float)
-    outcome, known = np.array([record.outcome for record in records])[game, movers].astype(float), np.isfinite(predicted)
+    outcome = np.array([record.outcome for record in records])[game, movers].astype(float)
+    known = np.isfinite(predicted)
     return predicted[known], outcome[known], game[known]
 
 
@@ -352,7 +356,8 @@ def plot_batch_sizes(batch_sizes):  # Entry k: number of batches with k rows, as
     "Return a figure of the number of rows per batch."
     counts = np.asarray(batch_sizes)
     rows, total = np.arange(len(counts)), max(1, int(counts.sum()))
-    title = f"{total:,} batches of {rows @ counts / total:.1f} rows on average, {counts[-1:].sum() / total:.0%} of them full"
+    title = (f"{total:,} batches of {rows @ counts / total:.1f} rows on average, "
+             f"{counts[-1:].sum() / total:.0%} of them full")
     figure, (axis,) = new_figure(title if counts.any() else "No batches yet")
     width = max(1, math.ceil((len(counts) - 1) / 64))
     edges = np.arange(0, len(counts) + width, width)

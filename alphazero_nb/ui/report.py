@@ -47,16 +47,21 @@ def _check_rows(path: Path, rows, numbers: tuple, maybe: tuple = (), texts: tupl
 def _check_matches(path: Path, rows, more: tuple = ()) -> None:
     numbers = ("score", "low", "high", "games", "wins", "draws", "losses", *more)
     _check_rows(path, rows, numbers, texts=("player", "opponent"))
-    _check(path, all(0 <= row["low"] <= row["high"] <= 1 and 0 <= row["score"] <= 1 for row in rows), "a score is out of range")
+    within = all(0 <= row["low"] <= row["high"] <= 1 and 0 <= row["score"] <= 1 for row in rows)
+    _check(path, within, "a score is out of range")
     _check(path, all(_are_measures(row.get("measures", {})) for row in rows), "a measure is no mean with an interval")
 
 
-def _are_measures(told) -> bool:
+def _is_interval(mean) -> bool:
+    return isinstance(mean, list) and len(mean) == 3 and all(map(_number, mean)) and mean[1] <= mean[0] <= mean[2]
+
+
+def _are_measures(measures) -> bool:
     "Return True if these are valid measures of a match in duplicate."
-    interval = lambda mean: isinstance(mean, list) and len(mean) == 3 and all(map(_number, mean)) and mean[1] <= mean[0] <= mean[2]
     keys = "mine", "theirs", "difference"
-    return isinstance(told, dict) and all(isinstance(row, dict) and type(row.get("share")) is bool
-                                          and all(interval(row.get(key)) for key in keys) for row in told.values())
+    return isinstance(measures, dict) and all(isinstance(row, dict) and type(row.get("share")) is bool
+                                              and all(_is_interval(row.get(key)) for key in keys)
+                                              for row in measures.values())
 
 # %% ../../nbs/78_ui.report.ipynb #4646d3f7
 @contextmanager
@@ -90,7 +95,7 @@ class Run:
 def read_run(folder: str | Path, games: int = 400) -> Run:
     "Read a run folder with at least `games` of its newest games, if it has them. Raise a ValueError if it is invalid."
     folder = Path(folder)
-    if not folder.is_dir(): raise ValueError(f"there is no folder {str(folder)!r}.")
+    if not folder.is_dir(): raise ValueError(f"there is no folder {str(folder)!r}; pass the folder of a run.")
     path = folder / "config.json"
     config = _json(path, "training run", ("game", "preset", "seed"))
     _check(path, isinstance(config["game"], str) and isinstance(config["preset"], str) and type(config["seed"]) is int,
@@ -178,20 +183,21 @@ def _games_part(run: Run) -> str:
     if not run.records: return ""
     pairs = calibration(*value_pairs(run.records))
     samples = "".join(_sample(run, record) for record in run.records[-3:])
-    told = "The results that the search predicted during these games, against the actual results:"
-    return (f"<h2>The newest games</h2>{html_image(plot_games(run.records))}<p>{told}</p>"
+    about = "The results that the search predicted during these games, against the actual results:"
+    return (f"<h2>The newest games</h2>{html_image(plot_games(run.records))}<p>{about}</p>"
             f"{html_image(plot_calibration(pairs, 'search'))}{samples}")
 
 # %% ../../nbs/78_ui.report.ipynb #1d816e1d
 def _learning_part(run: Run, ladder: list[dict]) -> str:
     history, matches = run.manifest.get("history", []), run.manifest.get("matches", [])
     if not history: return "<p>No iteration has ended yet.</p>"
-    told = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
+    about = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
     parts = ["<h2>Learning</h2>", html_image(plot_losses(history)),
-             f"<h2>Strength</h2><p>{told}</p>", html_image(plot_strength(matches))]
+             f"<h2>Strength</h2><p>{about}</p>", html_image(plot_strength(matches))]
     if any(row.get("measures") for row in matches): parts.append(html_image(plot_measures(matches)))
     if ladder: parts.append(html_image(plot_ladder(ladder)))
-    rows = [(row.get("iteration", "–"), row["opponent"], f"{row['score']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}",
+    rows = [(row.get("iteration", "–"), row["opponent"], f"{row['score']:.1%}",
+             f"{row['low']:.1%} to {row['high']:.1%}",
              f"{row['wins']} – {row['draws']} – {row['losses']}") for row in [*matches[-10:], *ladder]]
     head = ("iteration", "opponent", "points", "95 % interval", "won – drawn – lost")
     return "".join(parts) + (html_table(head, rows[::-1]) if rows else "") + _deals_table([*matches[-10:], *ladder])
@@ -201,10 +207,10 @@ def _deals_table(matches: list[dict]) -> str:
     "Return a table of the measures of deals that were played twice; empty if there are none."
     rows = [(row.get("iteration", "–"), row["opponent"], name, *tell_measure(measure)) for row in matches
             for name, measure in row.get("measures", {}).items()]
-    told = ("Each deal was played with the agent on each seat in turn, and by its opponents alone. "
-            "The difference is taken deal by deal.")
+    about = ("Each deal was played with the agent on each seat in turn, and by its opponents alone. "
+             "The difference is taken deal by deal.")
     head = ("iteration", "opponent", "measure", "agent", "opponents", "difference")
-    return f"<p>{told}</p>{html_table(head, rows[::-1])}" if rows else ""
+    return f"<p>{about}</p>{html_table(head, rows[::-1])}" if rows else ""
 
 
 def _policy_part(run: Run, simulations: int = 64) -> str:
@@ -216,11 +222,11 @@ def _policy_part(run: Run, simulations: int = 64) -> str:
     with _reading(run.folder, "a usable network"):
         game, network, name = load_network(run.folder)
         agent = Agent(game, NetworkEvaluator(game, network, "cpu"), simulations, name)
-        looks = [(f'<div class="boards"><pre>{html_text(game.text(state), 3000)}</pre></div>', prior_and_visits(agent, state))
-                 for state in states]
-    told = (f"The moves that the network alone prefers, and the visits of a search with {simulations} simulations: in "
-            f"the first position, and in the middle of the newest game.")
-    return (f"<h2>Network and search</h2><p>{told}</p>"
+        looks = [(f'<div class="boards"><pre>{html_text(game.text(state), 3000)}</pre></div>',
+                  prior_and_visits(agent, state)) for state in states]
+    about = (f"The moves that the network alone prefers, and the visits of a search with {simulations} simulations: in "
+             f"the first position, and in the middle of the newest game.")
+    return (f"<h2>Network and search</h2><p>{about}</p>"
             + "".join(board + html_image(plot_policy(look)) for board, look in looks))
 
 # %% ../../nbs/78_ui.report.ipynb #4dc9cf5a
@@ -247,7 +253,8 @@ def _how_part(run: Run, folder: str) -> str:
     more = (f", simulations={simulations}" if type(simulations) is int else "") + ", network=your_network" * custom
     train = f"Trainer({run.game.name!r}, {preset!r}, {folder!r}, seed={seed}{more}{_given_settings(run.config)})"
     python = ["from alphazero_nb.all import *", f"run = {train}", "run.fit(minutes=10)", "agent = run.agent()"]
-    shell = [f"alphazero-nb play {shlex.quote(folder)}", f"alphazero-nb arena {shlex.quote(folder)} {default_ladder(run.game)[-1]}"]
+    shell = [f"alphazero-nb play {shlex.quote(folder)}",
+             f"alphazero-nb arena {shlex.quote(folder)} {default_ladder(run.game)[-1]}"]
     board = ["from alphazero_nb.ui.play import play", f"play({folder!r})"]
     code = lambda lines: f'<pre class="code">{html_text(chr(10).join(lines), 2000)}</pre>'
     play = (f"<h2>Play against the agent</h2><p>In a terminal:</p>{code(shell)}"
@@ -259,26 +266,30 @@ def _flat(value, name: str = "", deep: int = 4) -> list[tuple]:
     "Return nested dictionaries as (name, value) rows."
     if not isinstance(value, dict): return [(name, value)]
     if not deep: return [(name, "…")]
-    return [row for key, inner in value.items() for row in _flat(inner, f"{name}.{key}" if name else str(key), deep - 1)]
+    return [row for key, inner in value.items()
+            for row in _flat(inner, f"{name}.{key}" if name else str(key), deep - 1)]
 
 
 def _settings_part(run: Run) -> str:
     parts = [("Run settings", run.config), ("Self-play settings", run.manifest.get("plan", {}))]
-    tables = "".join(f"<h2>{title}</h2>{html_table(('setting', 'value'), _flat(part)[:100])}" for title, part in parts if part)
+    tables = "".join(f"<h2>{title}</h2>{html_table(('setting', 'value'), _flat(part)[:100])}"
+                     for title, part in parts if part)
     if not run.layouts: return tables
-    rows = [(row["name"], f"{row['evals_per_s']:,.0f}", f"{row['evals_per_s_low']:,.0f} to {row['evals_per_s_high']:,.0f}")
-            for row in sorted(run.layouts, key=lambda row: -row["evals_per_s"])]
+    rows = [(row["name"], f"{row['evals_per_s']:,.0f}",
+             f"{row['evals_per_s_low']:,.0f} to {row['evals_per_s_high']:,.0f}") for row in sorted(run.layouts, key=lambda row: -row["evals_per_s"])]
     table = html_table(("layout", "evaluations/s", "slowest to fastest window"), rows)
     picture = html_image(plot_layouts([dict(game=run.config["game"], rows=run.layouts)]))
     return f"<h2>Speed of layouts</h2>{picture}{table}{tables}"
 
 # %% ../../nbs/78_ui.report.ipynb #707bbe8a
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:auto;padding:1rem;color:#222;background:#fff}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem}img{max-width:100%;height:auto;margin:.4rem 0}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem}
+img{max-width:100%;height:auto;margin:.4rem 0}
 pre{background:#f4f4f4;padding:.6rem;overflow-x:auto;font-size:.8rem;line-height:1.25}.wide{overflow-x:auto}
 .wide td:not(:last-child),th{white-space:nowrap}.code{white-space:pre-wrap;overflow-wrap:anywhere}
 .boards{display:flex;flex-wrap:wrap;gap:.5rem}.boards pre{margin:0}
-table{border-collapse:collapse;font-size:.85rem}td,th{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #ddd}"""
+table{border-collapse:collapse;font-size:.85rem}
+td,th{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #ddd}"""
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -299,12 +310,13 @@ def report(
     inside = run.folder.resolve().is_relative_to(Path.cwd())
     name = Path(os.path.relpath(run.folder)).as_posix() if inside else str(run.folder)
     title = ": ".join(dict.fromkeys(html_text(part, 60) for part in (run.folder.resolve().name, run.config["game"])))
-    told = f"A {html_text(run.config['preset'], 60)} network"
+    about = f"A {html_text(run.config['preset'], 60)} network"
     if run.manifest:
-        told += (f" after {run.manifest['iteration']:,} iterations, {run.manifest['games_played']:,} games and "
-                 f"{run.manifest['seconds'] / 60:.1f} minutes of self-play and training")
-    parts = [_learning_part(run, ladder), _policy_part(run), _games_part(run), _how_part(run, name), _settings_part(run)]
+        about += (f" after {run.manifest['iteration']:,} iterations, {run.manifest['games_played']:,} games and "
+                  f"{run.manifest['seconds'] / 60:.1f} minutes of self-play and training")
+    parts = [_learning_part(run, ladder), _policy_part(run), _games_part(run), _how_part(run, name)]
+    parts.append(_settings_part(run))
     path = run.folder / "report.html"
-    try: write_whole(path, _page(title, f"<p>{told}.</p>" + "\n".join(parts)).encode())
+    try: write_whole(path, _page(title, f"<p>{about}.</p>" + "\n".join(parts)).encode())
     except OSError as error: raise ValueError(f"{path} cannot be written: {error.strerror}.") from error
     return path
