@@ -327,8 +327,7 @@ class PageWidgets:
 
     def ask(self, then=None) -> None:
         "Ask the page of the running cell, and call `then` when a page answers that its widgets work."
-        session = self.session()
-        if then is not None: self.waiting.append(then)
+        session, self.waiting = self.session(), self.waiting + [then] * (then is not None)
         if session in self.working: return self.answered(session)
         if session is None or session in self.asked or in_colab() or _widgets() is None: return
         self.asked.add(session)
@@ -383,7 +382,7 @@ class Dashboard:
     def __init__(self, skip: tuple = ()):   # Types of events that are not printed outside a notebook
         self.state, self.allowance, self.redraws = DashboardState(), Allowance(), 0
         self.widget, self.page, self.in_run = None, "", False
-        self.handle, self.cell = None, None   # The output that shows this, and its cell
+        self.handle, self.cell = None, None     # The output that shows this, and its cell
         self.text = None if has_kernel() and _widgets() else TextProgress(skip=skip)
 
     def __call__(self, event) -> None:
@@ -411,10 +410,9 @@ class Dashboard:
     def finish(self) -> None:
         "Leave the last picture in the notebook as ordinary output."
         from IPython.display import HTML
-        self.page = render(self.state)
-        self._put(HTML(self.page))
+        self._put(HTML(page := render(self.state)))
         if self.widget is not None: self.widget.close()
-        self.widget, self.in_run = None, False
+        self.widget, self.page, self.in_run = None, page, False
 
     def _put(self, thing, raw: bool = False) -> None:
         "Show an object in the single output that this dashboard has in the running cell."

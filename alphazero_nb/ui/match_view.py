@@ -201,8 +201,8 @@ def match_html(match: Match, curve: bool = True) -> str:
     view = MatchView(match)
     below = svg_image(value_curve(match), "expected points") if curve and any(visible_values(match.line)) else ""
     picture = svg_image(view.svg(), view.text())
-    return (f'<div style="display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start">{picture}{panel_html(view)}</div>'
-            f'<div style="margin-top:10px">{below}</div>')
+    style = "display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start"
+    return f'<div style="{style}">{picture}{panel_html(view)}</div><div style="margin-top:10px">{below}</div>'
 
 # %% ../../nbs/75_ui.match_view.ipynb #99aabbcc
 def new_signs(before: str, after: str) -> list[tuple]:
@@ -310,7 +310,8 @@ def play_text(
     try: letters = [] if match.game.has_hidden_information else piece_letters(match.game)
     except Exception: letters = []   # If the rules or their text fail, the game itself reports the error.
     view, printed, seats = MatchView(match), None, ()
-    say(f"{match.game.name} against {match.name}. Type a move, or help for a list of commands.")
+    against = f" against {match.name}" if match.agent else ""
+    say(f"{match.game.name}{against}. Type a move, or help for a list of commands.")
     while True:
         done = True
         while match.waiting and done:

@@ -17,7 +17,7 @@ from .match import Match, Refused, first_line, free_name, read_saved_game, refus
 from .match_view import MatchView, match_html, panel_html, play_text, value_curve
 
 # %% auto #0
-__all__ = ['NO_WIDGETS', 'ClickGrid', 'Choices', 'Controls', 'failure_html', 'BoardWidgets', 'LateBoard', 'PlayBoard',
+__all__ = ['NO_WIDGETS', 'failure_html', 'ClickGrid', 'Choices', 'Controls', 'BoardWidgets', 'LateBoard', 'PlayBoard',
            'make_match', 'attach_board', 'play', 'open_match']
 
 # %% ../../nbs/76_ui.play.ipynb #12dd05c0
@@ -27,6 +27,11 @@ def _widgets():
     except ImportError:
         raise Refused("A clickable board needs ipywidgets; install it with: pip install ipywidgets.") from None
     return ipywidgets
+
+
+def failure_html(error: Exception) -> str:
+    "Return the message that takes the place of a picture."
+    return f"<b>{html.escape(f'Drawing failed: {first_line(error)}.')}</b>"
 
 # %% ../../nbs/76_ui.play.ipynb #f1abc2d3
 class ClickGrid:
@@ -116,9 +121,6 @@ class Controls:
         self.file_row = row(self.file, self.save, self.load)
 
 # %% ../../nbs/76_ui.play.ipynb #d3e3f4a5
-def failure_html(error: Exception) -> str: return f"<b>{html.escape(f'Drawing failed: {first_line(error)}.')}</b>"
-
-
 class BoardWidgets:
     "All widgets of a board: the picture, the panel, the curve and the controls."
     def __init__(self, match: Match, view: MatchView, click: Callable, do: Callable):

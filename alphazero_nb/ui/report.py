@@ -275,8 +275,9 @@ def _settings_part(run: Run) -> str:
     tables = "".join(f"<h2>{title}</h2>{html_table(('setting', 'value'), _flat(part)[:100])}"
                      for title, part in parts if part)
     if not run.layouts: return tables
+    fastest = sorted(run.layouts, key=lambda row: -row["evals_per_s"])
     rows = [(row["name"], f"{row['evals_per_s']:,.0f}",
-             f"{row['evals_per_s_low']:,.0f} to {row['evals_per_s_high']:,.0f}") for row in sorted(run.layouts, key=lambda row: -row["evals_per_s"])]
+             f"{row['evals_per_s_low']:,.0f} to {row['evals_per_s_high']:,.0f}") for row in fastest]
     table = html_table(("layout", "evaluations/s", "slowest to fastest window"), rows)
     picture = html_image(plot_layouts([dict(game=run.config["game"], rows=run.layouts)]))
     return f"<h2>Speed of layouts</h2>{picture}{table}{tables}"
