@@ -234,10 +234,11 @@ def svg_picture(body: str, width: float, height: float) -> str:
             f'viewBox="0 0 {width:g} {height:g}" font-family="system-ui, Helvetica, Arial, sans-serif">{body}</svg>')
 
 
-def svg_image(svg: str, label: str = "") -> str:
-    "Return a picture as HTML that every front end shows, even in a notebook it does not trust."
-    data = base64.b64encode(svg.encode()).decode()
-    return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;max-width:none;margin:0" '
+def svg_image(svg: str, label: str = "", shrink: bool = False) -> str:
+    """Return a picture as HTML that every front end shows, even in a notebook it does not trust.
+    It keeps its size; with `shrink` it is never wider than the page."""
+    data, width = base64.b64encode(svg.encode()).decode(), "100%;height:auto" if shrink else "none"
+    return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;max-width:{width};margin:0" '
             f'src="data:image/svg+xml;base64,{data}">')
 
 # %% ../../nbs/72_ui.board.ipynb #79a47af9

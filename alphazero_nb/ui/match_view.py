@@ -199,8 +199,9 @@ def panel_html(view: MatchView, visits: bool = True) -> str:
 def match_html(match: Match, curve: bool = True) -> str:
     "Return the whole match in its present state, as HTML without widgets."
     view = MatchView(match)
-    below = svg_image(value_curve(match), "expected points") if curve and any(visible_values(match.line)) else ""
-    picture = svg_image(view.svg(), view.text())
+    drawn = curve and any(visible_values(match.line))
+    below = svg_image(value_curve(match), "expected points", shrink=True) if drawn else ""
+    picture = svg_image(view.svg(), view.text(), shrink=True)
     style = "display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start"
     return f'<div style="{style}">{picture}{panel_html(view)}</div><div style="margin-top:10px">{below}</div>'
 

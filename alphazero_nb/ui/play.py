@@ -165,7 +165,7 @@ class BoardWidgets:
         self.choices.show([action for action in legal if action not in placed] if open_ else [])
         self.panel.value = panel_html(view, visits)
         known = sum(values is not None for values in visible_values(match.line))
-        self.curve.value = svg_image(value_curve(match), "expected points") if known > 1 else ""
+        self.curve.value = svg_image(value_curve(match), "expected points", shrink=True) if known > 1 else ""
         self.syncing = True
         c.ply.max = len(match.line.actions)
         c.ply.value = match.ply
