@@ -22,7 +22,9 @@ from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
 from alphazero_nb.ui.card_table import register_table
-from alphazero_nb.ui.play import Match, match_html, open_match, play
+from alphazero_nb.ui.match import Match
+from alphazero_nb.ui.match_view import match_html
+from alphazero_nb.ui.play import open_match, play
 from alphazero_nb.ui.plots import (plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
                                    plot_ladder, plot_layouts, plot_losses, plot_policy, plot_strength, prior_and_visits)
 from alphazero_nb.ui.report import report

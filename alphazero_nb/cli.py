@@ -123,7 +123,8 @@ def _match_line(row: dict) -> str:
 
 # %% ../nbs/81_cli.ipynb #9973ff8f
 def _play(args):
-    from alphazero_nb.ui.play import Match, play_text
+    from alphazero_nb.ui.match import Match
+    from alphazero_nb.ui.match_view import play_text
     from alphazero_nb.search.agent import Agent
     agent = Agent.load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
     if not 0 <= args.seat < agent.game.players:

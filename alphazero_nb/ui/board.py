@@ -13,7 +13,7 @@ import numpy as np
 from ..core.game import Game
 
 # %% auto #0
-__all__ = ['SEATS', 'THOUGHT', 'PANEL', 'EMPTY', 'INK', 'GREY', 'Square', 'Board', 'stone_board', 'register_drawing',
+__all__ = ['SEATS', 'ANALYSIS', 'PANEL', 'EMPTY', 'INK', 'GREY', 'Square', 'Board', 'stone_board', 'register_drawing',
            'falling_board', 'plane_owners', 'after_move', 'has_piece_planes', 'plane_board', 'find_drawing', 'Marks',
            'last_places', 'svg_circle', 'svg_rect', 'svg_line', 'svg_text', 'svg_picture', 'svg_image', 'seat_color',
            'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
@@ -59,7 +59,8 @@ def stone_board(
     aims = np.ones(owners.size, bool) if aims is None else np.asarray(aims)
     side = int(min(84, max(26, 360 // max(height, width))))
     squares = zip(actions.ravel().tolist(), owners.ravel().tolist(), aims.ravel().tolist())
-    return Board(look, (side,) * height, (side,) * width, tuple(Square(*s) for s in squares), tuple(rows), tuple(columns))
+    squares = tuple(Square(*square) for square in squares)
+    return Board(look, (side,) * height, (side,) * width, squares, tuple(rows), tuple(columns))
 
 # %% ../../nbs/72_ui.board.ipynb #41ee3ecc
 _drawings: dict[str, Callable] = {}
@@ -88,7 +89,8 @@ def _connect4(game, state):
 def _gomoku(game, state):
     size = game.shape[1]
     names = [game.action_name(size * (size - 1) + column)[0] for column in range(size)]
-    return stone_board(state[-size * size:].reshape(size, size) - 1, look="lines", rows=range(size, 0, -1), columns=names)
+    owners = state[-size * size:].reshape(size, size) - 1
+    return stone_board(owners, look="lines", rows=range(size, 0, -1), columns=names)
 
 
 register_drawing("connect4", _connect4)
@@ -154,7 +156,8 @@ def has_piece_planes(game: Game, games: int = 4, positions: int = 200) -> bool:
             state = game.new(seed)
             while not game.over(state) and seen < positions:
                 mover, seen = game.mover(state), seen + 1
-                before, state = plane_owners(game, state, mover), game.play(state, int(rng.choice(game.legal_actions(state))))
+                before = plane_owners(game, state, mover)
+                state = game.play(state, int(rng.choice(game.legal_actions(state))))
                 if after_move(game, before, mover, state)[1] < 0: return False
     except Exception: return False   # If the rules fail, playing the game reports the error.
     return True
@@ -179,8 +182,8 @@ def find_drawing(game: Game) -> Callable:
     "Return a function (states, actions) -> Board or None. None means that the game is shown as text."
     draw = _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
     if draw: return lambda states, actions: draw(game, states[-1])
-    if not game.has_hidden_information and has_piece_planes(game): return lambda states, actions: plane_board(game, states, actions)
-    return lambda states, actions: None
+    if game.has_hidden_information or not has_piece_planes(game): return lambda states, actions: None
+    return lambda states, actions: plane_board(game, states, actions)
 
 # %% ../../nbs/72_ui.board.ipynb #2e58845f
 @dataclass(frozen=True)
@@ -199,22 +202,24 @@ def last_places(before: Board, after: Board, action: int) -> frozenset:
     return frozenset({place for place in changed if before.squares[place].action == action} or changed)
 
 # %% ../../nbs/72_ui.board.ipynb #aaf418dc
+def _attributes(style: dict) -> str:
+    return " ".join(f'{key.replace("_", "-")}="{value}"' for key, value in style.items())
+
+
 def svg_circle(x, y, r, **style) -> str:
     "Return a circle. Underscores in the names of the style become hyphens."
-    told = " ".join(f'{key.replace("_", "-")}="{value}"' for key, value in style.items())
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {told}/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {_attributes(style)}/>'
 
 
 def svg_rect(x, y, width, height, **style) -> str:
     "Return a rectangle, given its upper left corner."
-    told = " ".join(f'{key.replace("_", "-")}="{value}"' for key, value in style.items())
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" {told}/>'
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" {_attributes(style)}/>'
 
 
 def svg_line(x, y, to_x, to_y, color, width, opacity=1.0) -> str:
     "Return a line with round ends."
-    return (f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="{color}" stroke-width="{width:.1f}" '
-            f'stroke-opacity="{opacity:g}" stroke-linecap="round"/>')
+    return (f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="{color}" '
+            f'stroke-width="{width:.1f}" stroke-opacity="{opacity:g}" stroke-linecap="round"/>')
 
 
 def svg_text(x, y, words, size, color, weight="normal", anchor="middle") -> str:
@@ -225,20 +230,22 @@ def svg_text(x, y, words, size, color, weight="normal", anchor="middle") -> str:
 
 def svg_picture(body: str, width: float, height: float) -> str:
     "Return a complete SVG picture."
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
-            f'font-family="system-ui, Helvetica, Arial, sans-serif">{body}</svg>')
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+            f'viewBox="0 0 {width:g} {height:g}" font-family="system-ui, Helvetica, Arial, sans-serif">{body}</svg>')
 
 
-def svg_image(svg: str, label: str = "") -> str:
-    "Return a picture as HTML that every front end shows, even in a notebook it does not trust."
-    data = base64.b64encode(svg.encode()).decode()
-    return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;max-width:none;margin:0" '
+def svg_image(svg: str, label: str = "", shrink: bool = False) -> str:
+    """Return a picture as HTML that every front end shows, even in a notebook it does not trust.
+    It keeps its size; with `shrink` it is never wider than the page."""
+    data, width = base64.b64encode(svg.encode()).decode(), "100%;height:auto" if shrink else "none"
+    return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;max-width:{width};margin:0" '
             f'src="data:image/svg+xml;base64,{data}">')
 
 # %% ../../nbs/72_ui.board.ipynb #79a47af9
 SEATS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#6B6B6B")  # Okabe and Ito's colour-blind-safe colours
-THOUGHT, PANEL, EMPTY, INK, GREY = "#009E73", "#E6EAF0", "#FBFCFD", "#3A3F45", "#8A93A0"
-_STYLES = dict(cells=(PANEL, 0.36), crosses=(PANEL, 0.27), lines=("#EFE3CB", 0.45), holes=("#C9D3E2", 0.40), edges=(PANEL, 0.3))
+ANALYSIS, PANEL, EMPTY, INK, GREY = "#009E73", "#E6EAF0", "#FBFCFD", "#3A3F45", "#8A93A0"
+_STYLES = dict(cells=(PANEL, 0.36), crosses=(PANEL, 0.27), lines=("#EFE3CB", 0.45), holes=("#C9D3E2", 0.40),
+               edges=(PANEL, 0.3))   # Colour behind the squares; radius of a piece, in squares
 
 
 def seat_color(look: str, seat: int) -> str:
@@ -249,11 +256,12 @@ def seat_color(look: str, seat: int) -> str:
 
 def piece_svg(look: str, seat: int, x: float, y: float, side: float, sign: str = "") -> str:
     "Return a piece, centred in a square."
-    color, r = seat_color(look, seat), _STYLES[look][1] * side
+    color, r, wide = seat_color(look, seat), _STYLES[look][1] * side, side / 9
     if look == "crosses" and seat == 0:
         r *= 0.85
-        return svg_line(x - r, y - r, x + r, y + r, color, side / 9) + svg_line(x - r, y + r, x + r, y - r, color, side / 9)
-    if look == "crosses" and seat == 1: return svg_circle(x, y, r, fill="none", stroke=color, stroke_width=f"{side / 9:.1f}")
+        return svg_line(x - r, y - r, x + r, y + r, color, wide) + svg_line(x - r, y + r, x + r, y - r, color, wide)
+    if look == "crosses" and seat == 1:
+        return svg_circle(x, y, r, fill="none", stroke=color, stroke_width=f"{wide:.1f}")
     if look == "lines" and seat < 2: body = svg_circle(x, y, r, fill=color, stroke="#77797C", stroke_width=1)
     else:
         body = svg_circle(x, y, r, fill=color)
@@ -280,7 +288,8 @@ def _background(board: Board, places: list, width: float, height: float) -> str:
     body, columns = svg_rect(0, 0, width, height, rx=10, fill=_STYLES[board.look][0]), len(board.widths)
     if board.look == "holes": body += "".join(svg_circle(x, y, 0.42 * w, fill=EMPTY) for x, y, w, _ in places)
     if board.look in ("cells", "crosses"):
-        body += "".join(svg_rect(x - w / 2 + 1.5, y - h / 2 + 1.5, w - 3, h - 3, rx=5, fill=EMPTY) for x, y, w, h in places)
+        corners = [(x - w / 2 + 1.5, y - h / 2 + 1.5, w - 3, h - 3) for x, y, w, h in places]
+        body += "".join(svg_rect(*corner, rx=5, fill=EMPTY) for corner in corners)
     if board.look == "lines":
         ends = [(places[row * columns], places[row * columns + columns - 1]) for row in range(len(board.heights))]
         ends += [(places[column], places[column - columns]) for column in range(columns)]
@@ -295,10 +304,10 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
     "Return the marks on one square."
     share, square, body = marks.shares.get(place, 0), board.squares[place], ""
     if share >= 0.005 and square.seat < 0:
-        r, told = max(3, 0.46 * side * math.sqrt(share)), share >= 0.05
-        if told and board.look == "lines": body += svg_circle(x, y, max(r, 0.28 * side), fill=_STYLES["lines"][0])
-        body += svg_circle(x, y, r, fill=THOUGHT, fill_opacity=0.30)
-        if told: body += svg_text(x, y, f"{100 * share:.0f}", max(9, min(15, 0.3 * side)), INK)
+        r, labelled = max(3, 0.46 * side * math.sqrt(share)), share >= 0.05
+        if labelled and board.look == "lines": body += svg_circle(x, y, max(r, 0.28 * side), fill=_STYLES["lines"][0])
+        body += svg_circle(x, y, r, fill=ANALYSIS, fill_opacity=0.30)
+        if labelled: body += svg_text(x, y, f"{100 * share:.0f}", max(9, min(15, 0.3 * side)), INK)
     if place in marks.legal and share < 0.05: body += svg_circle(x, y, max(2, 0.06 * side), fill=INK, fill_opacity=0.4)
     if place in marks.last and square.seat >= 0 and board.look != "crosses":
         dark = seat_color(board.look, square.seat) == "#FFFFFF"
@@ -307,7 +316,7 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
         body += svg_rect(x - side / 2 + 2.5, y - side / 2 + 2.5, side - 5, side - 5, rx=5, fill="none", stroke=INK,
                          stroke_width=2, stroke_opacity=0.45)
     if place == marks.best:
-        body += svg_circle(x, y, 0.44 * side, fill="none", stroke=THOUGHT, stroke_width=2.5, stroke_dasharray="5 4")
+        body += svg_circle(x, y, 0.44 * side, fill="none", stroke=ANALYSIS, stroke_width=2.5, stroke_dasharray="5 4")
     return body
 
 # %% ../../nbs/72_ui.board.ipynb #900614d7
@@ -318,15 +327,17 @@ def _edge(board: Board, marks: Marks, place: int, x: float, y: float, w: float, 
     if row % 2 == column % 2 == 0: return ""
     if row % 2 and column % 2:
         if square.seat < 0: return ""
-        tint = svg_rect(x - w / 2 - 9, y - h / 2 - 9, w + 18, h + 18, fill=seat_color(board.look, square.seat), fill_opacity=0.18)
+        color = seat_color(board.look, square.seat)
+        tint = svg_rect(x - w / 2 - 9, y - h / 2 - 9, w + 18, h + 18, fill=color, fill_opacity=0.18)
         return tint + piece_svg(board.look, square.seat, x, y, 0.8 * min(w, h))
     dx, dy = (w / 2 + 7, 0) if column % 2 else (0, h / 2 + 7)
     def line(color, width, opacity=1.0): return svg_line(x - dx, y - dy, x + dx, y + dy, color, width, opacity)
     if square.sign: return line("#D55E00" if place in marks.last else INK, 6 if place in marks.last else 4.5)
     body = line(INK, 2, 0.13) if place in marks.legal and share < 0.005 else ""
-    if share >= 0.005: body += line(THOUGHT, 3 + 9 * math.sqrt(share), 0.4)
-    if place == marks.best: body += line(THOUGHT, 4)
-    return body + (svg_circle(x, y, 10, fill=PANEL) + svg_text(x, y, f"{100 * share:.0f}", 11, INK) if share >= 0.05 else "")
+    if share >= 0.005: body += line(ANALYSIS, 3 + 9 * math.sqrt(share), 0.4)
+    if place == marks.best: body += line(ANALYSIS, 4)
+    if share < 0.05: return body
+    return body + svg_circle(x, y, 10, fill=PANEL) + svg_text(x, y, f"{100 * share:.0f}", 11, INK)
 
 # %% ../../nbs/72_ui.board.ipynb #c8b88cf1
 def board_svg(board: Board, marks: Marks = Marks()) -> str:

@@ -32,7 +32,8 @@ def _picture(body: str, width: int, height: int, label: str) -> str:
     return f'<img alt="{html.escape(label)}" width="{width}" height="{height}" src="data:image/svg+xml;base64,{data}">'
 
 
-def _heading(title: str) -> str: return f'<text x="4" y="12" font-size="11" font-weight="bold">{html.escape(title)}</text>'
+def _heading(title: str) -> str:
+    return f'<text x="4" y="12" font-size="11" font-weight="bold">{html.escape(title)}</text>'
 
 
 def _number(value: float) -> str:
@@ -48,7 +49,8 @@ def _scale(values: list[float], start: float, end: float) -> tuple:
     return (lambda value: start + (value - low) / (high - low) * (end - start)), low, high
 
 
-def _text(x: float, y: float, words: str, more: str = "") -> str: return f'<text x="{x}" y="{y}" {more}>{html.escape(words)}</text>'
+def _text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x}" y="{y}" {more}>{html.escape(words)}</text>'
 
 
 def _line(rows: list[tuple], color: str, to_x, to_y, most: int = 300) -> str:
@@ -57,7 +59,8 @@ def _line(rows: list[tuple], color: str, to_x, to_y, most: int = 300) -> str:
     if not rows: return ""
     path = "M" + "L".join(f"{to_x(x):.1f} {to_y(y):.1f}" for x, y, *_ in rows)
     body = f'<path d="{path}" stroke="{color}" fill="none" stroke-width="1.5"/>'
-    if len(rows) < 30: body += "".join(f'<circle cx="{to_x(x):.1f}" cy="{to_y(y):.1f}" r="2" fill="{color}"/>' for x, y, *_ in rows)
+    for x, y, *_ in rows if len(rows) < 30 else []:
+        body += f'<circle cx="{to_x(x):.1f}" cy="{to_y(y):.1f}" r="2" fill="{color}"/>'
     spreads = "".join(f"M{to_x(x):.1f} {to_y(more[0]):.1f}V{to_y(more[1]):.1f}" for x, y, *more in rows if more)
     return body + (f'<path d="{spreads}" stroke="{color}" stroke-width="0.8"/>' if spreads else "")
 
@@ -79,8 +82,9 @@ def line_chart(
     ys = [y for point in points for y in point[1:]]
     to_x, first, last = _scale([0.0, *(point[0] for point in points)], LEFT, RIGHT)
     to_y, low, high = _scale(ys + [0.0] * (min(ys) >= 0), BOTTOM, TOP)
-    zero = f'<path d="M{LEFT} {to_y(0):.1f}H{RIGHT}" stroke="{GREY}" stroke-width="0.5" stroke-dasharray="3 3"/>' * (low < 0 < high)
-    body = zero + f'<path d="M{LEFT} {TOP - 4}V{BOTTOM}H{RIGHT}" stroke="{GREY}" fill="none" stroke-width="0.7"/>'
+    dashed = f'stroke="{GREY}" stroke-width="0.5" stroke-dasharray="3 3"'
+    body = f'<path d="M{LEFT} {to_y(0):.1f}H{RIGHT}" {dashed}/>' if low < 0 < high else ""
+    body += f'<path d="M{LEFT} {TOP - 4}V{BOTTOM}H{RIGHT}" stroke="{GREY}" fill="none" stroke-width="0.7"/>'
     at, end = LEFT, 'text-anchor="end"'
     body += _text(LEFT - 4, BOTTOM + 2, _number(low), end) + _text(LEFT - 4, TOP + 4, _number(high), end)
     body += _text(LEFT, HEIGHT - 5, _number(first)) + _text(RIGHT, HEIGHT - 5, f"{_number(last)} {unit}", end)
@@ -98,7 +102,8 @@ def bar_chart(counts: dict[int, int], title: str, unit: str, bars: int = 24) -> 
     bins = [0] * (-(-(high - low + 1) // step))
     for value, count in counts.items(): bins[(value - low) // step] += count
     room, tall = (WIDTH - 16) / len(bins), [(BOTTOM - 20) * count / max(bins) for count in bins]
-    body = "".join(f'<rect x="{8 + i * room:.1f}" y="{BOTTOM - h:.1f}" width="{max(1, room - 1):.1f}" height="{h:.1f}" fill="{BLUE}"/>'
+    size = f'width="{max(1, room - 1):.1f}" fill="{BLUE}"'
+    body = "".join(f'<rect x="{8 + i * room:.1f}" y="{BOTTOM - h:.1f}" {size} height="{h:.1f}"/>'
                    for i, h in enumerate(tall))
     ends = _text(8, HEIGHT - 5, str(low)) + _text(WIDTH - 8, HEIGHT - 5, f"{high} {unit}", 'text-anchor="end"')
     return _picture(_heading(title) + body + ends, WIDTH, HEIGHT, title)
@@ -159,7 +164,8 @@ def _run_bar(state: DashboardState) -> str:
 def _phase_bar(state: DashboardState) -> str:
     "Return the progress of the current phase as a bar."
     match state.phase:
-        case StepsTaken(done=done, total=total): return _bar(done / max(1, total), f"learning: step {done:,} of {total:,}", ORANGE)
+        case StepsTaken(done=done, total=total):
+            return _bar(done / max(1, total), f"learning: step {done:,} of {total:,}", ORANGE)
         case MatchMoved(over=over, games=games):
             return _bar(over / games, f"match with {state.phase.opponent}: {over} of {games} games finished", GREEN)
     if state.tally.last is None: return _bar(0, "self-play: no game has ended yet")
@@ -174,7 +180,8 @@ def _phase_bar(state: DashboardState) -> str:
 def _device_bars(state: DashboardState) -> str:
     "Return a bar for each device, its speed relative to the fastest; for a single device only a line of facts."
     devices = state.status.devices if state.status else {}
-    speeds = {name: devices.get(name, {}).get("evals_per_s", 0.0) for name in sorted({*devices, *state.played}, key=lambda name: (len(name), name))}
+    names = sorted({*devices, *state.played}, key=lambda name: (len(name), name))   # cuda:10 after cuda:9
+    speeds = {name: devices.get(name, {}).get("evals_per_s", 0.0) for name in names}
     most = max(speeds.values(), default=0) or 1
     rows = [(speed / most, ", ".join([f"{name}: {state.played[name]:,} games", *_device_facts(devices.get(name, {}))]))
             for name, speed in speeds.items() if name]
@@ -195,15 +202,17 @@ def _device_facts(device: dict) -> list[str]:
 def _figures(state: DashboardState) -> str:
     "Return speeds and shares as numbers with captions."
     status, cells = state.status, []
-    if status: cells += [(f"{status.moves_per_s:,.0f}", "positions/s"), (f"{status.evals_per_s:,.0f}", "evaluations/s"),
-                         (f"{status.average_batch:.0f}", "average batch"), (f"{status.busy_share:.0%}", "evaluator busy"),
-                         (f"{status.waiting}", "requests waiting")]
+    if status:
+        cells += [(f"{status.moves_per_s:,.0f}", "positions/s"), (f"{status.evals_per_s:,.0f}", "evaluations/s"),
+                  (f"{status.average_batch:.0f}", "average batch"), (f"{status.busy_share:.0%}", "evaluator busy"),
+                  (f"{status.waiting}", "requests waiting")]
     if state.recent:
         lengths, outcomes = zip(*state.recent)
         share = lambda wins: f"{sum(wins) / len(state.recent):.0%}"
         cells.append((f"{sum(lengths) / len(lengths):.1f}", "moves a game"))
         if len(outcomes[0]) > 2:
-            cells.append((" / ".join(f"{sum(seat) / len(seat):+.2f}" for seat in zip(*outcomes)), "mean result by seat"))
+            means = " / ".join(f"{sum(seat) / len(seat):+.2f}" for seat in zip(*outcomes))
+            cells.append((means, "mean result by seat"))
         else:
             won = [share(outcome[seat] > 0 for outcome in outcomes) for seat in range(len(outcomes[0]))]
             cells.append((" / ".join([*won, share(max(outcome) <= 0 for outcome in outcomes)]), "won by seat / drawn"))
@@ -247,8 +256,8 @@ def _charts(state: DashboardState) -> str:
     if rows: charts += line_chart([("policy", BLUE, minutes, [row.policy_loss for row in rows]),
                                    ("value", ORANGE, minutes, [row.value_loss for row in rows])], "Losses")
     if matches: charts += _strength_chart(matches) + _measure_charts(matches)
-    if state.recent: charts += bar_chart(Counter(length for length, _ in state.recent), "Length of the last games", "moves")
-    return charts
+    lengths = Counter(length for length, _ in state.recent)
+    return charts + (bar_chart(lengths, "Length of the last games", "moves") if lengths else "")
 
 # %% ../../nbs/71_ui.dashboard.ipynb #6a93286a
 STOP = "The notebook's stop button ends this cleanly at once. Finished games are kept. Run the cell again to continue."
@@ -259,16 +268,19 @@ def _title(state: DashboardState) -> str:
     title = f"{state.run.game}, {state.run.network} network on {state.run.device}"
     if not state.iterations: return title
     last = state.iterations[max(state.iterations)]
-    return f"{title}: {last.iteration} iteration{'s' * (last.iteration != 1)}, {last.games:,} games, {clock_time(last.seconds)} of training"
+    return (f"{title}: {last.iteration} iteration{'s' * (last.iteration != 1)}, {last.games:,} games, "
+            f"{clock_time(last.seconds)} of training")
 
 
 def render(state: DashboardState) -> str:
     "Return the state as self-contained HTML."
     block = lambda inside, style="": f'<div style="{style}">{inside}</div>' if inside else ""
     last = state.status.last_game if state.status else ""
-    board = f'<pre style="font-family:monospace;line-height:1.15;margin:4px 12px;background:none;color:inherit">{html.escape(last)}</pre>' if last else ""
+    plain = "font-family:monospace;line-height:1.15;margin:4px 12px;background:none;color:inherit"
+    board = f'<pre style="{plain}">{html.escape(last)}</pre>' if last else ""
     table = lambda text: "font-family:monospace" if "\n" in text else ""   # Keeps the columns of a table aligned
-    messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in [*state.workers.values(), *state.messages][-12:])
+    texts = [*state.workers.values(), *state.messages][-12:]
+    messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in texts)
     bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
     return block(
         block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px") + bars
@@ -278,7 +290,7 @@ def render(state: DashboardState) -> str:
         + block(html.escape(state.ended or STOP), "margin-top:4px"),
         "font-family:sans-serif;font-size:13px;line-height:1.35;max-width:980px")
 
-# %% ../../nbs/71_ui.dashboard.ipynb #70460812
+# %% ../../nbs/71_ui.dashboard.ipynb #e1f2a3b4
 def _widgets():
     "Return ipywidgets, or None if it is not installed."
     try: import ipywidgets
@@ -294,14 +306,15 @@ def view_data(widget) -> dict:
     view = dict(version_major=2, version_minor=0, model_id=widget.model_id)
     return {"text/plain": repr(widget)[:100], "application/vnd.jupyter.widget-view+json": view}
 
-
+# %% ../../nbs/71_ui.dashboard.ipynb #70460812
 class PageWidgets:
     "Find out which pages of this kernel have widgets that work."
     unknown = "alphazero_nb.question"    # A comm target that no page has
     control = "jupyter.widget.control"   # The kernel's comm target for a widget manager that has arrived
 
     def __init__(self):
-        self.working, self.asked, self.waiting = set(), set(), []   # Sessions of pages; functions to call after an answer
+        self.working, self.asked = set(), set()   # Sessions of pages
+        self.waiting = []                         # Functions to call after an answer
 
     def session(self) -> str | None:
         "Return the session of the page whose message the kernel handles now, and None without a kernel."
@@ -315,8 +328,7 @@ class PageWidgets:
 
     def ask(self, then=None) -> None:
         "Ask the page of the running cell, and call `then` when a page answers that its widgets work."
-        session = self.session()
-        if then is not None: self.waiting.append(then)
+        session, self.waiting = self.session(), self.waiting + [then] * (then is not None)
         if session in self.working: return self.answered(session)
         if session is None or session in self.asked or in_colab() or _widgets() is None: return
         self.asked.add(session)
@@ -346,9 +358,9 @@ class PageWidgets:
             self.ask()
         get_ipython().kernel.comm_manager.register_target(self.control, opened)
 
-
+# %% ../../nbs/71_ui.dashboard.ipynb #b4c5d6e8
 page_widgets = PageWidgets()
-page_widgets.ask()   # When the package is imported, so that the first run can have a widget
+page_widgets.ask()
 
 # %% ../../nbs/71_ui.dashboard.ipynb #2e7f8de3
 class Allowance:
@@ -371,14 +383,15 @@ class Dashboard:
     def __init__(self, skip: tuple = ()):   # Types of events that are not printed outside a notebook
         self.state, self.allowance, self.redraws = DashboardState(), Allowance(), 0
         self.widget, self.page, self.in_run = None, "", False
-        self.handle, self.cell = None, None   # The output that shows this, and its cell
+        self.handle, self.cell = None, None     # The output that shows this, and its cell
         self.text = None if has_kernel() and _widgets() else TextProgress(skip=skip)
 
     def __call__(self, event) -> None:
         if self.text is not None: return self.text(event)
         if isinstance(event, RunStarted): self._begin()
         self.state(event)
-        if isinstance(event, RunDone) or (not self.in_run and isinstance(event, (SelfPlayDone, SelfPlayStopped))): self.finish()
+        ends = RunDone if self.in_run else (RunDone, SelfPlayDone, SelfPlayStopped)
+        if isinstance(event, ends): self.finish()
         elif self.allowance.take(isinstance(event, PASSING)): self.draw()
 
     def _begin(self) -> None:
@@ -398,10 +411,9 @@ class Dashboard:
     def finish(self) -> None:
         "Leave the last picture in the notebook as ordinary output."
         from IPython.display import HTML
-        self.page = render(self.state)
-        self._put(HTML(self.page))
+        self._put(HTML(page := render(self.state)))
         if self.widget is not None: self.widget.close()
-        self.widget, self.in_run = None, False
+        self.widget, self.page, self.in_run = None, page, False
 
     def _put(self, thing, raw: bool = False) -> None:
         "Show an object in the single output that this dashboard has in the running cell."

@@ -154,8 +154,8 @@ def _describe_play(event) -> str | None:
             return (f"{event.evals_per_s:,.0f} evaluations/s, {event.moves_per_s:,.0f} moves/s, "
                     f"average batch {event.average_batch:.1f}, evaluator busy {event.busy_share:.0%}")
         case WorkerStarted():
-            what = f"{event.device} {event.description}".strip()
-            return f"worker {event.worker}: {', '.join(filter(None, (what, event.dtype)))} ({event.seconds:.1f} s to start)"
+            facts = filter(None, (f"{event.device} {event.description}".strip(), event.dtype))
+            return f"worker {event.worker}: {', '.join(facts)} ({event.seconds:.1f} s to start)"
         case WorkerLost(): return _describe_loss(event)
 
 
@@ -167,7 +167,8 @@ def _how(event) -> str: return f"Stopped by an error ({event.error})" if event.e
 # %% ../../nbs/70_ui.progress.ipynb #77b9c144
 def _describe_end(event: RunDone) -> str:
     "Return the last line of a run: the folder with its results, and how to continue."
-    saved = f"{event.iteration} iteration{'' if event.iteration == 1 else 's'} {_are(event.iteration)} saved in {event.folder}"
+    iterations = f"{event.iteration} iteration{'' if event.iteration == 1 else 's'}"
+    saved = f"{iterations} {_are(event.iteration)} saved in {event.folder}"
     if not event.stopped and not event.error: return f"Done. {saved}."
     more = f", plus {_count(event.games)} of the next one" if event.games else ""
     return f"{_how(event)}. {saved}{more}. Run it again to continue from there."
@@ -177,7 +178,8 @@ def _describe_training(event) -> str | None:
     "Return one line about an event of training or a match, or None for other events."
     match event:
         case StepsTaken():
-            return f"training step {event.steps}: policy loss {_loss(event.policy_loss)}, value loss {_loss(event.value_loss)}"
+            return (f"training step {event.steps}: policy loss {_loss(event.policy_loss)}, "
+                    f"value loss {_loss(event.value_loss)}")
         case IterationDone():
             return (f"{clock_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
                     f"{event.positions:>8,} positions  policy loss {_loss(event.policy_loss)}  "
@@ -186,8 +188,8 @@ def _describe_training(event) -> str | None:
             return (f"{event.player} against {event.opponent}: {event.over} of {_count(event.games)} finished, "
                     f"{event.moves:,} moves")
         case MatchPlayed():
-            told, of = (tell_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
-            return (f"{event.player} against {event.opponent}: {told}{event.score:.1%} of the {of} "
+            means, of = (tell_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
+            return (f"{event.player} against {event.opponent}: {means}{event.score:.1%} of the {of} "
                     f"({event.low:.1%} to {event.high:.1%}, {_count(event.games)})")
         case RunStarted(): return f"{event.game}, {event.network} network on {event.device}, into {event.folder}."
         case RunDone(): return _describe_end(event)

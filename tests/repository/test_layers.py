@@ -16,7 +16,7 @@ GROUPS = dict(
     selfplay=["settings", "slots", "actors", "workers", "engine"],
     arena=["players", "matches", "ladder"],
     training=["replay", "learner", "run_folder", "trainer"],
-    ui=["progress", "dashboard", "board", "card_table", "play", "plots", "report"],
+    ui=["progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
     benchmark=[], cli=[], all=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 HEAVY = ["torch", "numba", "matplotlib"]

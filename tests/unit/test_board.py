@@ -8,7 +8,7 @@ import pytest
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.ui.board import (Board, Marks, Square, board_svg, find_drawing, has_piece_planes, last_places,
-                                   letters_svg, plane_board, register_drawing, stone_board)
+                                   letters_svg, plane_board, register_drawing, stone_board, svg_image)
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
 if importlib.util.find_spec("pyspiel"): GAMES += [f"openspiel(game={word})" for word in ("tic_tac_toe", "connect_four", "othello")]
@@ -187,3 +187,7 @@ def test_letters_can_be_anything():
     assert "".join(ElementTree.fromstring(board_svg(board)).itertext()) == "<&>"
     signs = Board("cells", (50,), (50,) * 2, tuple(Square(k, seat=k, sign="<K"[k]) for k in range(2)))
     assert "".join(ElementTree.fromstring(board_svg(signs)).itertext()) == "<K"
+
+
+def test_a_picture_that_may_shrink_keeps_its_shape():
+    assert "max-width:none" in svg_image("<svg/>") and "max-width:100%;height:auto" in svg_image("<svg/>", shrink=True)

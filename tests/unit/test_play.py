@@ -11,9 +11,11 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.ui.board import Board, Square, register_drawing
-from alphazero_nb.ui.play import (Choices, Match, PlayBoard, Refused, View, expected_points, make_match, match_html,
-                                  open_match, play, play_text, player_name, read_line, result_words, value_bar, value_curve)
-from alphazero_nb.ui import board as board_room
+from alphazero_nb.ui.match import Match, Refused, player_name, read_saved_game, result_words
+from alphazero_nb.ui.match_view import (MatchView, expected_points, mark_last, match_html, piece_letters, play_text,
+                                        text_board, value_bar, value_curve)
+from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
+from alphazero_nb.ui import board as board_module
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
@@ -63,7 +65,7 @@ def test_whole_games_with_clicks_of_all_kinds(name, kind):
         assert np.array_equal(match.state, game.state_after(match.history))
         assert not match.move(0) and "over" in match.said and not match.reply()
         assert result_words(match.line, match.name) in ("You win.", "You lose.", "A draw.")
-        assert len(match.line.thoughts) == len(match.line.states) == len(match.history) + 1
+        assert len(match.line.analyses) == len(match.line.states) == len(match.history) + 1
 
 
 def test_words_for_every_mistake():
@@ -75,7 +77,7 @@ def test_words_for_every_mistake():
     assert not match.move(0) and match.said == "It is search's turn."
     assert match.reply() and not match.reply() and match.said == "It is your move."
     assert not match.move(4) and match.said == "4 is not a legal move here."
-    match.thinking = True
+    match.busy = True
     before = snapshot(match)
     for method in (match.undo, match.redo, match.new, match.swap, match.hint, match.analyse, match.reply):
         assert not method() and "thinking" in match.said
@@ -131,7 +133,7 @@ def test_an_agent_that_fails_costs_nothing(mood, word):
     match = Match(game, Moody(game, mood))
     match.move(4)
     before = snapshot(match)
-    assert not match.reply() and word in match.said and snapshot(match) == before and not match.thinking
+    assert not match.reply() and word in match.said and snapshot(match) == before and not match.busy
     assert match.reply() and match.history == [4, 0]
 
 
@@ -155,7 +157,7 @@ class Restless(Moody):
 
     def act(self, state):
         match = self.match
-        self.told = [(deed(*arguments), match.said) for deed, arguments in ((match.move, (0,)), (match.new, ()), (match.undo, ()))]
+        self.seen = [(command(*arguments), match.said) for command, arguments in ((match.move, (0,)), (match.new, ()), (match.undo, ()))]
         return super().act(state)
 
 
@@ -163,11 +165,11 @@ def test_nothing_is_done_while_the_agent_thinks():
     game = get_game("tictactoe")
     agent = Restless(game)
     match = agent.match = Match(game, agent)
-    assert match.move(4) and match.reply() and match.history == [4, 0] and not match.thinking
-    assert all(not done and "moody is thinking" in said for done, said in agent.told) and len(agent.told) == 3
+    assert match.move(4) and match.reply() and match.history == [4, 0] and not match.busy
+    assert all(not done and "moody is thinking" in said for done, said in agent.seen) and len(agent.seen) == 3
 
 
-def test_a_deed_is_done_whole_or_not_at_all(tmp_path):
+def test_a_command_is_done_whole_or_not_at_all(tmp_path):
     class Dying(Race):
         def returns(self): return 1 / 0   # Nobody can say who has won
 
@@ -229,19 +231,20 @@ def test_a_hint_is_a_legal_move_and_no_move():
     match.line = match.line.after(0).after(3).after(1).after(4)
     actions = match.history
     assert match.hint() and match.advice == 2 and match.history == actions   # three in a row
-    thought = match.line.thoughts[-1]
-    assert sum(thought.visits.values()) == 300 and sum(thought.shares().values()) == pytest.approx(1) and thought.values[0] > 0.5
+    analysis = match.line.analyses[-1]
+    assert sum(analysis.visits.values()) == 300 and sum(analysis.shares().values()) == pytest.approx(1)
+    assert analysis.values[0] > 0.5
     assert match.move(match.advice) and match.over and not match.hint() and "over" in match.said
     assert not Match(game).hint()
 
 
-def test_analysis_fills_every_position_and_keeps_what_was_thought():
+def test_analysis_fills_every_position_and_keeps_earlier_results():
     game = get_game("connect4")
     match = Match(game, searcher(game, 30))
     for action in (3, 3, 2): match.move(action), match.reply()
-    known = [thought for thought in match.line.thoughts if thought]
-    assert known and match.analyse() and all(match.line.thoughts) and all(match.line.values())
-    assert [thought for thought in match.line.thoughts if any(thought is old for old in known)] == known
+    known = [analysis for analysis in match.line.analyses if analysis]
+    assert known and match.analyse() and all(match.line.analyses) and all(match.line.values())
+    assert [analysis for analysis in match.line.analyses if any(analysis is old for old in known)] == known
     assert match.analyse() and not Match(game, RandomPlayer(game)).analyse()
 
 
@@ -250,8 +253,8 @@ def test_the_number_of_simulations_is_the_matchs_own():
     agent = searcher(game, 10)
     match = Match(game, agent, simulations=25)
     match.move(4), match.reply()
-    assert sum(match.line.thoughts[1].visits.values()) == 25 and agent.settings.simulations == 10
-    assert not match.think_with(0) and match.agent.settings.simulations == 25 and match.think_with(7)
+    assert sum(match.line.analyses[1].visits.values()) == 25 and agent.settings.simulations == 10
+    assert not match.set_simulations(0) and match.agent.settings.simulations == 25 and match.set_simulations(7)
     assert match.agent.settings.simulations == 7
 
 
@@ -264,8 +267,8 @@ def test_a_saved_game_is_the_game(name, tmp_path):
     while not match.over: match.reply() if match.waiting else match.move(int(rng.choice(game.legal_actions(match.state))))
     match.hint()
     assert match.save(tmp_path / "game.json")
-    line = read_line(tmp_path / "game.json")
-    assert line.game.name == game.name and line.actions == match.line.actions and line.thoughts == match.line.thoughts
+    line = read_saved_game(tmp_path / "game.json")
+    assert line.game.name == game.name and line.actions == match.line.actions and line.analyses == match.line.analyses
     assert line.seats == (0,)
     other = Match(game, searcher(game))
     other.move(game.legal_actions(other.state)[0])
@@ -309,7 +312,7 @@ def test_a_bad_file_is_a_sentence_and_costs_nothing(damage, tmp_path):
     match.move(4)
     before = snapshot(match)
     assert not match.load(path) and match.said.endswith(".") and "\n" not in match.said and snapshot(match) == before
-    with pytest.raises(ValueError): read_line(path, get_game("tictactoe"))
+    with pytest.raises(ValueError): read_saved_game(path, get_game("tictactoe"))
 
 
 def test_the_good_file_of_these_tests_is_good(tmp_path):
@@ -325,17 +328,17 @@ def test_a_folder_is_no_saved_game(tmp_path):
 # Pictures ---------------------------------------------------------------------------------------
 
 def test_a_drawing_that_fails_is_replaced_by_letters(monkeypatch):
-    monkeypatch.setattr(board_room, "_drawings", dict(board_room._drawings))
+    monkeypatch.setattr(board_module, "_drawings", dict(board_module._drawings))
     squares = tuple(Square(k, sign="Q") for k in range(2))
     register_drawing("race", lambda game, state: Board("cells", (50,), (50,) * 2, squares))
-    assert View(Match(RACE)).board(0).widths == (50,) * 2
+    assert MatchView(Match(RACE)).board(0).widths == (50,) * 2
     register_drawing("race", lambda game, state: 1 / 0)
-    view = View(Match(RACE))
+    view = MatchView(Match(RACE))
     assert view.board(0) is None and "division by zero" in view.failed and "<svg" in view.svg()
     pytest.importorskip("ipywidgets")
     board = PlayBoard(view.match)
-    board.choices.buttons[1].click()
-    assert view.match.history == [1] and "division by zero" in board.panel.value
+    board.widgets.choices.buttons[1].click()
+    assert view.match.history == [1] and "division by zero" in board.widgets.panel.value
 
 
 def pictures(text): return [base64.b64decode(part).decode() for part in re.findall(r'base64,([^"]+)"', text)]
@@ -358,15 +361,15 @@ def test_visits_are_drawn_where_the_moves_go():
     game = get_game("connect4")
     match = Match(game, searcher(game, 70))
     match.move(3)
-    before = View(match).board(1).aims()
+    before = MatchView(match).board(1).aims()
     match.reply()
-    marks = View(match).marks(View(match).board(2))
+    marks = MatchView(match).marks(MatchView(match).board(2))
     assert sum(marks.shares.values()) == pytest.approx(1) and set(marks.shares) <= set(before.values())
     assert marks.last == {before[match.history[-1]]} and len(marks.legal) == 7
     match.hint()
-    marks, aims = View(match).marks(View(match).board(2)), View(match).board(2).aims()
+    marks, aims = MatchView(match).marks(MatchView(match).board(2)), MatchView(match).board(2).aims()
     assert set(marks.shares) <= set(aims.values()) and marks.best == aims[match.advice]
-    assert not View(match).marks(View(match).board(2), thoughts=False).shares
+    assert not MatchView(match).marks(MatchView(match).board(2), visits=False).shares
 
 
 def test_expected_points():
@@ -379,7 +382,7 @@ def test_expected_points():
 def clickable(name, **options):
     game = RACE if name == "race" else get_game(name)
     board = PlayBoard(Match(game, searcher(game), **options))
-    board.patience_s = board.deaf_until = 0
+    board.patience_s = board.ignore_until = 0
     return board
 
 
@@ -390,38 +393,38 @@ def test_a_game_by_clicks_alone(name):
     match, game = board.match, board.match.game
     assert match.turn and match.history   # the agent has begun
     while not match.over:
-        offered = [button for button in board.choices.widget.children]
-        buttons = offered if offered else board.board.buttons
+        offered = [button for button in board.widgets.choices.widget.children]
+        buttons = offered if offered else board.widgets.grid.buttons
         moves = len(match.history)
         buttons[rng.integers(len(buttons))].click()
         assert match.turn or match.over
         assert len(match.history) > moves or "not a legal move" in match.said or "No move belongs to this square" in match.said
-    assert result_words(match.line, match.name) in board.panel.value and np.array_equal(match.state, game.state_after(match.history))
+    assert result_words(match.line, match.name) in board.widgets.panel.value and np.array_equal(match.state, game.state_after(match.history))
 
 
 def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
     pytest.importorskip("ipywidgets")
     monkeypatch.chdir(tmp_path)
     board = clickable("tictactoe")
-    match, c = board.match, board.controls
-    board.board.buttons[4].click()
+    match, c = board.match, board.widgets.controls
+    board.widgets.grid.buttons[4].click()
     first = match.line
-    board.board.buttons[4].click()
-    assert match.line is first and "4 is not a legal move here" in board.panel.value
+    board.widgets.grid.buttons[4].click()
+    assert match.line is first and "4 is not a legal move here" in board.widgets.panel.value
     c.hint.click()
-    assert match.advice is not None and 'would play' in board.panel.value
+    assert match.advice is not None and 'would play' in board.widgets.panel.value
     c.undo.click(), c.redo.click()
     assert match.history == list(first.actions)
     c.back.click()
     assert match.ply == 1 == c.ply.value and "looking" not in match.said
-    board.board.buttons[match.game.legal_actions(match.state)[0]].click()
+    board.widgets.grid.buttons[match.game.legal_actions(match.state)[0]].click()
     assert "looking at move 1" in match.said and match.history == list(first.actions)
     c.ply.value = 0
     assert match.ply == 0
     c.back.click(), c.forth.click(), c.forth.click(), c.forth.click()
     assert match.ply == 2 and match.shown is None
     c.analyse.click()
-    assert all(match.line.values()) and board.curve.value
+    assert all(match.line.values()) and board.widgets.curve.value
     assert c.file.value == "tictactoe-1.json"
     c.save.click(), c.new.click()
     assert match.history == [] and c.file.value == "tictactoe-2.json"
@@ -434,9 +437,9 @@ def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
     assert match.line.seats == (1,) and len(match.history) == 3 and match.turn
     c.strength.value = 50
     assert match.agent.settings.simulations == 50
-    drawn = board.board.picture.value
-    c.thoughts.value = False
-    assert board.board.picture.value != drawn
+    drawn = board.widgets.grid.picture.value
+    c.visits.value = False
+    assert board.widgets.grid.picture.value != drawn
 
 
 def test_a_click_made_while_the_agent_thinks_is_no_move():
@@ -445,13 +448,13 @@ def test_a_click_made_while_the_agent_thinks_is_no_move():
     board.patience_s = 60
     seen = []
     reply = board.match.reply
-    board.match.reply = lambda: seen.append((board.board.grid.layout.visibility, "is thinking" in board.panel.value)) or reply()
-    board.board.buttons[3].click()
-    board.board.buttons[3].click()   # the second half of a double click
-    assert len(board.match.history) == 2 and "came before the agent" in board.panel.value
-    assert seen == [("hidden", True)] and board.board.grid.layout.visibility == "visible"
-    board.deaf_until = 0.0
-    board.board.buttons[3].click()
+    board.match.reply = lambda: seen.append((board.widgets.grid.grid.layout.visibility, "is thinking" in board.widgets.panel.value)) or reply()
+    board.widgets.grid.buttons[3].click()
+    board.widgets.grid.buttons[3].click()   # the second half of a double click
+    assert len(board.match.history) == 2 and "came before the agent" in board.widgets.panel.value
+    assert seen == [("hidden", True)] and board.widgets.grid.grid.layout.visibility == "visible"
+    board.ignore_until = 0.0
+    board.widgets.grid.buttons[3].click()
     assert len(board.match.history) == 4
 
 
@@ -461,10 +464,10 @@ def test_the_next_click_asks_an_agent_again_that_failed(mood):
     game = get_game("tictactoe")
     board = PlayBoard(Match(game, Moody(game, mood)))
     board.patience_s = 0
-    board.board.buttons[4].click()
-    assert board.match.history == [4] and "ask the agent again" in board.panel.value and board.board.grid.layout.visibility == "visible"
-    board.deaf_until = 0.0
-    board.board.buttons[8].click()
+    board.widgets.grid.buttons[4].click()
+    assert board.match.history == [4] and "ask the agent again" in board.widgets.panel.value and board.widgets.grid.grid.layout.visibility == "visible"
+    board.ignore_until = 0.0
+    board.widgets.grid.buttons[8].click()
     assert board.match.history == [4, 0]
 
 
@@ -488,8 +491,8 @@ def test_many_moves_become_a_list():
 def test_the_number_of_widgets_does_not_grow_with_the_game():
     pytest.importorskip("ipywidgets")
     board = clickable("race")
-    for _ in range(20): board.choices.widget.children[0].click() if board.match.turn else board.controls.new.click()
-    assert len(board.choices.buttons) == RACE.actions
+    for _ in range(20): board.widgets.choices.widget.children[0].click() if board.match.turn else board.widgets.controls.new.click()
+    assert len(board.widgets.choices.buttons) == RACE.actions
 
 
 def test_a_text_function_that_fails_does_not_stop_the_match():
@@ -499,7 +502,7 @@ def test_a_text_function_that_fails_does_not_stop_the_match():
     silent = Game("silent", **functions, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9,
                   cells=np.arange(9), text=lambda state: 1 / 0, action_names=lambda action: "abcdefghi"[action])
     board = PlayBoard(Match(silent, searcher(silent)))
-    board.board.buttons[4].click()
+    board.widgets.grid.buttons[4].click()
     assert len(board.match.history) == 2 and "e" in board.match.said
 
 
@@ -507,8 +510,8 @@ def test_a_text_function_that_fails_does_not_stop_the_match():
 
 def test_a_board_is_a_picture_until_the_page_has_answered(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(NEW_PAGE + "from alphazero_nb.ui.play import play\nboard = play('random', 'tictactoe', seat=1)")
-    cell = kernel.run("board")
+    kernel.run(NEW_PAGE + "from alphazero_nb.ui.play import play\nmatch = play('random', 'tictactoe', seat=1)")
+    cell = kernel.run("match")
     (first, place, data), = cell.shown
     assert first == "display_data" and set(data) == {HTML} and len(cell.carried) <= 2, "nothing but the question is opened"
     assert "This is a picture" in data[HTML] and "1 move<" in data[HTML] and len(pictures(data[HTML])) >= 4
@@ -519,9 +522,9 @@ def test_a_board_is_a_picture_until_the_page_has_answered(kernel):
     answer(kernel)
     (kind, where, data), = kernel.run("").shown
     assert kind == "update_display_data" and where == place and VIEW in data
-    kernel.run("board.patience_s = board.deaf_until = 0\n"
-               "board.board.buttons[board.match.game.legal_actions(board.match.state)[0]].click()\n"
-               "assert len(board.match.history) == 3")
+    kernel.run("match.board.patience_s = match.board.ignore_until = 0\n"
+               "match.board.widgets.grid.buttons[match.game.legal_actions(match.state)[0]].click()\n"
+               "assert len(match.history) == 3")
 
 
 def test_on_a_page_that_has_answered_the_widgets_follow_the_picture_at_once(kernel):
@@ -564,8 +567,58 @@ def test_typed_words(tmp_path):
     match = Match(game, searcher(game))
     file = tmp_path / "g.json"
     said = typed(match, "c3", "zz", "C4", "undo", "redo", "hint", "", f"save {file}", "swap", "new", f"load {file}")
-    assert any("'zz' is not a legal move; legal: b5, c5" in line for line in said) and any("would play" in line for line in said)
-    assert match.history[0] == 12 and match.history[2] == 7 and len(match.history) == 4 and said[-1] == game.text(match.state)
+    wrong, = (line for line in said if "'zz'" in line)
+    assert wrong.startswith("'zz' is not a legal move; type one of b5, c5, ") and wrong.endswith(" (23 in all), or help.")
+    assert any("would play" in line for line in said)
+    assert match.history[0] == 12 and match.history[2] == 7 and len(match.history) == 4
+    assert plain(said[-1].rpartition("\n")[0]) == game.text(match.state).split()
+
+
+def plain(text): return text.replace("(", " ").replace(")", " ").split()
+
+
+def test_the_terminal_lists_its_commands_and_explains_a_missing_file_name():
+    said = typed(Match(get_game("tictactoe")), "HELP", "save", "load", "Undo")
+    assert "help" in said[0]
+    for word in ("undo", "redo", "hint", "swap", "new", "save FILE", "load FILE", "help", "quit"): assert f"  {word} " in said[2]
+    assert "0, 1, 2, 3, 4, 5, 6, 7, 8." in said[2] and said[3] == "save needs a file name, for example: save game.json."
+    assert said[4].startswith("load needs a file name") and said[5] == "There is nothing to undo." and len(said) == 6
+
+
+@pytest.mark.parametrize("name", GAMES[:4])
+def test_the_terminal_marks_the_last_move_and_names_the_sides(name):
+    game, rng = get_game(name), np.random.default_rng(7)
+    for seat in (0, 1):
+        match = Match(game, searcher(game), seat)
+        letters = piece_letters(game)
+        assert letters == ["x", "o"]
+        while not match.over:
+            match.reply() if match.waiting else match.move(int(rng.choice(game.legal_actions(match.state))))
+            board, _, words = text_board(MatchView(match), letters).rpartition("\n")
+            before, after = (game.text(state) for state in match.line.states[-2:])
+            who = ["You", "search"][(game.mover(match.line.states[-2]) != seat)]
+            assert words == (f"x: {'You' if seat == 0 else 'search'}, o: {'search' if seat == 0 else 'You'}; "
+                             f"last move: {game.action_name(match.history[-1])} by {who}")
+            assert plain(board) == after.split()
+            inside = re.findall(r"\(([^ ()]+)\)", board)
+            assert 1 <= len(inside) <= 3 and (name.startswith("dots") or inside == ["xo"[game.mover(match.line.states[-2])]])
+            match.look(0)
+            assert "(" not in text_board(MatchView(match), letters) and "last" not in text_board(MatchView(match), letters)
+            match.look(len(match.history))
+
+
+def test_games_whose_text_has_no_letters_name_the_seats():
+    match = Match(RACE, searcher(RACE), seat=1)
+    match.reply()
+    assert piece_letters(RACE) == []
+    assert text_board(MatchView(match), []).endswith("\n1: search 1, 2: You, 3: search 3; last move: 0 by search 1")
+
+
+def test_marks_are_left_out_where_they_would_hide_something():
+    assert mark_last("a.b", "axb") == " axb"                            # no room
+    assert mark_last(". . . . . .", "x x x x x .") == " x x x x x ."      # too many places
+    assert mark_last(". .\n", "x .") == " x ."                          # other lines
+    assert mark_last(". .", "x .") == "(x)."
 
 
 def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
@@ -574,7 +627,7 @@ def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
     match = play("random", "tictactoe", seat=1)   # no notebook here, so moves are typed
     assert isinstance(match, Match) and match.over
     printed = capsys.readouterr().out
-    assert "'nonsense' is not a legal move; legal:" in printed and printed.strip().splitlines()[-1] == result_words(match.line, match.name)
+    assert "'nonsense' is not a legal move; type one of " in printed and printed.strip().splitlines()[-1] == result_words(match.line, match.name)
 
 
 def test_where_nobody_can_type_the_game_waits():
@@ -600,7 +653,33 @@ def test_leaving_a_typed_game_keeps_it():
     assert any("failed: no." in line for line in typed(failing, "4", "", "8")) and failing.history[:3] == [4, 0, 8]
 
 
-# Doors ------------------------------------------------------------------------------------------
+# play and open_match ----------------------------------------------------------------------------
+
+def test_play_and_open_match_return_a_match_everywhere(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setattr("builtins.input", lambda prompt: "quit")
+    typed, clicked = play("random", "tictactoe"), play("random", "tictactoe", widgets=True)
+    assert clicked.save(tmp_path / "game.json")
+    opened, drawn = open_match(tmp_path / "game.json"), open_match(tmp_path / "game.json", widgets=True)
+    assert {type(match) for match in (typed, clicked, opened, drawn)} == {Match}
+    assert typed.board is opened.board is None and all(match.board.match is match for match in (clicked, drawn))
+    capsys.readouterr()
+    opened._ipython_display_()
+    assert capsys.readouterr().out == f"{opened}\n" and str(opened).startswith("Match(tictactoe, 0 moves: ")
+
+
+def test_the_board_follows_commands_from_code():
+    pytest.importorskip("ipywidgets")
+    match = play("random", "tictactoe", widgets=True)
+    panel, picture = match.board.widgets.panel, match.board.widgets.grid.picture
+    seen = [picture.value]
+    for work in (lambda: match.move(4), match.reply, match.undo):
+        assert work() and match.said.split(".")[0] in panel.value
+        seen.append(picture.value)
+    assert seen[0] == seen[3] and len(set(seen)) == 3
+    assert not match.move("e4") and "is not a move" in panel.value
+
+
 
 def test_what_does_not_fit_is_a_sentence(tmp_path):
     agent = searcher(get_game("tictactoe"))
@@ -638,12 +717,13 @@ def test_a_saved_game_is_replayed_without_its_agent(tmp_path):
     match = Match(game, searcher(game))
     for action in (3, 3, 2): match.move(action), match.reply()
     match.save(tmp_path / "game.json")
-    board = open_match(tmp_path / "game.json", widgets=True)
-    assert board.match.ply == 0 and board.match.history == match.history and board.curve.value
+    again = open_match(tmp_path / "game.json", widgets=True)
+    board = again.board
+    assert again.ply == 0 and again.history == match.history and board.widgets.curve.value
     shown = set()
     for _ in match.history:
-        shown.add(board.board.picture.value)
-        board.controls.forth.click()
-    assert len(shown) == len(match.history) and board.match.shown is None
+        shown.add(board.widgets.grid.picture.value)
+        board.widgets.controls.forth.click()
+    assert len(shown) == len(match.history) and again.shown is None
     assert open_match(tmp_path / "game.json", agent=searcher(game)).analyse()
     with pytest.raises(ValueError, match="no file"): open_match(tmp_path / "other.json")

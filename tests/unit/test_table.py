@@ -12,10 +12,11 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Marks, board_svg
-from alphazero_nb.ui.card_table import find_table, points_of, read_words, same_but, tricks_shown
-from alphazero_nb.ui.play import (Match, PlayBoard, Thought, View, is_open, make_match, match_html, play, play_text,
-                                  player_name, result_words, sight_of)
-from alphazero_nb.ui import card_table as table_room
+from alphazero_nb.ui.card_table import find_table, points_of, read_words, redealt, tricks_shown
+from alphazero_nb.ui.match import Analysis, Match, is_open, player_name, result_words, seat_view
+from alphazero_nb.ui.match_view import MatchView, match_html, play_text
+from alphazero_nb.ui.play import PlayBoard, make_match, play
+from alphazero_nb.ui import card_table as table_module
 
 
 def answered(match):
@@ -37,23 +38,23 @@ def shown(match):
     page = match_html(match)
     svgs = [base64.b64decode(part).decode() for part in re.findall(r'base64,([^"]+)"', page)]
     for svg in svgs: ElementTree.fromstring(svg)
-    return page, svgs, View(match).text()
+    return page, svgs, MatchView(match).text()
 
 
 # What nobody may see ----------------------------------------------------------------------------
 
 def in_another_world(match, seed):
-    "The same match, the hidden cards dealt anew; the agents' thoughts are other ones, too."
+    "The same match, the hidden cards dealt anew; the agents' analyses are other ones, too."
     rng, game = np.random.default_rng(seed), match.game
-    sight = same_but(replace(sight_of(match.line, len(match.history), match.name), seat=int(match.state[MOVER])), seed)
-    thoughts = []
-    for state, thought in zip(sight.states, match.line.thoughts):
-        if thought and state[MOVER] != match.state[MOVER]:
+    view = redealt(replace(seat_view(match.line, len(match.history), match.name), seat=int(match.state[MOVER])), seed)
+    analyses = []
+    for state, analysis in zip(view.states, match.line.analyses):
+        if analysis and state[MOVER] != match.state[MOVER]:
             visits = {action: int(rng.integers(1, 50)) for action in game.legal_actions(state)}
-            thought = Thought(visits, tuple(rng.uniform(-1, 1, game.players)))
-        thoughts.append(thought)
+            analysis = Analysis(visits, tuple(rng.uniform(-1, 1, game.players)))
+        analyses.append(analysis)
     other = Match(game, match.agent, match.line.seats)
-    other.line = replace(match.line, states=sight.states, thoughts=tuple(thoughts))
+    other.line = replace(match.line, states=view.states, analyses=tuple(analyses))
     other.said, other.shown, other.advice = match.said, match.shown, match.advice
     return other
 
@@ -69,7 +70,7 @@ def test_worlds_that_differ_in_hidden_cards_look_the_same(players, cards, kind):
             assert match.hint()
             others = [in_another_world(match, seed) for seed in range(2)]
             for ply in (len(match.history), len(match.history) // 2):
-                for one in (match, *others):   # the words of this deed must not differ either
+                for one in (match, *others):   # the words of this command must not differ either
                     one.look(ply)
                 for other in others:
                     assert shown(other) == shown(match)
@@ -87,27 +88,27 @@ def test_worlds_that_differ_in_hidden_cards_look_the_same(players, cards, kind):
 def test_no_card_of_others_is_named_while_the_round_goes_on():
     match = played(moves=0)
     while not match.over:
-        text, hidden = View(match).text(), [card for seat, hand in enumerate(hands(match.state)) if seat for card in hand]
+        text, hidden = MatchView(match).text(), [card for seat, hand in enumerate(hands(match.state)) if seat for card in hand]
         assert hidden and not any(card_name(card) in text for card in hidden)
         assert all(card_name(card) in text for card in hands(match.state)[0])
-        with pytest.raises(ValueError, match="hidden"): table_room.dealt_hands(sight_of(match.line, len(match.history), "heuristic"))
+        with pytest.raises(ValueError, match="hidden"): table_module.dealt_hands(seat_view(match.line, len(match.history), "heuristic"))
         if len(match.history) >= 20: break
         match.move(match.game.heuristic(match.state)), answered(match)
 
 
-def test_thoughts_of_others_wait_for_the_end_of_the_round():
+def test_analyses_of_others_wait_for_the_end_of_the_round():
     game = get_game("blob(players=3,cards=3,game=full)")
     match = played(game.name, 4, agent=Agent(game, UniformEvaluator(game), 8, "search"))
     theirs = [ply for ply, state in enumerate(match.line.states) if state[MOVER] != 0]
-    assert any(match.line.thoughts[ply] for ply in theirs)
+    assert any(match.line.analyses[ply] for ply in theirs)
     assert not is_open(match.line, 0) and match.look(theirs[0]) and not match.hint() and "somebody else's turn" in match.said
     match.look(len(match.history)), match.analyse()
-    assert all(match.line.thoughts[ply] for ply, state in enumerate(match.line.states) if state[MOVER] == 0)
-    while not table_room.find_table(game).deal(match.state): match.move(game.heuristic(match.state)), answered(match)
+    assert all(match.line.analyses[ply] for ply, state in enumerate(match.line.states) if state[MOVER] == 0)
+    while not table_module.find_table(game).deal(match.state): match.move(game.heuristic(match.state)), answered(match)
     assert is_open(match.line, 0) and match.look(theirs[0]) and match.hint()
-    assert f"{match.name} 2" in View(match).text() and "dealt" in View(match).text()
+    assert f"{match.name} 2" in MatchView(match).text() and "dealt" in MatchView(match).text()
     match.look(len(match.history))
-    assert not is_open(match.line, len(match.history)) and "dealt" not in View(match).text()
+    assert not is_open(match.line, len(match.history)) and "dealt" not in MatchView(match).text()
 
 
 def test_a_typed_word_does_not_tell_what_an_agent_holds():
@@ -123,15 +124,15 @@ def test_a_typed_word_does_not_tell_what_an_agent_holds():
 
 
 def test_a_game_that_hides_and_has_no_table_shows_nothing(monkeypatch):
-    monkeypatch.setattr(table_room, "_tables", {})
+    monkeypatch.setattr(table_module, "_tables", {})
     match = Match(get_game("blob(players=3,cards=3)"), seat=0)
-    assert "no table" in View(match).text() and not re.search("[♠♥♣♦]", "".join(shown(match)[1]) + View(match).text())
+    assert "no table" in MatchView(match).text() and not re.search("[♠♥♣♦]", "".join(shown(match)[1]) + MatchView(match).text())
 
 
 def test_a_drawing_that_fails_still_hides(monkeypatch):
-    monkeypatch.setitem(table_room._tables, "blob", replace(find_table(get_game("blob")), draw=lambda sight: 1 / 0))
+    monkeypatch.setitem(table_module._tables, "blob", replace(find_table(get_game("blob")), draw=lambda view: 1 / 0))
     match = played(moves=8)
-    view = View(match)
+    view = MatchView(match)
     assert view.board(len(match.history)) is None and "division" in view.failed
     assert not any(card_name(card) in view.svg() for hand in hands(match.state)[1:] for card in hand)
 
@@ -145,8 +146,8 @@ def words_of(svg): return ["".join(node.itertext()) for node in ElementTree.from
 def test_every_number_of_players_is_drawn(players):
     match, seen = played(f"blob(players={players},cards=6)", seat=players - 1), 0
     while not match.over:
-        board = View(match).board(len(match.history))
-        svg, aims = View(match).svg(), board.aims()
+        board = MatchView(match).board(len(match.history))
+        svg, aims = MatchView(match).svg(), board.aims()
         words, held = words_of(svg), hands(match.state)[match.line.seats[0]]
         for seat in range(players): assert player_name(match.line, seat, "heuristic") in words
         assert svg.count('fill="#7C2D3A"') == sum(map(len, hands(match.state))) - len(held)    # a back for each hidden card
@@ -162,13 +163,13 @@ def test_every_number_of_players_is_drawn(players):
 
 def test_legal_cards_stand_out_and_a_forbidden_bid_is_struck_out():
     match = played(moves=9)
-    board, legal = View(match).board(len(match.history)), match.game.legal_actions(match.state)
-    marks = View(match).marks(board)
+    board, legal = MatchView(match).board(len(match.history)), match.game.legal_actions(match.state)
+    marks = MatchView(match).marks(board)
     assert marks.legal == {board.aims()[action] for action in legal} and match.state[MOVER] == 0
     bid = next(match for seed in range(20) if (match := played(seed=seed)) and dealer(match.state) == 0)
-    board, legal = View(bid).board(len(bid.history)), bid.game.legal_actions(bid.state)
+    board, legal = MatchView(bid).board(len(bid.history)), bid.game.legal_actions(bid.state)
     forbidden, = {action for action in board.aims() if action >= BID} - set(legal)
-    svg = View(bid).svg()
+    svg = MatchView(bid).svg()
     assert svg.count('stroke="#FFB3A7"') == 1 and board_svg(board, Marks()).count('stroke="#FFB3A7"') == 0
     before = bid.line
     assert not bid.move(forbidden) and "dealer may not" in bid.said and bid.line is before
@@ -177,14 +178,14 @@ def test_legal_cards_stand_out_and_a_forbidden_bid_is_struck_out():
 def test_the_last_trick_is_shown_until_the_next_is_finished():
     match, told = played("blob(players=4,cards=3,game=full)"), 0
     while not match.over:
-        sight = sight_of(match.line, len(match.history), "heuristic")
-        lying, last, winner = tricks_shown(sight)
+        view = seat_view(match.line, len(match.history), "heuristic")
+        lying, last, winner = tricks_shown(view)
         cards = [action for action in match.history if action < BID]
         assert [card for _, card in last + lying] == cards[len(cards) // 4 * 4 - 4 if len(cards) >= 4 else 0:]
         if last:
-            line = next(line for line in View(match).text().splitlines() if line.startswith("last trick"))
-            assert all(card_name(card) in line for _, card in last) and line.endswith(f"; {sight.names[winner]} won it")
-            assert "last trick" in words_of(View(match).svg())
+            line = next(line for line in MatchView(match).text().splitlines() if line.startswith("last trick"))
+            assert all(card_name(card) in line for _, card in last) and line.endswith(f"; {view.names[winner]} won it")
+            assert "last trick" in words_of(MatchView(match).svg())
             told += 1
         match.move(match.game.heuristic(match.state)), answered(match)
     assert told > 10
@@ -192,12 +193,12 @@ def test_the_last_trick_is_shown_until_the_next_is_finished():
 
 def test_the_end_shows_all_hands_and_everybodys_points():
     match = played(moves=99)
-    start, text = match.line.states[0], View(match).text()
+    start, text = match.line.states[0], MatchView(match).text()
     assert match.over and all(card_name(card) in text for hand in hands(start) for card in hand)
     assert result_words(match.line, "heuristic") in match.said and "win" not in match.said and "lose" not in match.said
     assert match.said.endswith("Points: " + ", ".join(
         f"{'heuristic ' * bool(seat)}{seat + 1 if seat else 'You'} {points}" for seat, points in enumerate(scores(match.state))) + ".")
-    assert match.undo() and "dealt" not in View(match).text()   # and they are hidden again
+    assert match.undo() and "dealt" not in MatchView(match).text()   # and they are hidden again
 
 
 @pytest.mark.parametrize("name", ["blob(players=3,cards=5)", "blob(players=5,cards=2,game=full)"])
@@ -213,7 +214,7 @@ def test_values_stand_for_points(name):
 def clickable(match):
     pytest.importorskip("ipywidgets")
     board = PlayBoard(match)
-    board.patience_s = board.deaf_until = 0
+    board.patience_s = board.ignore_until = 0
     return board
 
 
@@ -221,29 +222,29 @@ def clickable(match):
                                   lambda game: Agent(game, UniformEvaluator(game), 6, "search")])
 def test_a_full_game_by_clicks_alone(make):
     game = get_game("blob(players=4,cards=3,game=full)")
-    board = clickable(play(game, make(game), widgets=True).match)
-    match, rng, buttons, rounds = board.match, np.random.default_rng(0), len(board.board.buttons), set()
+    board = clickable(play(game, make(game), widgets=True))
+    match, rng, buttons, rounds = board.match, np.random.default_rng(0), len(board.widgets.grid.buttons), set()
     while not match.over:
-        assert match.turn and not board.choices.widget.children
+        assert match.turn and not board.widgets.choices.widget.children
         rounds.add(int(find_table(game).deal(match.state)))
         legal, moves = game.legal_actions(match.state), match.history
-        aims = View(match).board(len(moves)).aims()
+        aims = MatchView(match).board(len(moves)).aims()
         action = int(rng.choice(list(aims)))
-        board.board.buttons[aims[action]].click()
+        board.widgets.grid.buttons[aims[action]].click()
         assert (match.history[:len(moves) + 1] == [*moves, action]) == (action in legal) and match.history[:len(moves)] == moves
-    assert rounds == set(range(8)) and result_words(match.line, match.name) in board.panel.value
-    assert len(board.board.buttons) == buttons == 7 and np.array_equal(match.state, match.line.states[-1])
+    assert rounds == set(range(8)) and result_words(match.line, match.name) in board.widgets.panel.value
+    assert len(board.widgets.grid.buttons) == buttons == 7 and np.array_equal(match.state, match.line.states[-1])
 
 
 def test_buttons_lie_where_the_cards_are_drawn():
     board = clickable(played(moves=8))
-    drawn = View(board.match).board(len(board.match.history))
-    for button, square, (x, y, w, h) in zip(board.board.buttons, drawn.squares, drawn.areas):
+    drawn = MatchView(board.match).board(len(board.match.history))
+    for button, square, (x, y, w, h) in zip(board.widgets.grid.buttons, drawn.squares, drawn.areas):
         assert button.layout.grid_area == f"{y + 1} / {x + 1} / {y + h + 1} / {x + w + 1}"
         assert button.tooltip == (action_name(square.action) if square.action >= 0 else "")
 
 
-# Deeds ------------------------------------------------------------------------------------------
+# Commands ---------------------------------------------------------------------------------------
 
 def test_every_mistake_is_a_sentence_and_changes_nothing():
     match, told = played(), set()
@@ -276,7 +277,7 @@ def test_a_saved_round_goes_on(tmp_path):
 def test_several_persons_see_the_hand_of_whoever_is_to_move():
     match = Match(get_game("blob(players=3,cards=4)"))
     for _ in range(8):
-        text, mover = View(match).text(), int(match.state[MOVER])
+        text, mover = MatchView(match).text(), int(match.state[MOVER])
         for seat, hand in enumerate(hands(match.state)):
             assert all((card_name(card) in text) == (seat == mover) for card in hand)
         match.move(match.game.heuristic(match.state))
