@@ -7,8 +7,9 @@ from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
 from alphazero_nb.search.search import Agent, SearchSettings
+from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.slots import EFFORTS, GameFailed, SelfPlaySettings, default_settings, retrace
-from alphazero_nb.selfplay.engine import Layout, SelfPlayEngine
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.arena.matches import (RandomPlayer, RolloutPlayer, RulePlayer, run_ladder, get_player,
                                         play_duplicate, play_match)
 from alphazero_nb.training.run_folder import run_folder

@@ -27,7 +27,8 @@ from ..network.saved_run import SavedRun
 from ..search.search import Agent, require
 from ..selfplay.slots import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
-from ..selfplay.engine import LAYOUTS, Layout, SelfPlayEngine, plan_layout
+from ..selfplay.layout import LAYOUTS, Layout, plan_layout, read_layout
+from ..selfplay.engine import SelfPlayEngine
 from ..arena.matches import check_match, default_baseline, get_player, play_series
 from .replay import Batch, Replay, window_size
 from .run_folder import RunFolder
@@ -170,9 +171,9 @@ def remembered_layout(path: Path) -> Layout | None:
     if not path.exists(): return None
     saved = read_json(path, "measured layout", ("machine", "layout"))
     if saved["machine"] != _machine(): return None
-    try: layout = Layout(**dict(saved["layout"], devices=tuple(saved["layout"]["devices"])))
+    try: layout = read_layout(saved["layout"])
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
-    counts = [layout.threads, layout.games, layout.max_batch, layout.rows or 1, len(layout.devices)]
+    counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, len(layout.devices)]
     sane = layout.kind in LAYOUTS and all(name in device_names() for name in layout.devices) and layout.shared in (None, True, False)
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
     if not (sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4 and layout.games >= len(layout.devices)):
@@ -349,7 +350,7 @@ class Trainer:
 
     def _remember(self, table: list[dict], layout: Layout) -> None:
         remember_layout(self.folder.path / "layout.json", table, layout)
-        self._rows = layout.rows
+        self._rows = layout.max_rows
 
     def _choose_layout(self, minutes: float | None):
         "Return the given layout, the one measured on this machine, 'auto' to measure now, or None for the default."
@@ -359,7 +360,7 @@ class Trainer:
         except ValueError as error:
             self._notes.append(f"{str(error).rstrip('.')}. The layout is measured again.")
             found = None
-        if found: self._rows = found.rows
+        if found: self._rows = found.max_rows
         if found and not self._fixed: return found
         return None if self._fixed or minutes is None or minutes < 3 else "auto"
 
@@ -389,7 +390,7 @@ class Trainer:
         "Play, learn, evaluate and save one iteration."
         state, settings = self._state, self.settings
         self._played = engine.generate_games(settings.games_per_iteration or engine.layout.games)
-        if engine.layout.rows != self._rows: self._remember([], engine.layout)
+        if engine.layout.max_rows != self._rows: self._remember([], engine.layout)
         self._whole = False   # Until the folder has the result of this iteration
         added = state.replay.add(self._played)
         policy_loss, value_loss = self._learn(added)
