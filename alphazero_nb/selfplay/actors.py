@@ -16,7 +16,7 @@ from ..network.evaluator import BatchedEvaluator, NetworkEvaluator, UniformEvalu
 from ..search.search import count_worlds
 from .layout import Layout
 from .slots import SlotBlock, SelfPlaySettings
-from .scheduler import GameScheduler, Generation, play_games
+from .scheduler import Generation
 
 # %% auto #0
 __all__ = ['EVEN_ROWS', 'TOTALS', 'shielded', 'Actor', 'sharing_pays', 'Inference', 'ActorPool']

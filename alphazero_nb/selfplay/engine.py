@@ -24,7 +24,8 @@ from .pools import GamePool, make_pool, smaller_batch
 from .calibration import candidate_layouts, layout_table, measure_layouts
 
 # %% auto #0
-__all__ = ['EngineTotals', 'SpeedMeter', 'last_position', 'CallReporter', 'play_generation', 'report_waiting', 'SelfPlayEngine']
+__all__ = ['EngineTotals', 'SpeedMeter', 'last_position', 'CallReporter', 'play_generation', 'report_waiting', 'limit_batch',
+           'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -180,6 +181,15 @@ def report_waiting(pool: GamePool, scheduler: GameScheduler, events: Events, net
         event = scheduler.events.get()
         if not isinstance(event, (Finished, Generation)): events.emit(event)
 
+# %% ../../nbs/49_selfplay.engine.ipynb #3f2a903b
+def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> Layout:
+    "Return the layout with the batch size that the memory of the device allows. Report a new limit."
+    rows = smaller_batch(pool, layout, worlds)
+    if rows is None: return layout
+    events.emit(Message(f"Out of device memory at batch size {layout.max_rows or layout.max_batch * worlds}. "
+                        f"Continuing with {rows}."))
+    return replace(layout, max_rows=rows)
+
 # %% ../../nbs/49_selfplay.engine.ipynb #b4ca92be
 class SelfPlayEngine:
     "Generates self-play games as fast as the network can evaluate positions."
@@ -258,23 +268,15 @@ class SelfPlayEngine:
             generation = play_generation(self.pool, self.scheduler, call, seconds)
             if self.closed:
                 raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
-            self._limit_batch()
+            if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
             if generation.error is not None:
                 self.shutdown()
                 raise generation.error
         return call
 
-    def _limit_batch(self) -> None:
-        "Report that a batch exceeded device memory, and record the limit in the layout."
-        whole = self.layout.max_rows or self.layout.max_batch * self.worlds
-        rows = smaller_batch(self.pool, self.layout, self.worlds)
-        if self.network is None or rows is None: return
-        self.layout = replace(self.layout, max_rows=rows)
-        self.events.emit(Message(f"Out of device memory at batch size {whole}. Continuing with {rows}."))
-
     def leftover(self) -> list[GameRecord]:
         "Return the finished games that no call has returned yet, in the order of their numbers."
-        return [self.scheduler.finished[number] for number in sorted(self.scheduler.finished)]
+        return self.scheduler.leftover()
 
     def restore(self, records: list[GameRecord]) -> None:
         "Accept finished games of an earlier engine, so that they are not played again."

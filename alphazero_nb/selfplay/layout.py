@@ -5,7 +5,7 @@
 # %% ../../nbs/41_selfplay.layout.ipynb #39144280
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from ..core.device import device_names, usable_cores
 from ..core.game import Game, did_you_mean

@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq, queue, threading
 from typing import NamedTuple
 
-import numpy as np
 from ..core.records import GameRecord
 
 # %% auto #0
@@ -96,6 +95,10 @@ class GameScheduler:
         with self.lock:
             self.finished.update({record.number: record for record in records})
             self.numbers.finished |= {record.number for record in records}
+
+    def leftover(self) -> list[GameRecord]:
+        "Return the finished games that no call has returned yet, in the order of their numbers."
+        with self.lock: return [self.finished[number] for number in sorted(self.finished)]
 
     def wanted(self) -> list[GameRecord]:
         "Return the wanted games, all finished, in the order of their numbers."
