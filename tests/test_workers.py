@@ -1047,7 +1047,7 @@ def test_ten_thousand_games_while_workers_are_killed(): assert soak(10_000, 3000
 
 
 def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
-    from alphazero_nb.training.trainer import Trainer, TrainSettings
+    from alphazero_nb.training.trainer import Trainer, TrainSettings, remembered_layout
     quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
                                      settings=quick, listeners=[listener])
@@ -1057,7 +1057,11 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     assert saved["max_rows"] == 4 and saved["max_batch"] == 128
     run = build(heard[1]).fit(iterations=1)
     assert run.iteration == 3 and run.games == 60
-    assert [told in listener.text() for listener in heard[:2]] == [True, False], "it is told once"
+    path = tmp_path / "run/layout.json"
+    path.write_text(path.read_text().replace('"max_rows"', '"rows"'))   # As older versions wrote it
+    assert '"max_rows"' not in path.read_text() and remembered_layout(path).max_rows == 4
+    build(heard[2]).fit(iterations=1)
+    assert [told in listener.text() for listener in heard] == [True, False, False], "it is told once"
 
 
 TRAINING = """

@@ -237,7 +237,8 @@ class ActorPool:
 
     def reports(self) -> dict[str, dict]:
         "Return the report of this pool by device name, with the facts about its GPU."
-        return {self.inference.name: dict(self.report(), **gpu_facts(self.inference.name) if self.inference.device else {})}
+        name, facts = self.inference.name, gpu_facts(self.inference.name) if self.inference.device else {}
+        return {name: dict(self.report(), **facts)}
 
     def close(self) -> None:
         "Stop the actors after their turn, and end the evaluator's thread."

@@ -96,7 +96,8 @@ def measure_layouts(
             ready.setdefault(name, time.monotonic() - started)
             play_for(pool, scheduler, window / 2)
             windows.setdefault(name, []).extend(measure_window(pool, scheduler, window) for _ in range(count))
-            found[name] = replace(pool.layout, max_rows=smaller_batch(pool, found[name], worlds) or found[name].max_rows)
+            max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
+            found[name] = replace(pool.layout, max_rows=max_rows)
     evals_per_game = evals_per_game or usual_length(game) * _evals_per_move(sum(windows.values(), []))
     return [_row(name, found[name], windows[name], evals_per_game, ready[name]) for name in layouts]
 
