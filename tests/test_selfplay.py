@@ -957,8 +957,8 @@ def one_by_one(monkeypatch):
 def test_an_engine_plays_with_another_kind_of_pool(one_by_one):
     "It gets the games that threads play, in several calls, with new weights, and when a call is interrupted."
     game, events = get_game("tictactoe"), []
-    want_network = dict(reproducible=True, seed=3)
-    usual = dict(simulations=16, games=16, max_batch=16, seed=3, device="cpu")
+    other, usual = Cheap(game), dict(simulations=16, games=16, max_batch=16, seed=3, device="cpu")
+    torch.nn.init.zeros_(other.policy)
     with SelfPlayEngine(game, None, **usual, layout="threads", listeners=()) as threads: want = threads.generate_games(40)
 
     def interrupt(event):
@@ -972,12 +972,13 @@ def test_an_engine_plays_with_another_kind_of_pool(one_by_one):
     assert {event.source for event in events if type(event) is GameFinished} == {"one by one"}
     assert [event for event in events if type(event) is SelfPlayDone][-1].games == 20
     for kind in ("threads", "one by one"):
-        with engine(game, simulations=16, layout=kind, **want_network) as playing:
+        with engine(game, **usual, layout=kind, reproducible=True) as playing:
             games = [playing.generate_games(5)]
-            playing.set_network(PolicyValueNet(game, "mlp"))
+            playing.set_network(other)
             games.append(playing.generate_games(5))
         if kind == "threads": of_threads = games
     assert games == of_threads and games[1][0].version == 1
+    assert games[1] != play(game, 5, **usual, first_game=5), "the new weights play"
 
 
 def test_a_failing_pool_of_another_kind_reaches_the_caller(one_by_one, monkeypatch):
