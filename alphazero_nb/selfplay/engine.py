@@ -95,7 +95,7 @@ def _device_speeds(now: dict, before: dict, seconds: float) -> dict:
     return {name: dict(evals_per_s=max(0.0, (count(row) - count(before.get(name, {}))) / seconds),
                        **{key: row[key] for key in facts if key in row}) for name, row in now.items()}
 
-# %% ../../nbs/49_selfplay.engine.ipynb #215d0eb9
+# %% ../../nbs/49_selfplay.engine.ipynb #1fb0efc7
 def last_position(game: Game, record: GameRecord | None) -> str:
     "Return the last position of a game as text, or '' without a game."
     if record is None: return ""
@@ -103,7 +103,7 @@ def last_position(game: Game, record: GameRecord | None) -> str:
     except Exception as error: return f"the last position cannot be shown: {error}"
     finally: game.forget()
 
-
+# %% ../../nbs/49_selfplay.engine.ipynb #215d0eb9
 class CallReporter:
     "Report the events of one call to the listeners."
     def __init__(self, game: Game, totals: EngineTotals, events: Events, n: int):
