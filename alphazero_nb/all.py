@@ -8,9 +8,10 @@ from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
-from alphazero_nb.selfplay.engine import Layout, SelfPlayEngine
+from alphazero_nb.selfplay.layout import Layout
+from alphazero_nb.selfplay.slots import GameFailed, retrace
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, get_player
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.ladder import run_ladder

@@ -22,7 +22,9 @@ from .network.evaluator import UniformEvaluator
 from .search.search import SearchSettings
 from .selfplay.slots import SlotBlock
 from .selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
-from .selfplay.engine import SelfPlayEngine, candidate_layouts, layout_table, measure_layouts, plan_layout
+from .selfplay.layout import plan_layout
+from .selfplay.calibration import candidate_layouts, layout_table, measure_layouts
+from .selfplay.engine import SelfPlayEngine
 from .ui.dashboard import Dashboard, render
 
 # %% auto #0

@@ -9,7 +9,7 @@ import difflib, os, shutil, sys, time
 from dataclasses import asdict, dataclass
 
 # %% auto #0
-__all__ = ['Device', 'usable_cores', 'device_names', 'list_devices', 'card_facts', 'get_device', 'probe_device', 'device_report',
+__all__ = ['Device', 'usable_cores', 'device_names', 'list_devices', 'gpu_facts', 'get_device', 'probe_device', 'device_report',
            'check_device']
 
 # %% ../../nbs/00_core.device.ipynb #f921e1d6
@@ -77,7 +77,7 @@ def list_devices() -> list[Device]:
     return [make(name) for name in device_names()]
 
 # %% ../../nbs/00_core.device.ipynb #acd59122
-def card_facts(name: str) -> dict:
+def gpu_facts(name: str) -> dict:
     "Return memory_gb, memory_total_gb and, if known, utilisation (percent) of a GPU; {} for a CPU."
     kind = name.partition(":")[0]
     if kind not in ("cuda", "mps"): return {}

@@ -15,11 +15,11 @@ from ..core.device import device_names, usable_cores
 from ..core.records import GameRecord, join_records, split_records
 from ..network.checkpoint import read_arrays, read_json, read_plain, write_arrays, write_json, write_whole
 from ..network.saved_run import FORMAT, Checkpoint, SavedRun, manifest_of, parse_row, read_config, read_saved
-from ..selfplay.engine import LAYOUTS, Layout
+from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
-__all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'RunFolder', 'save_layout',
-           'read_layout', 'LayoutFile', 'run_folder']
+__all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'RunFolder', 'save_layout_file',
+           'read_layout_file', 'LayoutFile', 'run_folder']
 
 # %% ../../nbs/62_training.run_folder.ipynb #71b98466
 def spared_networks(
@@ -231,20 +231,20 @@ class RunFolder:
 def _machine() -> dict: return dict(cores=usable_cores(), devices=device_names())
 
 
-def save_layout(path: Path, table: list[dict], layout: Layout) -> None:
+def save_layout_file(path: Path, table: list[dict], layout: Layout) -> None:
     "Save a measured layout, or a layout with a smaller batch because its device is short of memory."
     table = [dict(row, layout=str(row["layout"])) for row in table]
     write_json(path, dict(machine=_machine(), layout=asdict(layout), measured=table))
 
 
-def read_layout(path: Path) -> Layout | None:
+def read_layout_file(path: Path) -> Layout | None:
     "Return the layout that was measured on this machine, if any. Raise a ValueError if the file is damaged."
     if not path.exists(): return None
     saved = read_json(path, "measured layout", ("machine", "layout"))
     if saved["machine"] != _machine(): return None
-    try: layout = Layout(**dict(saved["layout"], devices=tuple(saved["layout"]["devices"])))
+    try: layout = read_layout(saved["layout"])
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
-    counts = [layout.threads, layout.games, layout.max_batch, layout.rows or 1, len(layout.devices)]
+    counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, len(layout.devices)]
     sane = layout.kind in LAYOUTS and layout.shared in (None, True, False)
     sane = sane and all(name in device_names() for name in layout.devices)
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
@@ -257,7 +257,7 @@ def read_layout(path: Path) -> Layout | None:
 class LayoutFile:
     "The measured layout of a run, in layout.json."
     def __init__(self, folder: Path):
-        self.path, self.rows = folder / "layout.json", None   # Largest forward pass that fits into the device, if known
+        self.path, self.max_rows = folder / "layout.json", None   # Largest forward pass that fits into the device, if known
 
     def choose(
         self,
@@ -267,16 +267,16 @@ class LayoutFile:
     ) -> tuple:                  # A layout, "auto" to measure now, or None for the default; and a note or ""
         "Return the layout to start with."
         if layout != "auto": return layout, ""
-        try: found, note = read_layout(self.path), ""
+        try: found, note = read_layout_file(self.path), ""
         except ValueError as error: found, note = None, f"{str(error).rstrip('.')}. The layout is measured again."
-        if found: self.rows = found.rows
+        if found: self.max_rows = found.max_rows
         if found and not fixed: return found, note
         return None if fixed or minutes is None or minutes < 3 else "auto", note
 
     def save(self, table: list[dict], layout: Layout) -> None:
         "Save a layout and the table of its measurement."
-        save_layout(self.path, table, layout)
-        self.rows = layout.rows
+        save_layout_file(self.path, table, layout)
+        self.max_rows = layout.max_rows
 
 # %% ../../nbs/62_training.run_folder.ipynb #81a0a831
 DRIVE = "/content/drive"   # Where Colab mounts Google Drive

@@ -26,7 +26,8 @@ from ..network.saved_run import SavedRun
 from ..search.agent import Agent
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
-from ..selfplay.engine import Layout, SelfPlayEngine, plan_layout
+from ..selfplay.engine import SelfPlayEngine
+from ..selfplay.layout import Layout, plan_layout
 from ..arena.players import get_player
 from ..arena.matches import play_series
 from ..arena.ladder import check_match
@@ -244,7 +245,7 @@ class TrainingLoop:
         "Play, learn, evaluate and save one iteration."
         settings = self.plan.train
         self.played = engine.generate_games(settings.games_per_iteration or engine.layout.games)
-        if engine.layout.rows != self.layouts.rows: self.layouts.save([], engine.layout)
+        if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         added = state.replay.add(self.played)
         policy_loss, value_loss = learn(self.plan, state, added, self.emit)

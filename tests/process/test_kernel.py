@@ -63,7 +63,7 @@ def pause_workers(kernel):
 
 
 def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kernel):
-    kernel.run(ENGINE + "engine = build('tictactoe', reproducible=True); engine.player.wait_ready()")
+    kernel.run(ENGINE + "engine = build('tictactoe', reproducible=True); engine.pool.wait_ready()")
     kernel.send("engine.generate_games(1500)")
     kernel.read(until="self-play")
     paused = pause_workers(kernel)
@@ -75,7 +75,7 @@ def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kern
 
 def test_a_second_stop_does_not_wait_for_anybody(kernel):
     kernel.run(ENGINE)
-    kernel.send("with build('tictactoe') as engine:\n  engine.player.wait_ready()\n  engine.generate_games(10**6)")
+    kernel.send("with build('tictactoe') as engine:\n  engine.pool.wait_ready()\n  engine.generate_games(10**6)")
     kernel.read(until="self-play")
     paused = pause_workers(kernel)
     kernel.manager.interrupt_kernel()
@@ -86,9 +86,9 @@ def test_a_second_stop_does_not_wait_for_anybody(kernel):
 
 
 def test_a_stop_while_shutting_down_does_not_wait_either(kernel):
-    kernel.run(ENGINE + "engine = build('tictactoe'); engine.player.wait_ready()")
+    kernel.run(ENGINE + "engine = build('tictactoe'); engine.pool.wait_ready()")
     paused = pause_workers(kernel)
-    kernel.send("print('closing', flush=True); engine.player.close(timeout_s=20)")
+    kernel.send("print('closing', flush=True); engine.pool.close(timeout_s=20)")
     kernel.read(until="closing")
     time.sleep(.3)
     assert kernel.interrupt() < SOON * patience() and kernel.cell.error == "KeyboardInterrupt: "
@@ -257,7 +257,7 @@ def test_workers_end_with_their_kernel(kernel, how, when):
     if when in ("starting", "playing"):
         kernel.send("engine = build('tictactoe')\nprint('built', flush=True)\nengine.generate_games(10**6)")
         kernel.read(until="built" if when == "starting" else "self-play")
-    else: kernel.run("engine = build('tictactoe'); engine.player.wait_ready()")
+    else: kernel.run("engine = build('tictactoe'); engine.pool.wait_ready()")
     workers = kernel.workers()
     assert len(workers) == 2
     if when == "forked": kernel.run("import os, time\nif not os.fork(): time.sleep(60); os._exit(0)")

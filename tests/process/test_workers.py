@@ -29,7 +29,7 @@ from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone, Worker
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
-from alphazero_nb.selfplay.workers import Outbox, WorkerTraceback, receive
+from alphazero_nb.selfplay.worker_process import Outbox, WorkerTraceback, receive
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children, patience
 
@@ -97,7 +97,7 @@ def nothing_left():
     wait_for(lambda: not set(threads()) - before[0] and not {child.pid for child in children()} - before[1])
 
 
-def pids(playing): return [worker.process.pid for worker in playing.player.workers]
+def pids(playing): return [worker.process.pid for worker in playing.pool.workers]
 
 
 def at_game(count, action, source=""):
@@ -186,7 +186,7 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again():
         killed.append(time.monotonic())
     when = lambda event: killed.append(time.monotonic()) if type(event) is WorkerLost else None
     with engine(simulations=100, listeners=[heard, at_game(20, kill, "worker 0"), when]) as playing:
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         records = within(60, playing.generate_games, 400)
     assert records == undisturbed(400, simulations=100)
     numbers = [event.number for event in heard.of(GameFinished)]
@@ -205,12 +205,12 @@ def test_a_worker_that_is_killed_between_two_calls():
     heard = Heard()
     with engine(listeners=[heard], reproducible=True) as playing:
         records = within(30, playing.generate_games, 20)
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         os.kill(pids(playing)[1], signal.SIGKILL)
-        wait_for(lambda: len(playing.player.workers) == 1)
+        wait_for(lambda: len(playing.pool.workers) == 1)
         assert not heard.of(WorkerLost), "listeners are called by the thread that plays"
         records += within(30, playing.generate_games, 20)
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         assert len(pids(playing)) == 2
     assert records == undisturbed(40)
     lost, = heard.of(WorkerLost)
@@ -242,7 +242,7 @@ def test_three_losses_in_a_row_end_the_run():
 
     def kill(event):
         if type(event) is WorkerStarted:
-            os.kill(next(w.process.pid for w in playing.player.workers if w.index == event.worker), signal.SIGTERM)
+            os.kill(next(w.process.pid for w in playing.pool.workers if w.index == event.worker), signal.SIGTERM)
     with engine("connect4", simulations=5000, listeners=[heard, kill]) as playing:
         error = within(30, playing.generate_games, 500)
         assert playing.leftover() == []
@@ -378,8 +378,8 @@ def test_one_of_two_workers_cannot_load_the_game(tmp_path):
     heard, game = Heard(), steps(Tied(tmp_path, True))
     with engine(game, listeners=[heard]) as playing:
         records = within(30, playing.generate_games, 30)
-        playing.player.wait_ready()
-        assert len(playing.player.workers) == 1
+        playing.pool.wait_ready()
+        assert len(playing.pool.workers) == 1
         records += within(30, playing.generate_games, 30)
     assert records == undisturbed(60, steps())
     text, = heard.text()
@@ -463,7 +463,7 @@ def test_a_device_without_room_for_a_batch():
     heard = Heard()
     with engine(network=opinion(room=5), listeners=[heard], workers=1, max_batch=16, simulations=8) as playing:
         records = within(60, playing.generate_games, 40)
-        assert playing.layout.rows == 4 and playing.plan["rows"] == 4
+        assert playing.layout.max_rows == 4 and playing.plan["max_rows"] == 4
         records += within(60, playing.generate_games, 10)
     assert [record.number for record in records] == list(range(50))
     told = [text for text in heard.text() if "device memory" in text]
@@ -495,7 +495,7 @@ def tell(event):
     if type(event) is WorkerLost: say("lost", event.cause)
 
 def say(*words): print(*words, flush=True)
-def pids(engine): return [worker.process.pid for worker in engine.player.workers]
+def pids(engine): return [worker.process.pid for worker in engine.pool.workers]
 def left():
     end = time.monotonic() + 5
     while time.monotonic() < end:
@@ -547,7 +547,7 @@ class Script(subprocess.Popen):
 
 ORPHANS = """
 engine = build()
-if READY: engine.player.wait_ready()
+if READY: engine.pool.wait_ready()
 say("workers", *pids(engine))
 engine.generate_games(1_000_000)
 """
@@ -580,15 +580,15 @@ say(len(engine.generate_games(40)), "games", *pids(engine))
 
 INTERRUPTED = """
 with build() as engine:
-    engine.player.wait_ready()
+    engine.pool.wait_ready()
     try: engine.generate_games(1500)
     except KeyboardInterrupt: say("back")
     kept = engine.leftover()
-    say("kept", len(kept), len({record.number for record in kept}), engine.numbers.games)
+    say("kept", len(kept), len({record.number for record in kept}), engine.scheduler.games)
     records = engine.generate_games(1500)
     assert [record.number for record in records] == list(range(1500))
     assert same(records) and all(records[record.number] == record for record in kept if record.number < 1500)
-    assert engine.numbers.games == 1500 + len(engine.leftover()), "no game is played twice"
+    assert engine.scheduler.games == 1500 + len(engine.leftover()), "no game is played twice"
 say("left", left())
 """
 
@@ -607,8 +607,8 @@ def test_an_interrupt_comes_back_at_once_and_loses_nothing():
 
 TWICE = """
 with build() as engine:
-    engine.player.wait_ready()
-    stopped = engine.player.workers[0]
+    engine.pool.wait_ready()
+    stopped = engine.pool.workers[0]
     def stop(event):
         if type(event) is GameFinished and event.finished == 10: os.kill(stopped.process.pid, signal.SIGSTOP)
     engine.events.listeners.append(stop)
@@ -656,8 +656,8 @@ def interrupt():
 
 over = threading.Event()
 with build() as engine:
-    engine.player.wait_ready()
-    stopped = engine.player.workers[0].process.pid
+    engine.pool.wait_ready()
+    stopped = engine.pool.workers[0].process.pid
     def stop(event):
         if type(event) is GameFinished and event.finished == 10:
             os.kill(stopped, signal.SIGSTOP)
@@ -685,20 +685,20 @@ def test_an_interrupt_in_every_wait_and_then_another_call():
 def test_a_generation_waits_for_the_workers_of_the_last_one():
     "One that does not stop in time is ended. What it says later is not taken for the end of the new generation."
     with engine(simulations=100) as playing:
-        pool, numbers = playing.player, playing.numbers
+        pool, scheduler = playing.pool, playing.scheduler
         pool.wait_ready()
-        numbers.want(300)
-        first = pool.start(numbers)
-        wait_for(lambda: len(numbers.finished) > 20)
+        scheduler.want(300)
+        first = pool.start(scheduler)
+        wait_for(lambda: len(scheduler.finished) > 20)
         stuck = pids(playing)[0]
         os.kill(stuck, signal.SIGSTOP)
         pool.stop()
-        second = within(30, pool.start, numbers)
+        second = within(30, pool.start, scheduler)
         if not gone(stuck): os.kill(stuck, signal.SIGCONT)
-        wait_for(lambda: not numbers.missing, 60)
+        wait_for(lambda: not scheduler.missing, 60)
         within(30, pool.join)
         assert first.ended and second.ended and first is not second
-        assert numbers.take() == undisturbed(300, simulations=100)
+        assert scheduler.take() == undisturbed(300, simulations=100)
 
 
 STARTING = """
@@ -763,8 +763,8 @@ def test_a_worker_that_says_nothing_is_replaced():
         stopped.append(pids(playing)[0])
         os.kill(stopped[0], signal.SIGSTOP)
     with engine(simulations=100, listeners=[heard, at_game(20, stop, "worker 0")]) as playing:
-        playing.player.wait_ready()
-        playing.player.silence_s = 2.5
+        playing.pool.wait_ready()
+        playing.pool.listener.silence_s = 2.5
         records = within(60, playing.generate_games, 300)
     assert records == undisturbed(300, simulations=100)
     lost, = heard.of(WorkerLost)
@@ -793,8 +793,8 @@ class Frozen(Steps):
 def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
     heard, game = Heard(), steps(functools.partial(Frozen, folder=str(tmp_path)))
     with engine(game, listeners=[heard], seed=1) as playing:
-        playing.player.wait_ready()
-        playing.player.silence_s = 2
+        playing.pool.wait_ready()
+        playing.pool.listener.silence_s = 2
         records = within(60, playing.generate_games, 300)
     assert (tmp_path / "frozen").exists() and records == undisturbed(300, steps(), seed=1)
     lost, = heard.of(WorkerLost)
@@ -805,11 +805,11 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_delays_no_end(tmp_path
     "Nor does a message that is too long for the pipe of a frozen worker."
     game = steps(functools.partial(Frozen, folder=str(tmp_path)))
     with engine(game, seed=1) as playing:
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         thread = threading.Thread(target=within, args=(60, playing.generate_games, 1_000_000), daemon=True)
         thread.start()
         wait_for((tmp_path / "frozen").exists, 30)
-        for worker in playing.player.workers: worker.outbox.put("games", list(range(10**6, 10**6 + 300_000)))
+        for worker in playing.pool.workers: worker.outbox.put("games", list(range(10**6, 10**6 + 300_000)))
         start = time.monotonic()
         playing.shutdown()
         assert time.monotonic() - start < 3 * patience()
@@ -848,7 +848,7 @@ def test_a_worker_whose_pipe_outlives_it_is_replaced(tmp_path):
 @pytest.mark.parametrize("when", ["playing", "idle", "starting"])
 def test_an_engine_with_a_stopped_worker_closes_at_once(when):
     with engine(simulations=100) as playing:
-        if when != "starting": playing.player.wait_ready()
+        if when != "starting": playing.pool.wait_ready()
         if when == "playing": playing.play_for(.3)
         for pid in pids(playing)[:1]: os.kill(pid, signal.SIGSTOP)
         start = time.monotonic()
@@ -858,10 +858,10 @@ def test_an_engine_with_a_stopped_worker_closes_at_once(when):
 def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
     heard = Heard()
     with engine(simulations=100, listeners=[heard]) as playing:
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         timer = threading.Timer(.5, lambda: os.kill(pids(playing)[0], signal.SIGSTOP))
         timer.start()
-        playing.player.silence_s = 2
+        playing.pool.listener.silence_s = 2
         assert within(60, playing.play_for, 1) < 6 * patience()
         records = within(60, playing.generate_games, 200)
     assert records == undisturbed(200, simulations=100)
@@ -873,8 +873,8 @@ def test_a_laptop_that_was_asleep_loses_no_worker():
     "Parent and workers are stopped together for longer than a worker may be silent."
     source = """
 with build(simulations=400) as engine:
-    engine.player.silence_s = 2
-    engine.player.wait_ready()
+    engine.pool.listener.silence_s = 2
+    engine.pool.wait_ready()
     records = engine.generate_games(1200)
     assert same(records, simulations=400)
 say("left", left())
@@ -910,7 +910,7 @@ def test_a_slow_worker_gets_fewer_games(reproducible):
                 os.kill(pid, what)
                 over.wait(seconds)
     with engine(simulations=800, listeners=[heard], reproducible=reproducible) as playing:
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         thread = threading.Thread(target=slow, args=(pids(playing)[0],))
         thread.start()
         try: records = within(60, playing.generate_games, 300)
@@ -1005,10 +1005,10 @@ def soak(games, simulations, workers, most_kills):
     def kill():
         for turn in range(most_kills):
             if over.wait(2): return
-            there = [worker for worker in list(playing.player.workers) if worker.state == "playing"]
+            there = [worker for worker in list(playing.pool.workers) if worker.state == "playing"]
             if there: os.kill(there[turn % len(there)].process.pid, signal.SIGKILL)
     with engine(simulations=simulations, workers=workers, games=8 * workers, listeners=[heard]) as playing:
-        playing.player.wait_ready()
+        playing.pool.wait_ready()
         thread = threading.Thread(target=kill)
         thread.start()
         try: records = within(600, playing.generate_games, games)
@@ -1039,6 +1039,7 @@ def test_ten_thousand_games_while_workers_are_killed(): assert soak(10_000, 3000
 
 def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     from alphazero_nb.training.learner import TrainSettings
+    from alphazero_nb.training.run_folder import read_layout_file
     from alphazero_nb.training.trainer import Trainer
     quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
@@ -1046,10 +1047,14 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     told = "Out of device memory at batch size 128. Continuing with 4."
     build(heard[0]).fit(iterations=2)
     saved = json.loads((tmp_path / "run/layout.json").read_text())["layout"]
-    assert saved["rows"] == 4 and saved["max_batch"] == 128
+    assert saved["max_rows"] == 4 and saved["max_batch"] == 128
     run = build(heard[1]).fit(iterations=1)
     assert run.iteration == 3 and run.games == 60
-    assert [told in listener.text() for listener in heard[:2]] == [True, False], "it is told once"
+    path = tmp_path / "run/layout.json"
+    path.write_text(path.read_text().replace('"max_rows"', '"rows"'))   # As older versions wrote it
+    assert '"max_rows"' not in path.read_text() and read_layout_file(path).max_rows == 4
+    build(heard[2]).fit(iterations=1)
+    assert [told in listener.text() for listener in heard] == [True, False, False], "it is told once"
 
 
 TRAINING = """

@@ -13,7 +13,7 @@ GROUPS = dict(
     games=None,
     network=["networks", "inference", "evaluator", "checkpoint", "saved_run"],
     search=["tree", "search", "agent"],
-    selfplay=["settings", "slots", "actors", "workers", "engine"],
+    selfplay=["settings", "layout", "slots", "scheduler", "actors", "worker_process", "workers", "pools", "calibration", "engine"],
     arena=["players", "matches", "ladder"],
     training=["replay", "learner", "run_folder", "trainer"],
     ui=["progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
@@ -85,6 +85,6 @@ def test_the_door_opens_without_pytorch(name):
 
 def test_a_worker_starts_without_pytorch():
     "A spawned process that imports PyTorch takes five seconds; without a network it must not."
-    program = "import sys, alphazero_nb.selfplay.workers; print('torch' in sys.modules)"
+    program = "import sys, alphazero_nb.selfplay.worker_process; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=HOME.parent, timeout=60)
     assert done.stdout.strip() == "False", done.stderr

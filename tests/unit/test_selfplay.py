@@ -24,11 +24,14 @@ from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.slots import GameFailed, add_noise, retrace
 from alphazero_nb.core.streams import gamma, uniform
 from alphazero_nb.selfplay.settings import SelfPlaySettings
+from alphazero_nb.selfplay import calibration, engine as engine_module, layout as layout_module, pools
+from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
+from alphazero_nb.selfplay.scheduler import Generation
 from alphazero_nb.selfplay.actors import ActorPool, shielded
 from alphazero_nb.selfplay.workers import WorkerPool
-from alphazero_nb.selfplay import engine as selfplay
-from alphazero_nb.selfplay.engine import (SelfPlayEngine, candidate_layouts, measure_layouts,
-                                          plan_layout)
+from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
+from alphazero_nb.selfplay.calibration import candidate_layouts, measure_layouts
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children, patience
 from reference import HashEvaluator, Node, slow_search, visits_of
 
@@ -72,9 +75,10 @@ def within(seconds, function):
 def test_a_position_has_the_same_value_at_every_place_of_a_small_block():
     "In float32 on some CPUs it has not, in a batch of 8 rows: the block is padded."
     game, chance = get_game("connect4"), np.random.default_rng(0)
-    crew = ActorPool(game, PolicyValueNet(game, "tiny", 1), "cpu", [8], 8, 1, False, None, SelfPlaySettings(), seed=0)
+    layout = Layout("threads", ("cpu",), threads=1, games=8, max_batch=8, shared=False)
+    pool = ActorPool(game, PolicyValueNet(game, "tiny", 1), layout, SelfPlaySettings(), seed=0)
     rows, none = chance.integers(0, 2, (8, game.input_size), np.int8), np.zeros(0, np.int32)
-    ask = lambda order: crew.evaluator.evaluate(rows[order], np.zeros(9, np.int32), none)[1]
+    ask = lambda order: pool.inference.evaluator.evaluate(rows[order], np.zeros(9, np.int32), none)[1]
     values = ask(np.arange(8))
     assert len(np.unique(values)) > 4
     for order in (chance.permutation(8) for _ in range(60)): assert np.array_equal(ask(order), values[order])
@@ -188,7 +192,7 @@ def test_searches_of_a_game_are_those_of_the_slow_search(name, keep):
     game, judge = get_game(name), HashEvaluator(get_game(name))
     settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0), full_search_fraction=1, keep_subtree=keep)
     playing = engine(game, simulations=None, settings=settings, games=4, max_batch=4, threads=1)
-    playing.player.evaluator = Submits(judge)
+    playing.pool.inference.evaluator = Submits(judge)
     for record in playing.generate_games(4):
         root, kept = Node(game, game.new(record.seed)), False
         for t, action in enumerate(record.actions):
@@ -596,7 +600,7 @@ def test_a_call_after_two_interrupts_in_a_slow_batch(shared):
         result = []
         second = threading.Thread(target=lambda: result.append(playing.generate_games(497)), daemon=True)
         second.start()
-        wait_for(lambda: frame_of(second, "_watch"))
+        wait_for(lambda: frame_of(second, "play_generation"))
         playing_now = [thread for thread in actors() if "actor" in thread.name]
         assert len(playing_now) <= 2, "two threads work on one block"
         network.gate.set()
@@ -612,26 +616,26 @@ def test_a_stop_is_for_one_generation():
     game = get_game("tictactoe")
     network = Gated(game)
     with engine(game, network, games=16, threads=1) as playing:
-        crew, numbers = playing.player, playing.numbers
+        pool, scheduler = playing.pool, playing.scheduler
         network.gate.clear()
-        numbers.want(10)
-        first = crew.start(numbers)
+        scheduler.want(10)
+        first = pool.start(scheduler)
         assert network.reached.wait(60)
-        crew.stop()
-        begun = set(numbers.running)
-        numbers.want(40)
-        starting = threading.Thread(target=lambda: begins.append(crew.start(numbers)), daemon=True)
+        pool.stop()
+        begun = set(scheduler.running)
+        scheduler.want(40)
+        starting = threading.Thread(target=lambda: begins.append(pool.start(scheduler)), daemon=True)
         begins = []
         starting.start()
         wait_for(lambda: frame_of(starting, "join"))
-        assert not begins and numbers.running == begun
+        assert not begins and scheduler.running == begun
         network.gate.set()
         starting.join(60)
         second, = begins
         wait_for(lambda: second.ended, 60)
-        news = [numbers.news.get() for _ in range(numbers.news.qsize())]
-        assert news.index(first) < news.index(second) == len(news) - 1 and second.error is None
-        assert sorted(record.number for record in numbers.take()) == list(range(40))
+        events = [scheduler.events.get() for _ in range(scheduler.events.qsize())]
+        assert events.index(first) < events.index(second) == len(events) - 1 and second.error is None
+        assert sorted(record.number for record in scheduler.take()) == list(range(40))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
@@ -641,21 +645,21 @@ def test_an_interrupted_wait_can_be_repeated(shared):
     game, main = get_game("tictactoe"), threading.main_thread()
     network, before = Gated(game), signal.signal(signal.SIGINT, signal.default_int_handler)
     with engine(game, network, games=32, shared=shared) as playing:
-        crew, numbers = playing.player, playing.numbers
+        pool, scheduler = playing.pool, playing.scheduler
         network.gate.clear()
-        numbers.want(100)
-        crew.start(numbers)
+        scheduler.want(100)
+        pool.start(scheduler)
         assert network.reached.wait(60)
-        crew.stop()
-        for _ in range(crew.threads + 1):
+        pool.stop()
+        for _ in range(pool.layout.threads + 1):
             sender = threading.Thread(target=lambda: (wait_for(lambda: frame_of(main, "join")),
                                                       signal.pthread_kill(main.ident, signal.SIGINT)))
             try:
                 sender.start()
-                with pytest.raises(KeyboardInterrupt): crew.join()
+                with pytest.raises(KeyboardInterrupt): pool.join()
             finally: sender.join()
         signal.signal(signal.SIGINT, before)
-        waiting = threading.Thread(target=crew.join, daemon=True)
+        waiting = threading.Thread(target=pool.join, daemon=True)
         waiting.start()
         waiting.join(.3)
         assert waiting.is_alive(), "actors still wait for the network"
@@ -758,14 +762,14 @@ def test_playing_for_a_time_ends_and_leaves_nothing_under_way(shared):
     with engine(get_game("tictactoe"), shared=shared, games=32) as playing:
         assert within(30, lambda: playing.play_for(0)) < 20
         assert within(30, lambda: playing.play_for(.2)) >= .2
-        assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.player.blocks)
+        assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.pool.blocks)
         assert [record.number for record in playing.generate_games(40)] == list(range(40))
 
 
 def test_uneven_games_make_even_blocks():
     with engine(get_game("tictactoe"), games=33, max_batch=16) as playing:
-        assert [len(block.slots) for block in playing.player.blocks] == [11, 11, 11]
-        assert playing.player.network_evaluator.shapes == (16,), "padded"
+        assert [len(block.slots) for block in playing.pool.blocks] == [11, 11, 11]
+        assert playing.pool.inference.network.shapes == (16,), "padded"
 
 
 # Measuring layouts
@@ -775,8 +779,8 @@ def test_uneven_games_make_even_blocks():
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 7, 64])
 def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, network):
-    monkeypatch.setattr(selfplay, "usable_cores", lambda: cores)
-    monkeypatch.setattr(selfplay, "device_names", lambda: list(dict.fromkeys([device, "cpu"])))
+    for module in (calibration, layout_module): monkeypatch.setattr(module, "usable_cores", lambda: cores)
+    monkeypatch.setattr(layout_module, "device_names", lambda: list(dict.fromkeys([device, "cpu"])))
     game = get_game("tictactoe")
     found = candidate_layouts(game, network, plan_layout(game, network, device))
     for name, layout in found.items():
@@ -790,16 +794,16 @@ def test_layouts_are_measured_one_at_a_time(monkeypatch):
     before, alive, built = len(children()), [], []
 
     class Counted(WorkerPool):
-        def __init__(self, *args):
+        def __init__(self, game, network, layout, *args):
             alive.append(len(children()) - before)
-            built.append(len(args[2]))
-            super().__init__(*args)
-    monkeypatch.setattr(selfplay, "usable_cores", lambda: 4)
-    monkeypatch.setattr(selfplay, "WorkerPool", Counted)
-    game, told = get_game("tictactoe"), []
-    with SelfPlayEngine(game, None, "cpu", layout="auto", workers=3, simulations=8, listeners=(told.append,)) as measuring:
+            built.append(len(layout.devices))
+            super().__init__(game, network, layout, *args)
+    for module in (calibration, layout_module): monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    monkeypatch.setitem(pools.POOLS, "processes", Counted)
+    game, heard = get_game("tictactoe"), []
+    with SelfPlayEngine(game, None, "cpu", layout="auto", workers=3, simulations=8, listeners=(heard.append,)) as measuring:
         rows = measuring.calibrate(seconds=1)
-        assert set(alive) == {0} and built[:2] == [3, 4], "each starts when the one before is gone"
+        assert set(alive) == {0} and built[:3] == [3, 4, 4], "each starts when the one before is gone"
         assert max(built) <= 4
         assert [record.number for record in measuring.generate_games(20)] == list(range(20))
         best = max(rows, key=lambda row: row["evals_per_s"])
@@ -807,42 +811,192 @@ def test_layouts_are_measured_one_at_a_time(monkeypatch):
     assert [row["name"] for row in rows] == ["threads, an evaluator each", "single thread", "threads, larger blocks", "processes"]
     keys = ["name", "layout", "games_per_min", "evals_per_s", "moves_per_s", "average_batch", "busy_share", "ready_s"]
     assert all(list(row)[:8] == keys and row["evals_per_s_low"] <= row["evals_per_s"] <= row["evals_per_s_high"] for row in rows)
-    table = next(event.text for event in told if type(event) is Message and event.text.startswith("layout "))
+    table = next(event.text for event in heard if type(event) is Message and event.text.startswith("layout "))
     assert all(row["name"] in table for row in rows)
 
 
-@pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abcba"), (5, [5, 5, 5], "abcba")])
+@pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abccba"), (5, [5, 5, 5], "abccba")])
 def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits):
-    game, visited, counted = get_game("tictactoe"), [], Counter()
+    "Every layout alike: on each way it starts once, warms up once, and is measured for as many windows as the others."
+    game, visited, counted, warmed = get_game("tictactoe"), [], Counter(), Counter()
     layouts = {name: plan_layout(game, None, layout="threads", games=games) for name, games in (("a", 8), ("b", 16), ("c", 24))}
 
-    class Visited(SelfPlayEngine):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            visited.append({8: "a", 16: "b", 24: "c"}[options["layout"].games])
-    window = selfplay._window
+    def visiting(game, network, layout, *args):
+        visited.append({8: "a", 16: "b", 24: "c"}[layout.games])
+        return make_pool(game, network, layout, *args)
+    window, play_for = calibration.measure_window, calibration.play_for
 
-    def counting(engine, seconds):
-        counted[visited[-1]] += 1
-        return window(engine, seconds)
-    monkeypatch.setattr(selfplay, "SelfPlayEngine", Visited)
-    monkeypatch.setattr(selfplay, "_window", counting)
+    def counting(pool, scheduler, seconds):
+        counted[len(visited), visited[-1], round(seconds, 9)] += 1
+        return window(pool, scheduler, seconds)
+
+    def playing(pool, scheduler, seconds):
+        warmed[len(visited)] += 1
+        return play_for(pool, scheduler, seconds)
+    monkeypatch.setattr(calibration, "make_pool", visiting)
+    monkeypatch.setattr(calibration, "measure_window", counting)
+    monkeypatch.setattr(calibration, "play_for", playing)
     rows = measure_layouts(game, None, layouts, .1, rounds=rounds, evals_per_game=10.)
-    assert "".join(visited) == visits and [counted[name] for name in "abc"] == windows
+    assert "".join(visited) == visits
+    assert [sum(count for (_, name, _), count in counted.items() if name == wanted) for wanted in "abc"] == windows
+    ways = [[count for (turn, _, _), count in sorted(counted.items()) if first < turn <= first + 3] for first in range(0, len(visits), 3)]
+    assert all(len(set(way)) == 1 for way in ways) and len({seconds for _, _, seconds in counted}) == 1, "alike on each way"
+    assert all(warmed[turn] == count + 1 for (turn, _, _), count in counted.items())
     assert [row["name"] for row in rows] == ["a", "b", "c"]
 
 
 def test_an_interrupted_measurement_is_repeated(monkeypatch):
-    measure, calls = selfplay.measure_layouts, []
+    measure, calls = engine_module.measure_layouts, []
 
     def interrupted(*args):
         calls.append(args)
         if len(calls) == 1: raise KeyboardInterrupt
         return measure(*args)
-    monkeypatch.setattr(selfplay, "measure_layouts", interrupted)
-    monkeypatch.setattr(selfplay, "candidate_layouts", lambda game, network, base: {"as planned": base})
+    monkeypatch.setattr(engine_module, "measure_layouts", interrupted)
+    monkeypatch.setattr(engine_module, "candidate_layouts", lambda game, network, base: {"as planned": base})
     game = get_game("tictactoe")
     with SelfPlayEngine(game, None, "cpu", layout="auto", simulations=8, listeners=()) as measuring:
         with pytest.raises(KeyboardInterrupt): measuring.generate_games(5)
         assert [record.number for record in within(60, lambda: measuring.generate_games(5))] == list(range(5))
     assert len(calls) == 2
+
+
+# Layouts
+
+
+@pytest.mark.parametrize("options", [dict(workers=4, games=4, max_batch=2), dict(workers=4, games=5), dict(workers=4, games=2),
+                                     dict(workers=3, games=40, max_batch=7), dict(workers=2, games=33, max_batch=16),
+                                     dict(workers=3, games=16, max_batch=16, threads=2), dict(workers=2, threads=2, games=1)])
+def test_every_process_has_a_game_to_play(options):
+    "A process without one would wait for ever."
+    layout = plan_layout(get_game("tictactoe"), None, **options)
+    sizes = layout.blocks()
+    assert all(sizes) and min(map(min, sizes)) >= 1 and sum(map(sum, sizes)) == layout.games == options["games"]
+    assert max(map(max, sizes)) <= layout.max_batch and len(layout.devices) == min(options["workers"], layout.games)
+    assert all(1 <= layout.threads and layout.of_process(index).blocks() == [size] for index, size in enumerate(sizes))
+
+
+def test_a_layout_of_an_older_run_folder_opens():
+    saved = dict(kind="threads", devices=["cpu"], threads=2, games=64, max_batch=32, shared=False)
+    assert read_layout(dict(saved, rows=8)) == read_layout(dict(saved, max_rows=8)) == Layout(**dict(saved, devices=("cpu",)), max_rows=8)
+    assert read_layout(saved).max_rows is None
+    for damaged in ({}, dict(saved, wheels=4), [], "threads", None, dict(saved, devices=3)):
+        with pytest.raises((TypeError, KeyError)): read_layout(damaged)
+
+
+# Pools
+
+
+class OneByOne:
+    "Another kind of pool: one thread plays one game after another, each position by itself, with the rules called from Python."
+    dtype, starting = "", 0
+
+    def __init__(self, game, network, layout, settings, seed, version=0, events=None):
+        from alphazero_nb.network.evaluator import NetworkEvaluator, UniformEvaluator
+        from alphazero_nb.selfplay.slots import SlotBlock
+        self.layout, self.seed, self.version, self.generation, self.closed = layout, seed, version, None, False
+        self.network = NetworkEvaluator(game, network, "cpu", layout.max_batch) if network else UniformEvaluator(game)
+        self.block, self.thread = SlotBlock(game, 1, settings), threading.Thread()
+
+    def start(self, source):
+        self.stop()
+        self.join()
+        self.generation = Generation(source, actors=1)
+        self.thread = threading.Thread(target=self.run, args=(self.generation,), name="alphazero_nb one by one", daemon=True)
+        self.thread.start()
+        return self.generation
+
+    def run(self, generation):
+        error = None
+        try:
+            while not generation.stopping and generation.source.open:
+                number = generation.source.draw()
+                if number is None: break
+                generation.source.finish(self.play(number), "one by one")
+        except BaseException as problem: error = problem
+        finally: generation.leave(error)
+
+    def play(self, number):
+        self.block.begin(0, number, derive_seed(self.seed, Purpose.SELF_PLAY, number), self.version)
+        self.block.advance()
+        while self.block.requests.count:
+            self.block.submit(self.network)
+            self.block.receive()
+            self.block.advance()
+        record, = self.block.collect()
+        return record
+
+    def stop(self):
+        if self.generation: self.generation.stop()
+
+    def join(self):
+        while self.generation and not self.generation.ended: time.sleep(.001)
+
+    def set_network(self, network, version):
+        self.network.set_network(network)
+        self.version = version
+
+    def close(self): self.stop()
+    def wait_ready(self, timeout_s=0): pass
+    def report(self): return dict(evaluations=self.block.evaluations, batches=self.block.batches, busy_s=self.block.busy_s)
+    def reports(self): return {"one by one": self.report()}
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    monkeypatch.setattr(pools, "POOLS", dict(pools.POOLS))
+    register_pool("one by one", OneByOne)
+    yield
+    KINDS.remove("one by one")
+
+
+def test_an_engine_plays_with_another_kind_of_pool(one_by_one):
+    "It gets the games that threads play, in several calls, with new weights, and when a call is interrupted."
+    game, events = get_game("tictactoe"), []
+    other, usual = Cheap(game), dict(simulations=16, games=16, max_batch=16, seed=3, device="cpu")
+    torch.nn.init.zeros_(other.policy)
+    with SelfPlayEngine(game, None, **usual, layout="threads", listeners=()) as threads: want = threads.generate_games(40)
+
+    def interrupt(event):
+        if type(event) is GameFinished and event.finished == 5 and not stopped: raise stopped.append(1) or KeyboardInterrupt
+    stopped = []
+    with SelfPlayEngine(game, None, **usual, layout="one by one", listeners=[events.append, interrupt]) as playing:
+        assert isinstance(playing.pool, OneByOne) and playing.layout.kind == "one by one"
+        with pytest.raises(KeyboardInterrupt): playing.generate_games(20)
+        assert playing.generate_games(20) + playing.generate_games(20) == want
+        assert playing.play_for(.05) >= .05 and playing.stats()["games"] >= 40
+    assert {event.source for event in events if type(event) is GameFinished} == {"one by one"}
+    assert [event for event in events if type(event) is SelfPlayDone][-1].games == 20
+    for kind in ("threads", "one by one"):
+        with engine(game, **usual, layout=kind, reproducible=True) as playing:
+            games = [playing.generate_games(5)]
+            playing.set_network(other)
+            games.append(playing.generate_games(5))
+        if kind == "threads": of_threads = games
+    assert games == of_threads and games[1][0].version == 1
+    assert games[1] != play(game, 5, **usual, first_game=5), "the new weights play"
+
+
+def test_a_failing_pool_of_another_kind_reaches_the_caller(one_by_one, monkeypatch):
+    def fail(self, number): raise ZeroDivisionError("this pool is out of order")
+    monkeypatch.setattr(OneByOne, "play", fail)
+    with SelfPlayEngine(get_game("tictactoe"), None, layout="one by one", listeners=()) as playing:
+        with pytest.raises(ZeroDivisionError, match="out of order"): playing.generate_games(3)
+        with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(3)
+
+
+def test_a_layout_that_nobody_plays_is_named():
+    game, layout = get_game("tictactoe"), Layout("ferry", ("cpu",), threads=1, games=4, max_batch=4, shared=False)
+    with pytest.raises(ValueError, match="nobody plays layouts of the kind 'ferry'; choose threads or processes, or add"):
+        SelfPlayEngine(game, None, layout=layout, listeners=())
+    with pytest.raises(ValueError, match="layout 'ferry' is unknown; choose auto, threads or processes"):
+        SelfPlayEngine(game, None, layout="ferry", listeners=())
+
+
+@pytest.mark.parametrize("kind", [ActorPool, WorkerPool, OneByOne])
+def test_every_kind_of_pool_has_the_methods_of_the_protocol(kind):
+    import inspect
+    for name, method in vars(GamePool).items():
+        if name.startswith("_") or not callable(method): continue
+        assert [p.name for p in inspect.signature(method).parameters.values()] == \
+               [p.name for p in inspect.signature(getattr(kind, name)).parameters.values()][:len(inspect.signature(method).parameters)], name

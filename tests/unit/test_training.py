@@ -21,7 +21,7 @@ from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.selfplay.engine import Layout
+from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.training.replay import Batch, Replay, window_size
