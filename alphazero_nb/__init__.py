@@ -18,7 +18,8 @@ def _dashboard(skip: tuple = ()):
 
 
 set_default_listener(_dashboard)
-if "ipykernel" in sys.modules: import alphazero_nb.ui.dashboard   # Asks the page now whether its widgets work, before a run needs one
+if "ipykernel" in sys.modules:   # The page is asked now whether its widgets work, before a run needs one
+    import alphazero_nb.ui.dashboard
 _modules: dict[str, str] = {}   # Of each public name
 
 
@@ -28,13 +29,15 @@ def _public() -> dict[str, str]:
         import ast
         from pathlib import Path
         lines = ast.parse((Path(__file__).parent / "all.py").read_text(encoding="utf-8")).body
-        _modules.update((alias.name, line.module) for line in lines if isinstance(line, ast.ImportFrom) for alias in line.names)
+        imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
+        _modules.update((alias.name, line.module) for line in imports for alias in line.names)
     return _modules
 
 
 def __getattr__(name: str):
     "Import a public name (PEP 562)."
-    if name.startswith("_") or name not in _public(): raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("_") or name not in _public():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
     value = globals()[name] = getattr(import_module(_public()[name]), name)
     return value

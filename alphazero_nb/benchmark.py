@@ -172,10 +172,11 @@ def bench_layouts(
         records = engine.generate_games(whole_games)
         evals_per_game, length = engine.evaluations / whole_games, float(np.mean([len(record) for record in records]))
     layouts = candidate_layouts(game, network, base)
-    rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), settings, seed, windows, evals_per_game)
+    rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), settings, seed, windows,
+                           evals_per_game)
     rows.sort(key=lambda row: -row["evals_per_s"])
-    return dict(game=game.name, preset=preset, simulations=settings.search.simulations, windows=windows, seconds=seconds, mean_length=length,
-                evals_per_game=evals_per_game, machine=machine_facts(), table=layout_table(rows),
+    return dict(game=game.name, preset=preset, simulations=settings.search.simulations, windows=windows,
+                seconds=seconds, mean_length=length, evals_per_game=evals_per_game, machine=machine_facts(), table=layout_table(rows),
                 rows=[dict(row, layout=str(row["layout"])) for row in rows])
 
 # %% ../nbs/80_benchmark.ipynb #27e7a205
@@ -234,7 +235,7 @@ def bench_cards(
     seconds: float = 10.0,    # Seconds of play per effort
     whole_games: int = 500,   # Whole games per effort, for their length
     seed: int = 0,
-) -> dict:                    # Rows by effort: worlds, simulations, games_per_min, evals_per_s, resample_us, resample_share
+) -> dict:  # Rows by effort: worlds, simulations, games_per_min, evals_per_s, resample_us, resample_share
     "Measure the games per minute at every effort, and the cost of drawing worlds."
     game, rows = get_game(game) if isinstance(game, str) else game, {}
     if not game.has_hidden_information:
@@ -242,7 +243,8 @@ def bench_cards(
                          f"choose a card game such as blob.")
     network = PolicyValueNet(game, preset or default_preset(game), seed)
     for effort, (worlds, simulations) in EFFORTS.items():
-        with SelfPlayEngine(game, network, device, settings=default_settings(game, effort), seed=seed, listeners=()) as engine:
+        settings = default_settings(game, effort)
+        with SelfPlayEngine(game, network, device, settings=settings, seed=seed, listeners=()) as engine:
             engine.play_for(seconds / 4)
             evaluations, moves = engine.evaluations, engine.moves
             took = engine.play_for(seconds)
@@ -256,12 +258,12 @@ def bench_cards(
         _deal_all(game.api, searched, worlds, searched[0].copy())
         resample_s = (time.perf_counter() - start) / (len(searched) * worlds)
         share = resample_s * worlds * moves_per_s * len(searched) / len(states) / actors
-        rows[effort] = dict(worlds=worlds, simulations=simulations, games_per_min=60 * moves_per_s * len(records) / len(states),
-                            evals_per_s=evals_per_s, resample_us=1e6 * resample_s, resample_share=share)
-    table = "".join(f"\n{effort:8}{row['worlds']:7}{row['simulations']:13}{row['games_per_min']:11,.0f}{row['evals_per_s']:11,.0f}"
-                    f"{row['resample_us']:12.2f}{row['resample_share']:9.2%}" for effort, row in rows.items())
-    return dict(game=game.name, preset=preset or default_preset(game), weights=sum(p.numel() for p in network.parameters()),
-                rows=rows, machine=machine_facts(),
+        rows[effort] = dict(worlds=worlds, simulations=simulations,
+                            games_per_min=60 * moves_per_s * len(records) / len(states), evals_per_s=evals_per_s, resample_us=1e6 * resample_s, resample_share=share)
+    table = "".join(f"\n{effort:8}{row['worlds']:7}{row['simulations']:13}{row['games_per_min']:11,.0f}"
+                    f"{row['evals_per_s']:11,.0f}{row['resample_us']:12.2f}{row['resample_share']:9.2%}" for effort, row in rows.items())
+    weights = sum(p.numel() for p in network.parameters())
+    return dict(game=game.name, preset=preset or default_preset(game), weights=weights, rows=rows, machine=machine_facts(),
                 table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
 
 # %% ../nbs/80_benchmark.ipynb #a0636fe7
@@ -324,7 +326,8 @@ def bench_dashboard(
     watch = Stopwatch(dashboard if shown else HiddenDashboard())
     settings = SelfPlaySettings(search=SearchSettings(simulations=simulations), full_search_fraction=1.0)
     network, options = PolicyValueNet(game, preset, seed), dict(settings=settings, seed=seed, layout="threads")
-    with tempfile.TemporaryDirectory() as folder, SelfPlayEngine(game, network, device, listeners=(watch,), **options) as engine:
+    with (tempfile.TemporaryDirectory() as folder,
+          SelfPlayEngine(game, network, device, listeners=(watch,), **options) as engine):
         watch(past_run(Path(folder), iterations))
         engine.generate_games(1)
         spent = _watched(engine, watch, games, seconds)

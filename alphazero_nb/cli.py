@@ -34,7 +34,8 @@ def _get_game(args):
     inside = inside.removesuffix(")").strip()
     for key, value in given.items():
         if re.search(rf"\b{key}\s*=", inside): raise ValueError(f"{args.game} already sets {key}; leave out --{key}.")
-    return get_game(f"{word.strip()}({','.join(filter(None, [inside, *(f'{key}={value}' for key, value in given.items())]))})")
+    arguments = [inside] * bool(inside) + [f"{key}={value}" for key, value in given.items()]
+    return get_game(f"{word.strip()}({','.join(arguments)})")
 
 
 def _selfplay(game, args):
@@ -46,7 +47,8 @@ def _selfplay(game, args):
             raise ValueError(f"--{option} needs a game with hidden information; {game.name} is searched in one world. "
                              f"Use --simulations instead.")
     settings = default_settings(game, **_given(effort=args.effort))
-    return replace(settings, search=replace(settings.search, **_given(worlds=args.worlds, simulations=args.simulations)))
+    search = replace(settings.search, **_given(worlds=args.worlds, simulations=args.simulations))
+    return replace(settings, search=search)
 
 # %% ../nbs/81_cli.ipynb #6e9a9eb4
 def _train(args):
@@ -106,7 +108,8 @@ def _ladder(trainer, args) -> list[dict]:
         print(f"Playing the ladder at {simulations} simulations{worlds}. "
               f"Against each opponent: {args.ladder_games} {what}.")
     progress = None if args.json else TextProgress()
-    for match in run_ladder(trainer.game, trainer.agent(simulations, worlds=search.worlds), args.ladder_games, listener=progress):
+    agent = trainer.agent(simulations, worlds=search.worlds)
+    for match in run_ladder(trainer.game, agent, args.ladder_games, listener=progress):
         rows.append(match.to_dict())
         if not args.json: progress(Message(_match_line(rows[-1])))
     return rows
@@ -115,8 +118,9 @@ def _ladder(trainer, args) -> list[dict]:
 def _match_line(row: dict) -> str:
     "Return a result as one line: the measures of duplicate deals, else points."
     from alphazero_nb.core.events import tell_measures
-    if row.get("measures"): return (f"{row['player']} against {row['opponent']} on {row['deals']:,} deals, from every seat: "
-                                    f"{tell_measures(row['measures'])}")
+    if row.get("measures"):
+        return (f"{row['player']} against {row['opponent']} on {row['deals']:,} deals, from every seat: "
+                f"{tell_measures(row['measures'])}")
     elo = "" if row["elo"] is None else f", Elo {row['elo']:+.0f}"
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
             f"({row['low']:.1%} to {row['high']:.1%}{elo}; {row['wins']} won, {row['draws']} drawn, {row['losses']} lost)")
@@ -144,7 +148,8 @@ def _arena(args):
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
     game = _get_game(args) if args.game else None
-    if game is None and _given(players=args.players, cards=args.cards): raise ValueError("--players and --cards need --game.")
+    if game is None and _given(players=args.players, cards=args.cards):
+        raise ValueError("--players and --cards need --game.")
     folders = [name for name in (args.player, args.opponent) if Path(name).exists()]
     if game is None and not folders:
         raise ValueError("neither player is a training run; add the game, for example --game connect4.")
@@ -163,7 +168,8 @@ def _bench(args):
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
     elif args.what == "cards":
-        given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations, games=args.games, threads=args.threads)
+        given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations, games=args.games,
+                       threads=args.threads)
         if given:
             raise ValueError(
                 f"bench cards measures all efforts in their default layout; leave out --{next(iter(given))}.")
@@ -175,7 +181,8 @@ def _bench(args):
     if args.json: return row
     if args.what in ("layouts", "cards"): return print(row["table"])
     for key, value in row.items():
-        if isinstance(value, (int, float, str)): print(f"{key:22} {value:,.3f}" if isinstance(value, float) else f"{key:22} {value}")
+        if isinstance(value, float): print(f"{key:22} {value:,.3f}")
+        elif isinstance(value, (int, str)): print(f"{key:22} {value}")
 
 
 def _given(**options) -> dict:

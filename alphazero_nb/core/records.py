@@ -13,7 +13,7 @@ from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, START, STATE
                                     call_legal, call_mover, call_play, call_returns, call_start, write_inputs)
 
 # %% auto #0
-__all__ = ['GameRecord', 'join_records', 'split_records', 'play_games', 'check_table', 'check_records']
+__all__ = ['GameRecord', 'join_records', 'split_records', 'repeat_games', 'check_table', 'check_records']
 
 # %% ../../nbs/06_core.records.ipynb #361891f0
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ def _all_legal(legal, count, actions):
 
 # %% ../../nbs/06_core.records.ipynb #034bfbd8
 @kernel
-def play_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
+def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
     "Play games at[0] to stop − 1; return a key of _BROKEN for game at[0] at move at[1], or 0, and the next row."
     state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)
     result = np.empty(api[PLAYERS], np.float32)
@@ -213,7 +213,7 @@ def check_table(
     numbers = table["number"]
     while at[0] < len(numbers):
         stop = at[0] + 1 if game.in_python else len(numbers)
-        try: law, row = play_games(game.api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions,
+        try: law, row = repeat_games(game.api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions,
                                    outcomes, inputs, row)
         except Exception as error:
             cause = game.cause(error)

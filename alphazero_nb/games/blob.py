@@ -533,12 +533,14 @@ def blob(
     if full and deals != "same": raise ValueError("blob: a full game fixes the cards of each round; leave deals out.")
     sizes = [round_size(number, cards, players) for number in range(2 * (cards - 1) + players)] if full else [cards]
     name = f"blob(players={players},cards={cards}" + ",game=full" * full + f",deals={deals}" * (deals != "same") + ")"
-    return Game(name, start=_start(players, cards, full, deals != "same", deals == "all"), mover=mover, legal=legal, play=play,
-                returns=returns, observe=_observe(players), resample_hidden=resample_hidden, privileged=_privileged(players),
-                privileged_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13), state_size=STATE_SIZE, players=players,
-                actions=BID + 14, shape=(observation_size(players),), max_length=sum(players * (1 + size) for size in sizes),
-                max_legal=cards + 1, symmetries=suit_symmetries(players), action_names=action_name, text=text, heuristic=heuristic,
-                measures=measures)
+    return Game(
+        name, start=_start(players, cards, full, deals != "same", deals == "all"), mover=mover, legal=legal, play=play,
+        returns=returns, observe=_observe(players), resample_hidden=resample_hidden,
+        privileged=_privileged(players), privileged_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13),
+        state_size=STATE_SIZE, players=players, actions=BID + 14, shape=(observation_size(players),),
+        max_length=sum(players * (1 + size) for size in sizes), max_legal=cards + 1,
+        symmetries=suit_symmetries(players), action_names=action_name, text=text, heuristic=heuristic,
+        measures=measures)
 
 
 register("blob", blob)

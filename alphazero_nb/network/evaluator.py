@@ -67,8 +67,9 @@ class Ticket:
 def out_of_memory(error: Exception) -> bool:
     "Return True if a device is out of memory (CUDA, MPS and CPU report it differently)."
     import torch
-    by_words = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "can't allocate memory" in str(error))
-    return isinstance(error, torch.OutOfMemoryError) or by_words
+    if isinstance(error, torch.OutOfMemoryError): return True
+    words = ("out of memory", "can't allocate memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
 def empty_cache() -> None:

@@ -16,7 +16,7 @@ from .networks import PolicyValueNet
 from .checkpoint import fill_network, read_arrays, read_json, read_plain
 
 # %% auto #0
-__all__ = ['FORMAT', 'Checkpoint', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun', 'read_saved',
+__all__ = ['FORMAT', 'Checkpoint', 'is_count', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun', 'read_saved',
            'read_config', 'load_network']
 
 # %% ../../nbs/24_network.saved_run.ipynb #78f3f043
@@ -38,7 +38,7 @@ class Checkpoint:
     plan: dict = field(default_factory=dict)   # Settings that affect the games, and the layout that played them
 
 # %% ../../nbs/24_network.saved_run.ipynb #f8aa5336
-def _is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 53
+def is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 53
 def _is_number(value) -> bool: return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e15
 def _is_hash(value) -> bool: return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
 def _is_iteration(text: str) -> bool: return re.fullmatch("[1-9][0-9]{0,11}", text) is not None
@@ -49,7 +49,7 @@ def _checkpoint(path: Path, manifest: dict) -> Checkpoint:
     def law(holds: bool, what: str) -> None:
         if not holds: raise ValueError(f"{path} is damaged: {what}.")
     counts = ("iteration", "games_played", "positions", "log_bytes")
-    for name in counts: law(_is_count(manifest.get(name)), f"{name} is not a count")
+    for name in counts: law(is_count(manifest.get(name)), f"{name} is not a count")
     for name in ("log_sha256", "learner_sha256"): law(_is_hash(manifest.get(name)), f"{name} is not a hash")
     networks, best, plan = (manifest.get(name) for name in ("networks", "best", "plan"))
     law(_is_number(manifest.get("seconds")) and manifest["seconds"] >= 0, "seconds is not a number from 0 up")
@@ -59,7 +59,7 @@ def _checkpoint(path: Path, manifest: dict) -> Checkpoint:
         "networks does not map iterations to hashes")
     law(str(manifest["iteration"]) in networks, "the network of its iteration is missing")
     law(all(int(key) <= manifest["iteration"] for key in networks), "a network is newer than its iteration")
-    law(not best or (_is_count(best.get("iteration")) and _is_number(best.get("score"))),
+    law(not best or (is_count(best.get("iteration")) and _is_number(best.get("score"))),
         "best is not an iteration with a score")
     values = {name: manifest[name] for name in Checkpoint.__dataclass_fields__}
     return Checkpoint(**dict(values, networks={int(key): value for key, value in networks.items()}))
@@ -72,8 +72,10 @@ def manifest_of(checkpoint: Checkpoint) -> dict:
 # %% ../../nbs/24_network.saved_run.ipynb #99ff347a
 def _is_row(row) -> bool:
     "Return True if a run can have written this row."
-    if not (isinstance(row, dict) and isinstance(row.get("done"), dict) and isinstance(row.get("match", {}), dict)): return False
-    return all(_is_count(row.get(name)) for name in ("iteration", "positions")) and row["iteration"] > 0 and _is_hash(row.get("sha256"))
+    if not (isinstance(row, dict) and isinstance(row.get("done"), dict) and isinstance(row.get("match", {}), dict)):
+        return False
+    counts = all(is_count(row.get(name)) for name in ("iteration", "positions"))
+    return counts and row["iteration"] > 0 and _is_hash(row.get("sha256"))
 
 
 def parse_row(line: bytes) -> dict | None:
@@ -129,19 +131,22 @@ def _from_format_1(path: Path, manifest: dict) -> tuple[Checkpoint, bytes]:
     if not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in lists):
         raise ValueError(f"{path} is damaged: games, snapshots, history or matches is not a list of JSON objects.")
     games, snapshots, history, matches = lists
-    (iteration, network), (learner, sha256) = (_entry(path, kind, manifest.get(kind)) for kind in ("network", "learner"))
+    iteration, network = _entry(path, "network", manifest.get("network"))
+    learner, sha256 = _entry(path, "learner", manifest.get("learner"))
     files = dict(_entry(path, "games", entry) for entry in games)
-    if not (iteration == learner == manifest.get("iteration") == len(history) and sorted(files) == list(range(1, iteration + 1))):
+    complete = sorted(files) == list(range(1, iteration + 1))
+    if not (complete and iteration == learner == manifest.get("iteration") == len(history)):
         raise ValueError(f"{path} is damaged: its iterations do not match its files.")
-    met = {row["iteration"]: dict(match=row) for row in matches if _is_count(row.get("iteration"))}
-    rows = [dict(iteration=number, sha256=files[number], positions=_positions(path.parent / f"games/{number:06}.npz"), done=done,
-                 **met.get(number, {})) for number, done in enumerate(history, 1)]
+    met = {row["iteration"]: dict(match=row) for row in matches if is_count(row.get("iteration"))}
+    positions = {number: _positions(path.parent / f"games/{number:06}.npz") for number in files}
+    rows = [dict(iteration=number, sha256=files[number], positions=positions[number], done=done, **met.get(number, {}))
+            for number, done in enumerate(history, 1)]
     log = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     networks = dict([*(_entry(path, "network", entry) for entry in snapshots), (iteration, network)])
     return _checkpoint(path, dict(
         iteration=iteration, games_played=manifest.get("games_played"), positions=sum(row["positions"] for row in rows),
-        seconds=manifest.get("seconds"), log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(), learner_sha256=sha256,
-        networks={str(key): value for key, value in networks.items()}, best={}, plan=manifest.get("plan", {}))), log
+        seconds=manifest.get("seconds"), log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(),
+        learner_sha256=sha256, networks={str(key): value for key, value in networks.items()}, best={}, plan=manifest.get("plan", {}))), log
 
 # %% ../../nbs/24_network.saved_run.ipynb #1dd77d89
 @dataclass(frozen=True)
@@ -178,7 +183,7 @@ def read_saved(
     manifest = read_json(path, "checkpoint yet")
     if not isinstance(manifest, dict): raise ValueError(f"{path} is damaged: it is not a JSON object.")
     version = manifest.get("format", 1)
-    if not _is_count(version): raise ValueError(f"{path} is damaged: its format is not a number.")
+    if not is_count(version): raise ValueError(f"{path} is damaged: its format is not a number.")
     if version > FORMAT:
         raise ValueError(f"{path} has format {version} and this version reads up to format {FORMAT}; "
                          "install a newer alphazero_nb.")

@@ -125,8 +125,8 @@ def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
     "Set a new learner to a state from `learner_arrays`. Raise a ValueError if the arrays do not fit the learner."
     part = lambda name: {key[len(name) + 1:]: value for key, value in arrays.items() if key.startswith(name + "/")}
     counts = {name: arrays.get(name) for name in ("steps", "averaged", "scale")}
-    if not all(isinstance(count, np.ndarray) and count.shape == () and count.dtype.kind in "iuf" and 0 <= count < 2 ** 53
-               for count in counts.values()):
+    is_scalar = lambda array: isinstance(array, np.ndarray) and array.shape == () and array.dtype.kind in "iuf"
+    if not all(is_scalar(count) and 0 <= count < 2 ** 53 for count in counts.values()):
         raise ValueError("this is not the state of a learner: a counter is missing or out of range.")
     fill_network(learner.network, part("network"))
     fill_network(learner.average.module, part("average"))

@@ -175,7 +175,8 @@ class RunFolder:
         if iteration != (before.iteration if before else 0) + 1 or self.changed():
             raise RuntimeError(f"{str(self.path)!r} does not match the state of this run, so nothing was written.")
         sha256 = write_arrays(self.file("games", iteration), join_records(records), compress=True)
-        networks = dict(before.networks if before else {}) | {iteration: write_arrays(self.file("network", iteration), network)}
+        networks = dict(before.networks) if before else {}
+        networks[iteration] = write_arrays(self.file("network", iteration), network)
         best, score = before.best if before else {}, row.get("match", {}).get("score")
         if score is not None and score >= best.get("score", -math.inf): best = dict(iteration=iteration, score=score)
         spared = spared_networks(networks, iteration, every) | {best.get("iteration")}
@@ -194,7 +195,8 @@ class RunFolder:
         "Append a line to the log of the adopted checkpoint. Overwrite what a killed run left after it."
         path, hasher = self.path / "iterations.jsonl", self._hasher.copy()
         if self._translated is not None: write_whole(path, self._translated)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0), 0o644)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        handle = os.open(path, flags, 0o644)
         with open(handle, "r+b") as file:
             file.seek(self._log_bytes)
             file.write(line)
@@ -257,7 +259,8 @@ def read_layout_file(path: Path) -> Layout | None:
 class LayoutFile:
     "The measured layout of a run, in layout.json."
     def __init__(self, folder: Path):
-        self.path, self.max_rows = folder / "layout.json", None   # Largest forward pass that fits into the device, if known
+        self.path = folder / "layout.json"
+        self.max_rows = None   # Largest forward pass that fits into the device, if known
 
     def choose(
         self,

@@ -284,7 +284,7 @@ def attach_board(match: Match, widgets: bool | None) -> bool:
 
 # %% ../../nbs/76_ui.play.ipynb #56f7dcac
 def play(
-    agent,                             # An Agent, a run folder, "random", "heuristic" or "rollouts:100"; None: people only
+    agent,                             # An Agent, a run folder or a player's name ("rollouts:100"); None: people only
     game: Game | str | None = None,    # Needed if the agent has none of its own; a Game may also come first
     seat: int | tuple = 0,             # Your seat, 0 moves first; several for several people; agents have the others
     simulations: int | None = None,    # Of the agent per move; default: its own number, 200 for a run folder
