@@ -22,6 +22,8 @@ if MISSING: pytest.skip(f"{' and '.join(MISSING)} is not installed, so there is 
 import psutil
 from playwright.sync_api import Error, TimeoutError, sync_playwright
 
+from processes import patience
+
 ROOT = Path(__file__).parents[2]
 SOON = 4.   # Seconds from a press of stop until the page says so; the run itself takes less than two
 

@@ -126,7 +126,7 @@ def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     assert main(["play", str(run), "--seat", seat, "--simulations", "8", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
-    assert "'nonsense' is not a legal move; legal:" in printed
+    assert "'nonsense' is not a legal move; type one of" in printed
     assert printed.strip().splitlines()[-1] in ("You win.", "You lose.", "A draw.")
 
 

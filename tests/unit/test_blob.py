@@ -424,5 +424,5 @@ def test_a_slot_draws_other_numbers_than_its_deal():
         seed = derive_seed(1, Purpose.SELF_PLAY, number)
         block.slots["number"] = -1
         block.begin(0, number, seed, 0)
-        apart = (int(block.slots["random"][0]) - seed) * pow(step, -1, 2 ** 64) % 2 ** 64
+        apart = (int(block.tables.random[0]) - seed) * pow(step, -1, 2 ** 64) % 2 ** 64
         assert min(apart, 2 ** 64 - apart) > 2 ** 32, f"{apart} steps apart"
