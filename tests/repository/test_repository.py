@@ -214,6 +214,14 @@ def test_the_links_of_a_notebook_lead_somewhere(notebook):
     assert not broken, f"{notebook} links to what is not there: {broken}"
 
 
+def test_each_page_of_a_module_leads_to_the_page_after_it():
+    pages = sorted(page.name for page in (ROOT/"nbs").glob("[0-8]*_*.ipynb"))
+    for page, after in zip(pages, pages[1:]):
+        text = [cell for cell in read(f"nbs/{page}") if cell["cell_type"] == "markdown"][-1]
+        text = "".join(text["source"])
+        assert after in links(text[text.index("Next: "):]), f"{page} does not lead to {after}"
+
+
 def test_a_notebook_works_where_nbdev_is_not(notebook):
     code = "\n".join("".join(cell["source"]) for cell in read(notebook) if cell["cell_type"] == "code")
     found = re.findall(r"^\s*(?:import|from)\s+(nbdev|fastcore|execnb)\b|(nbdev_export\(|show_doc\()", code, re.M)
