@@ -18,8 +18,8 @@ from ..network.saved_run import FORMAT, Checkpoint, SavedRun, manifest_of, parse
 from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
-__all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'RunFolder', 'save_layout_file',
-           'read_layout_file', 'LayoutFile', 'run_folder']
+__all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'RunLog', 'RunFolder',
+           'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder']
 
 # %% ../../nbs/62_training.run_folder.ipynb #71b98466
 def spared_networks(
@@ -88,11 +88,48 @@ def check_run_files(folder: Path) -> None:
     if os.path.lexists(games) and not stat.S_ISDIR(os.lstat(games).st_mode):
         raise ValueError(f"{games} is not a plain folder; move it away, or choose another folder.")
 
+# %% ../../nbs/62_training.run_folder.ipynb #62a00001
+class RunLog:
+    "The log of a run, one line per iteration. It only grows: what follows its length on disk was left by a killed run."
+    def __init__(self, path: Path):
+        self.path = path
+        self.adopt(None)
+
+    def adopt(self, saved: SavedRun | None) -> None:
+        "Continue after the lines of this checkpoint."
+        self.length, self._hasher = (len(saved.log), saved.hasher) if saved else (0, hashlib.sha256())
+        self._translated = saved.log if saved and saved.format < FORMAT else None   # From an old format, not on disk yet
+
+    def rows(self) -> list[dict]:
+        "Return the rows of the log, oldest first."
+        log = self._translated
+        if log is None and self.length: log = read_plain(self.path)[:self.length]
+        return [row for line in (log or b"").splitlines() if (row := parse_row(line)) is not None]
+
+    def write(self, line: bytes) -> tuple:  # Length of the log with this line, and its hash
+        "Write a line after the log. It belongs to the log once `accept` gets the result."
+        hasher = self._hasher.copy()
+        if self._translated is not None: write_whole(self.path, self._translated)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        with open(os.open(self.path, flags, 0o644), "r+b") as file:
+            file.seek(self.length)
+            file.write(line)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        hasher.update(line)
+        return self.length + len(line), hasher
+
+    def accept(self, length: int, hasher) -> None:
+        "Make a written line part of the log."
+        self.length, self._hasher, self._translated = length, hasher, None
+
 # %% ../../nbs/62_training.run_folder.ipynb #bcfe857b
 class RunFolder:
     "The files of a run. Write only inside `alone()`."
     def __init__(self, path: str | Path, config: dict):  # config: game, preset and seed identify a run
         self.path, self.config, self._manifest = Path(path), config, None
+        self.log = RunLog(self.path / "iterations.jsonl")
         self.adopt(None)
         if "google.colab" in sys.modules and self.path.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
             raise ValueError(f"Google Drive is not mounted, so {str(self.path)!r} would be lost with this machine; "
@@ -150,10 +187,8 @@ class RunFolder:
 
     def adopt(self, saved: SavedRun | None) -> None:
         "Continue from this checkpoint: the next `save` writes the iteration after it."
-        log = saved.log if saved else b""
-        self.checkpoint, self._log_bytes = saved and saved.checkpoint, len(log)
-        self._hasher = saved.hasher if saved else hashlib.sha256()
-        self._translated = log if saved and saved.format < FORMAT else None   # A translated log that is not on disk yet
+        self.checkpoint = saved and saved.checkpoint
+        self.log.adopt(saved)
 
     def changed(self) -> bool:
         "Return True if the manifest has changed since `checkpoints` read it or `save` wrote it."
@@ -165,9 +200,7 @@ class RunFolder:
 
     def rows(self) -> list[dict]:
         "Return the rows of the log up to the adopted checkpoint, oldest first."
-        log = self._translated
-        if log is None and self._log_bytes: log = read_plain(self.path / "iterations.jsonl")[:self._log_bytes]
-        return [row for line in (log or b"").splitlines() if (row := parse_row(line)) is not None]
+        return self.log.rows()
 
     def save(self, row: dict, progress: dict, records: list, network: dict, learner: dict, every: int) -> None:
         "Save an iteration: games and weights, a line of the log, the manifest. Then remove outdated weights."
@@ -181,30 +214,17 @@ class RunFolder:
         if score is not None and score >= best.get("score", -math.inf): best = dict(iteration=iteration, score=score)
         spared = spared_networks(networks, iteration, every) | {best.get("iteration")}
         state = write_arrays(self.file("learner", iteration), learner)
-        log_bytes, hasher = self._append(json.dumps(dict(row, sha256=sha256)).encode() + b"\n")
+        log_bytes, hasher = self.log.write(json.dumps(dict(row, sha256=sha256)).encode() + b"\n")
         after = Checkpoint(**progress, iteration=iteration, log_bytes=log_bytes, log_sha256=hasher.hexdigest(),
-                           learner_sha256=state, networks={i: networks[i] for i in sorted(networks) if i in spared}, best=best)
+                           learner_sha256=state, best=best,
+                           networks={i: networks[i] for i in sorted(networks) if i in spared})
         if before: write_json(self.path / "previous.json", manifest_of(before))
         write_json(self.path / "manifest.json", manifest_of(after))
         self._manifest = self._read_manifest()
-        self.checkpoint, self._log_bytes, self._hasher, self._translated = after, log_bytes, hasher, None
+        self.checkpoint = after
+        self.log.accept(log_bytes, hasher)
         self._remove_old(after, before)
         self.keep([])
-
-    def _append(self, line: bytes) -> tuple:  # length of the log with this line, and its hash
-        "Append a line to the log of the adopted checkpoint. Overwrite what a killed run left after it."
-        path, hasher = self.path / "iterations.jsonl", self._hasher.copy()
-        if self._translated is not None: write_whole(path, self._translated)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        handle = os.open(path, flags, 0o644)
-        with open(handle, "r+b") as file:
-            file.seek(self._log_bytes)
-            file.write(line)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        hasher.update(line)
-        return self._log_bytes + len(line), hasher
 
     def _remove_old(self, *checkpoints: Checkpoint | None) -> None:
         "Remove network and learner files that do not belong to these checkpoints."
