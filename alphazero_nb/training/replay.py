@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel
@@ -13,7 +14,7 @@ from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records
 
 # %% auto #0
-__all__ = ['window_size', 'Ring', 'Batch', 'gather', 'make_rows', 'Replay']
+__all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'make_rows', 'Replay']
 
 # %% ../../nbs/60_training.replay.ipynb #1783a523
 def window_size(
@@ -74,20 +75,35 @@ class Batch:
     values: np.ndarray  # (n, players) float32 in [−1, 1], the mover first
 
 # %% ../../nbs/60_training.replay.ipynb #06aedf54
+class RowTables(NamedTuple):
+    "Fully searched positions, one row each."
+    inputs: np.ndarray       # (rows, input_size) int8
+    outcomes: np.ndarray     # (rows, players) float32, the mover first
+    values: np.ndarray       # (rows, players) float32, the search's values, the mover first
+    first_entry: np.ndarray  # (rows,) int64, number of its first policy entry
+    counts: np.ndarray       # (rows,) int32, number of its policy entries
+
+
+class EntryTables(NamedTuple):
+    "Policy entries: the visited actions of a position, with their visits."
+    actions: np.ndarray      # (entries,) int32
+    visits: np.ndarray       # (entries,) int32
+
+
 @kernel
-def gather(inputs, outcomes, values, first_entry, counts, policy_actions, policy_visits, index, turn,
-           turn_planes, turn_actions, mix, planes, policy, targets):
+def gather(rows, entries, index, turn, symmetries, mix, planes, policy, targets):
     "Fill `planes`, `policy` and `targets` with the rows in `index`, each transformed by its symmetry."
-    capacity = len(policy_visits)
+    capacity, (turn_planes, turn_actions) = len(entries.visits), symmetries
     for row in range(len(index)):
-        i, t = index[row] % len(inputs), turn[row]
-        for cell in range(inputs.shape[1]): planes[row, cell] = inputs[i, turn_planes[t, cell]]
+        i, t = index[row] % len(rows.inputs), turn[row]
+        for cell in range(rows.inputs.shape[1]): planes[row, cell] = rows.inputs[i, turn_planes[t, cell]]
         policy[row, :] = 0
-        total = 0
-        for entry in range(first_entry[i], first_entry[i] + counts[i]): total += policy_visits[entry % capacity]
-        for entry in range(first_entry[i], first_entry[i] + counts[i]):
-            policy[row, turn_actions[t, policy_actions[entry % capacity]]] = policy_visits[entry % capacity] / total
-        for k in range(targets.shape[1]): targets[row, k] = (1 - mix) * outcomes[i, k] + mix * values[i, k]
+        total, first = 0, rows.first_entry[i]
+        for entry in range(first, first + rows.counts[i]): total += entries.visits[entry % capacity]
+        for entry in range(first, first + rows.counts[i]):
+            action = turn_actions[t, entries.actions[entry % capacity]]
+            policy[row, action] = entries.visits[entry % capacity] / total
+        for k in range(targets.shape[1]): targets[row, k] = (1 - mix) * rows.outcomes[i, k] + mix * rows.values[i, k]
 
 # %% ../../nbs/60_training.replay.ipynb #ba8c8a57
 def make_rows(game: Game, records: list[GameRecord], limit: int) -> tuple:
@@ -121,10 +137,9 @@ class Replay:
             raise ValueError(f"max_window is {max_window} and added is {added}; they must be at least 1 and 0.")
         self.game, self.max_window = game, max_window
         empty = lambda kind, *shape: np.empty((0, *shape), kind)
-        # Fields of a row: inputs, outcome, values, and the first entry and the number of entries of its policy
-        rows = Ring((empty(np.int8, game.input_size), empty(np.float32, game.players), empty(np.float32, game.players),
-                     empty(np.int64), empty(np.int32)))
-        self._held = rows, Ring((empty(np.int32), empty(np.int32))), added   # Fields of an entry: action and visits
+        rows = RowTables(empty(np.int8, game.input_size), empty(np.float32, game.players),
+                         empty(np.float32, game.players), empty(np.int64), empty(np.int32))
+        self._held = Ring(rows), Ring(EntryTables(empty(np.int32), empty(np.int32))), added
 
     def __len__(self) -> int: return len(self._held[0])
 
@@ -163,6 +178,6 @@ class Replay:
         turn = rng.integers(len(game.symmetries[0]), size=n)
         planes = np.empty((n, game.input_size), np.int8)
         policy, values = np.empty((n, game.actions), np.float32), np.empty((n, game.players), np.float32)
-        gather(*rows.arrays, *entries.arrays, index, turn, *game.symmetries, search_value_weight,
-               planes, policy, values)
+        gather(RowTables(*rows.arrays), EntryTables(*entries.arrays), index, turn, tuple(game.symmetries),
+               search_value_weight, planes, policy, values)
         return Batch(planes.reshape(n, *game.input_shape), policy, values)
