@@ -235,6 +235,7 @@ def bench_cards(
     seconds: float = 10.0,    # Seconds of play per effort
     whole_games: int = 500,   # Whole games per effort, for their length
     seed: int = 0,
+    **engine,                 # games, threads, max_batch of the engine
 ) -> dict:  # Rows by effort: worlds, simulations, games_per_min, evals_per_s, resample_us, resample_share
     "Measure the games per minute at every effort, and the cost of drawing worlds."
     game, rows = get_game(game) if isinstance(game, str) else game, {}
@@ -244,13 +245,13 @@ def bench_cards(
     network = PolicyValueNet(game, preset or default_preset(game), seed)
     for effort, (worlds, simulations) in EFFORTS.items():
         settings = default_settings(game, effort)
-        with SelfPlayEngine(game, network, device, settings=settings, seed=seed, listeners=()) as engine:
-            engine.play_for(seconds / 4)
-            evaluations, moves = engine.evaluations, engine.moves
-            took = engine.play_for(seconds)
-            while engine.moves == moves: took += engine.play_for(seconds)   # Too short for a single move
-            evals_per_s, moves_per_s = (engine.evaluations - evaluations) / took, (engine.moves - moves) / took
-            records, actors = engine.generate_games(whole_games), len(engine.layout.devices) * engine.layout.threads
+        with SelfPlayEngine(game, network, device, settings=settings, seed=seed, listeners=(), **engine) as playing:
+            playing.play_for(seconds / 4)
+            evaluations, moves = playing.evaluations, playing.moves
+            took = playing.play_for(seconds)
+            while playing.moves == moves: took += playing.play_for(seconds)   # Too short for a single move
+            evals_per_s, moves_per_s = (playing.evaluations - evaluations) / took, (playing.moves - moves) / took
+            records, actors = playing.generate_games(whole_games), len(playing.layout.devices) * playing.layout.threads
         states = np.concatenate([game.states_of(record.actions, record.seed)[:-1] for record in records])
         searched = states[np.concatenate([np.diff(record.policy_offsets) > 0 for record in records])]
         _deal_all(game.api, searched[:1], 1, searched[0].copy())
@@ -259,9 +260,11 @@ def bench_cards(
         resample_s = (time.perf_counter() - start) / (len(searched) * worlds)
         share = resample_s * worlds * moves_per_s * len(searched) / len(states) / actors
         rows[effort] = dict(worlds=worlds, simulations=simulations,
-                            games_per_min=60 * moves_per_s * len(records) / len(states), evals_per_s=evals_per_s, resample_us=1e6 * resample_s, resample_share=share)
+                            games_per_min=60 * moves_per_s * len(records) / len(states), evals_per_s=evals_per_s,
+                            resample_us=1e6 * resample_s, resample_share=share)
     table = "".join(f"\n{effort:8}{row['worlds']:7}{row['simulations']:13}{row['games_per_min']:11,.0f}"
-                    f"{row['evals_per_s']:11,.0f}{row['resample_us']:12.2f}{row['resample_share']:9.2%}" for effort, row in rows.items())
+                    f"{row['evals_per_s']:11,.0f}{row['resample_us']:12.2f}{row['resample_share']:9.2%}"
+                    for effort, row in rows.items())
     weights = sum(p.numel() for p in network.parameters())
     return dict(game=game.name, preset=preset or default_preset(game), weights=weights, rows=rows, machine=machine_facts(),
                 table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")

@@ -168,12 +168,10 @@ def _bench(args):
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
     elif args.what == "cards":
-        given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations, games=args.games,
-                       threads=args.threads)
-        if given:
-            raise ValueError(
-                f"bench cards measures all efforts in their default layout; leave out --{next(iter(given))}.")
-        row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed)
+        given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations)
+        if given: raise ValueError(f"bench cards measures all efforts; leave out --{next(iter(given))}.")
+        row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed,
+                          **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,

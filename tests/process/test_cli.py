@@ -132,7 +132,7 @@ def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
 
 def test_bench_of_cards_has_a_row_for_every_effort(capsys):
     assert main(["bench", "cards", "blob", "--players", "3", "--cards", "2", "--seconds", "0.05", "--whole-games", "20",
-                 "--device", "cpu", "--json"]) == 0
+                 "--games", "32", "--device", "cpu", "--json"]) == 0
     bench = json.loads(capsys.readouterr().out)
     assert [(row["worlds"], row["simulations"]) for row in bench["rows"].values()] == [(2, 20), (3, 30), (5, 50)]
     assert all(row["games_per_min"] > 0 and 0 < row["resample_share"] < 1 for row in bench["rows"].values())
