@@ -37,6 +37,7 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed-dev
 	$(BIN)/python tools/sync.py --check
+	$(BIN)/alphazero-nb bench kernels connect4 --seconds 0.1 >/dev/null   # Compiles once what every process would compile beside the others
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist worksteal
