@@ -56,9 +56,9 @@ UCT_CONSTANT = 1.0  # For results in [−1, 1]
 
 
 @kernel
-def select_uct(trees, node, random, c):
+def select_uct(nodes, edges, node, random, c):
     "Return the edge with the largest UCB1 score; untried edges come first, in random order."
-    row, edges = trees.nodes[node], trees.edges
+    row = nodes[node]
     best, best_score, untried = row.first, -1e30, 0
     scale = c * math.sqrt(math.log(row.visits))
     for e in range(row.first, row.first + row.count):
@@ -84,25 +84,26 @@ def play_out(api, state, random, actions, result):
 @kernel
 def search_uct(api, trees, random, simulations, c):
     "Search the root position of the first tree by UCT. Return the most visited action."
-    nodes, edges, states, root = trees.nodes, trees.edges, trees.states, root_of(trees, 0)
+    counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
+    states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, 0)
     state, nodes[root].visits = np.empty(states.shape[1], np.int16), 1
     for _ in range(simulations):
         node = root
         while nodes[node].mover >= 0:
-            edge = select_uct(trees, node, random, c)
+            edge = select_uct(nodes, edges, node, random, c)
             child = edges[edge].child
             if child < 0:
-                child = add_node(trees, 0, node, edge - nodes[node].first)
+                child = add_node(counts, nodes, values, 0, node, edge - nodes[node].first)
                 edges[edge].child = child
                 states[child, :] = states[node]
                 call_play(api[PLAY], states[child], edges[edge].action)
-                expand(api, trees, 0, child)
+                expand(api, counts, nodes, edges, actions, 0, child, states[child])
                 node = child
                 break
             node = child
         state[:] = states[node]
-        play_out(api, state, random, trees.actions, trees.result)
-        back_up(trees, node, trees.result)
+        play_out(api, state, random, actions, result)
+        back_up(nodes, edges, values, node, result)
     best = nodes[root].first
     for e in range(best, best + nodes[root].count):
         if edges[e].visits > edges[best].visits: best = e

@@ -53,60 +53,61 @@ class SearchSettings:
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @kernel
-def expand(api, trees, tree, node):
+def expand(api, counts, nodes, edges, actions, tree, node, state):
     "Set the mover of `node` and, unless the game is over, its edges. Return True if the game is not over."
-    state = trees.states[node]
     mover = call_mover(api[MOVER], state)
-    trees.nodes[node].mover = mover
+    nodes[node].mover = mover
     if mover < 0: return False
-    count = call_legal(api[LEGAL], state, trees.actions)
+    count = call_legal(api[LEGAL], state, actions)
     if count < 1 or count > api[MAX_LEGAL]:
         raise ValueError("legal returned fewer than 1 or more than max_legal actions")
-    add_edges(trees, tree, node, mover, trees.actions, count)
+    add_edges(counts, nodes, edges, tree, node, mover, actions, count)
     return True
 
 # %% ../../nbs/31_search.search.ipynb #dad56ad0
 @kernel
 def init_root(api, trees, tree, state):
     "Make `state` the root of an empty tree. Return True if the game is not over there."
-    trees.counts[tree].nodes = trees.counts[tree].edges = 0
-    root = add_node(trees, tree, -1, 0)
-    trees.states[root, :] = state
-    return expand(api, trees, tree, root)
+    counts, nodes, states = trees.counts, trees.nodes, trees.states
+    counts[tree].nodes = counts[tree].edges = 0
+    root = add_node(counts, nodes, trees.values, tree, -1, 0)
+    states[root, :] = state
+    return expand(api, counts, nodes, trees.edges, trees.actions, tree, root, states[root])
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
 @kernel
 def run_to_leaf(api, trees, tree, budget, c_puct, fpu):
     "Run simulations. Return the node that needs the network, or −1 when the root has its visits."
-    nodes, edges, states, result, root = trees.nodes, trees.edges, trees.states, trees.result, root_of(trees, tree)
+    counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
+    states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
     if nodes[root].visits == 0: return root
     while nodes[root].visits <= budget:
         node = root
         while nodes[node].mover >= 0:
-            edge = select_edge(trees, node, c_puct, fpu)
+            edge = select_edge(nodes, edges, values, node, c_puct, fpu)
             child = edges[edge].child
             if child >= 0:
                 node = child
                 continue
-            child = add_node(trees, tree, node, edge - nodes[node].first)
+            child = add_node(counts, nodes, values, tree, node, edge - nodes[node].first)
             edges[edge].child = child
             states[child, :] = states[node]
             call_play(api[PLAY], states[child], edges[edge].action)
-            if expand(api, trees, tree, child): return child
+            if expand(api, counts, nodes, edges, actions, tree, child, states[child]): return child
             node = child
         result[:] = 0
         call_returns(api[RETURNS], states[node], result)
-        back_up(trees, node, result)
+        back_up(nodes, edges, values, node, result)
     return -1
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
 @kernel
-def apply_evaluation(trees, node, logits, relative):
+def apply_evaluation(nodes, edges, values, node, logits, relative, result):
     "Write the network's logits and values, the mover's first, into `node` and back them up."
-    set_priors(trees, node, logits)
+    set_priors(nodes, edges, node, logits)
     players = len(relative)
-    for k in range(players): trees.result[(trees.nodes[node].mover + k) % players] = relative[k]
-    back_up(trees, node, trees.result)
+    for k in range(players): result[(nodes[node].mover + k) % players] = relative[k]
+    back_up(nodes, edges, values, node, result)
 
 # %% ../../nbs/31_search.search.ipynb #87c1c7ee
 def count_worlds(game: Game, settings: SearchSettings) -> int:
@@ -138,23 +139,24 @@ class RequestTables(NamedTuple):
 
 
 @kernel
-def write_request(api, trees, requests, node, row):
+def write_request(api, nodes, edges, state, observations, edge_offsets, edge_actions, node, row):
     "Write the request for `node` into row number `row`."
-    requests.observations[row, :] = 0
-    write_inputs(api, trees.states[node], requests.observations[row])
-    first, count, offset = trees.nodes[node].first, trees.nodes[node].count, requests.edge_offsets[row]
-    for i in range(count): requests.edge_actions[offset + i] = trees.edges[first + i].action
-    requests.edge_offsets[row + 1] = offset + count
+    observations[row, :] = 0
+    write_inputs(api, state, observations[row])
+    first, count, offset = nodes[node].first, nodes[node].count, edge_offsets[row]
+    for i in range(count): edge_actions[offset + i] = edges[first + i].action
+    edge_offsets[row + 1] = offset + count
 
 # %% ../../nbs/31_search.search.ipynb #b18c8a7a
 @kernel
 def apply_evaluations(trees, requests, count, edge_logits, values):
     "Write the evaluations of `count` rows into their trees."
+    nodes, edges, sums, result = trees.nodes, trees.edges, trees.values, trees.result
+    waiting, rows, offsets = requests.waiting, requests.rows, requests.edge_offsets
     for row in range(count):
-        tree = requests.rows[row]
-        logits = edge_logits[requests.edge_offsets[row]:requests.edge_offsets[row + 1]]
-        apply_evaluation(trees, requests.waiting[tree], logits, values[row])
-        requests.waiting[tree] = -1
+        tree, logits = rows[row], edge_logits[offsets[row]:offsets[row + 1]]
+        apply_evaluation(nodes, edges, sums, waiting[tree], logits, values[row], result)
+        waiting[tree] = -1
 
 
 class Requests:
@@ -180,15 +182,17 @@ class Requests:
 @kernel
 def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu):
     "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
+    nodes, edges, states, waiting = trees.nodes, trees.edges, trees.states, requests.waiting
     waits = False
     for tree in range(first, last):
-        if requests.waiting[tree] < 0:
+        if waiting[tree] < 0:
             node = run_to_leaf(api, trees, tree, budget, c_puct, fpu)
             if node >= 0:
-                requests.waiting[tree], requests.rows[count] = node, tree
-                write_request(api, trees, requests, node, count)
+                waiting[tree], requests.rows[count] = node, tree
+                write_request(api, nodes, edges, states[node], requests.observations, requests.edge_offsets,
+                              requests.edge_actions, node, count)
                 count += 1
-        waits |= requests.waiting[tree] >= 0
+        waits |= waiting[tree] >= 0
     return count, waits
 
 # %% ../../nbs/31_search.search.ipynb #4f4f0eed

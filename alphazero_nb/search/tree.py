@@ -71,32 +71,32 @@ def root_of(trees, tree):
 
 # %% ../../nbs/30_search.tree.ipynb #a63a3282
 @kernel
-def add_node(trees, tree, parent, branch):
+def add_node(counts, nodes, values, tree, parent, branch):
     "Add a node without edges to a tree. Return its index in the tables."
-    node = root_of(trees, tree) + trees.counts[tree].nodes
-    trees.counts[tree].nodes += 1
-    row = trees.nodes[node]
+    node = tree * (len(nodes) // len(counts)) + counts[tree].nodes
+    counts[tree].nodes += 1
+    row = nodes[node]
     row.first, row.count, row.visits, row.mover, row.parent, row.branch = -1, 0, 0, -1, parent, branch
-    trees.values[node, :] = 0
+    values[node, :] = 0
     return node
 
 # %% ../../nbs/30_search.tree.ipynb #ac4744e9
 @kernel
-def add_edges(trees, tree, node, mover, actions, count):
+def add_edges(counts, nodes, edges, tree, node, mover, actions, count):
     "Give `node` one unvisited edge for each of the first `count` actions."
-    first = tree * (len(trees.edges) // len(trees.counts)) + trees.counts[tree].edges
-    trees.counts[tree].edges += count
-    row = trees.nodes[node]
+    first = tree * (len(edges) // len(counts)) + counts[tree].edges
+    counts[tree].edges += count
+    row = nodes[node]
     row.first, row.count, row.mover = first, count, mover
     for i in range(count):
-        edge = trees.edges[first + i]
+        edge = edges[first + i]
         edge.prior, edge.value, edge.visits, edge.child, edge.action = 0, 0, 0, -1, actions[i]
 
 # %% ../../nbs/30_search.tree.ipynb #cc9995a0
 @kernel
-def set_priors(trees, node, logits):
+def set_priors(nodes, edges, node, logits):
     "Set the priors of `node` to the softmax of `logits`, one per edge."
-    edges, first, count = trees.edges, trees.nodes[node].first, trees.nodes[node].count
+    first, count = nodes[node].first, nodes[node].count
     top = logits[0]
     for i in range(1, count): top = max(top, logits[i])
     total = 0.0
@@ -108,9 +108,9 @@ def set_priors(trees, node, logits):
 
 # %% ../../nbs/30_search.tree.ipynb #32a8a471
 @kernel
-def select_edge(trees, node, c_puct, fpu):
+def select_edge(nodes, edges, values, node, c_puct, fpu):
     "Return the edge of `node` with the largest PUCT score."
-    row, edges = trees.nodes[node], trees.edges
+    row = nodes[node]
     scale, mass = c_puct * math.sqrt(row.visits), 0.0
     best, best_score, untried, untried_prior = -1, -1e30, -1, -1.0
     for e in range(row.first, row.first + row.count):
@@ -122,15 +122,14 @@ def select_edge(trees, node, c_puct, fpu):
         score = edge.value / edge.visits + scale * edge.prior / (1 + edge.visits)
         if score > best_score: best, best_score = e, score
     if untried < 0: return best
-    score = trees.values[node, row.mover] / row.visits - fpu * math.sqrt(mass) + scale * untried_prior
+    score = values[node, row.mover] / row.visits - fpu * math.sqrt(mass) + scale * untried_prior
     if score > best_score or (score == best_score and untried < best): return untried
     return best
 
 # %% ../../nbs/30_search.tree.ipynb #27f340e2
 @kernel
-def back_up(trees, node, result):
+def back_up(nodes, edges, values, node, result):
     "Add `result`, one number per seat, to `node` and all its ancestors."
-    nodes, edges, values = trees.nodes, trees.edges, trees.values
     while True:
         row = nodes[node]
         row.visits += 1

@@ -20,7 +20,8 @@ from .settings import SelfPlaySettings
 
 # %% auto #0
 __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'write_move', 'begin_search', 'init_worlds',
-           'begin_game', 'make_move', 'search_slot', 'play_step', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
+           'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step', 'SlotBlock', 'GameFailed',
+           'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 _SETTINGS = np.dtype([(name, "f8") for name in (
@@ -193,30 +194,39 @@ def make_move(api, trees, slots, slot, edge):
 
 # %% ../../nbs/42_selfplay.slots.ipynb #8d18fbb0
 @kernel
+def add_noise_to_worlds(trees, requests, slots, slot):
+    "Add noise to the roots of a full search that have just got their priors."
+    row, settings = slots.rows[slot], slots.settings[0]
+    worlds = int(settings.worlds)
+    for world in range(worlds):
+        tree, bit = slot * worlds + world, np.uint64(1) << np.uint64(world)
+        root = root_of(trees, tree)
+        if row.noisy & bit and requests.waiting[tree] < 0 and trees.nodes[root].visits > 0:
+            add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
+            row.noisy ^= bit
+
+
+@kernel
 def search_slot(api, trees, requests, slots, slot, count):
     "Run a slot's trees to their next requests. Return the new number of rows, and True if the slot waits."
     row, settings = slots.rows[slot], slots.settings[0]
     worlds = int(settings.worlds)
     first = slot * worlds
-    for world in range(worlds):
-        bit, root = np.uint64(1) << np.uint64(world), root_of(trees, first + world)
-        if row.noisy & bit and requests.waiting[first + world] < 0 and trees.nodes[root].visits > 0:
-            add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
-            row.noisy ^= bit
+    if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
     return run_trees(api, trees, requests, count, first, first + worlds, row.budget, settings.c_puct, settings.fpu)
 
 # %% ../../nbs/42_selfplay.slots.ipynb #d8eee29e
 @kernel
 def play_step(api, trees, requests, slots, log, count):
     "Advance every slot to its next request, after `count` others. Return the count, and True if a slot lacks space."
-    worlds, cramped = int(slots.settings[0].worlds), False
-    for slot in range(len(slots.rows)):
-        root, row = root_of(trees, slot * worlds), slots.rows[slot]
+    worlds, cramped, nodes, rows = int(slots.settings[0].worlds), False, trees.nodes, slots.rows
+    offsets, entries = log.offsets, log.policy_actions.shape[1]
+    for slot in range(len(rows)):
+        root, row = root_of(trees, slot * worlds), rows[slot]
         row.busy = 1
         while row.number >= 0 and not row.done:
-            if trees.nodes[root].count > 1:
-                used = log.offsets[slot, row.ply]
-                if row.full and used + trees.nodes[root].count > log.policy_actions.shape[1]:
+            if nodes[root].count > 1:
+                if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
                     cramped = True
                     break
                 count, waits = search_slot(api, trees, requests, slots, slot, count)

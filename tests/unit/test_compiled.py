@@ -345,9 +345,10 @@ import alphazero_nb, numpy as np
 from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import apply_evaluation
 trees = make_trees(1, simulations=4, max_legal=4, state_size=2, players=1)
-add_node(trees, 0, -1, 0)
-add_edges(trees, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
-apply_evaluation(trees, 0, np.zeros(2, np.float32), np.zeros(1, np.float32))
+nodes, edges, values = trees.nodes, trees.edges, trees.values
+add_node(trees.counts, nodes, values, 0, -1, 0)
+add_edges(trees.counts, nodes, edges, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
+apply_evaluation(nodes, edges, values, 0, np.zeros(2, np.float32), np.zeros(1, np.float32), trees.result)
 print(alphazero_nb.__file__, trees.nodes["visits"][0], sum(apply_evaluation.stats.cache_hits.values()))
 """
 

@@ -116,10 +116,12 @@ class Driver:
 
     def answer(self, node):
         requests = Requests(self.game, self.trees)
-        write_request(self.game.api, self.trees, requests.tables, node, 0)
+        t, r = self.trees, requests.tables
+        write_request(self.game.api, t.nodes, t.edges, t.states[node], r.observations, r.edge_offsets, r.edge_actions,
+                      node, 0)
         requests.count = 1
         logits, values = self.evaluator.evaluate(*requests.arguments())
-        apply_evaluation(self.trees, node, logits, values[0])
+        apply_evaluation(t.nodes, t.edges, t.values, node, logits, values[0], t.result)
 
     def search(self, budget):
         while (node := run_to_leaf(self.game.api, self.trees, 0, budget, 1.5, 0.2)) >= 0:
