@@ -266,8 +266,8 @@ def bench_cards(
                     f"{row['evals_per_s']:11,.0f}{row['resample_us']:12.2f}{row['resample_share']:9.2%}"
                     for effort, row in rows.items())
     weights = sum(p.numel() for p in network.parameters())
-    return dict(game=game.name, preset=preset or default_preset(game), weights=weights, rows=rows, machine=machine_facts(),
-                table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
+    return dict(game=game.name, preset=preset or default_preset(game), weights=weights, rows=rows,
+                machine=machine_facts(), table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
 
 # %% ../nbs/80_benchmark.ipynb #a0636fe7
 class Stopwatch:

@@ -146,7 +146,8 @@ def _from_format_1(path: Path, manifest: dict) -> tuple[Checkpoint, bytes]:
     return _checkpoint(path, dict(
         iteration=iteration, games_played=manifest.get("games_played"), positions=sum(row["positions"] for row in rows),
         seconds=manifest.get("seconds"), log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(),
-        learner_sha256=sha256, networks={str(key): value for key, value in networks.items()}, best={}, plan=manifest.get("plan", {}))), log
+        learner_sha256=sha256, networks={str(key): value for key, value in networks.items()},
+        best={}, plan=manifest.get("plan", {}))), log
 
 # %% ../../nbs/24_network.saved_run.ipynb #1dd77d89
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class RunLog:
     def adopt(self, saved: SavedRun | None) -> None:
         "Continue after the lines of this checkpoint."
         self.length, self._hasher = (len(saved.log), saved.hasher) if saved else (0, hashlib.sha256())
-        self._translated = saved.log if saved and saved.format < FORMAT else None   # From an old format, not on disk yet
+        self._translated = saved.log if saved and saved.format < FORMAT else None   # An old format, not on disk yet
 
     def rows(self) -> list[dict]:
         "Return the rows of the log, oldest first."
