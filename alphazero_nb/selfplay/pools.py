@@ -67,9 +67,9 @@ def make_pool(
     version: int = 0,           # Version of the weights
     events=None,                # Queue for events other than finished games, such as a lost worker
 ) -> GamePool:
-    "Return the pool that plays a layout. Raise a ValueError if nobody plays layouts of its kind."
+    "Return the pool that plays a layout. Raise a ValueError if its kind is not registered."
     if layout.kind not in POOLS:
-        raise ValueError(f"nobody plays layouts of the kind {layout.kind!r}; choose {' or '.join(POOLS)}, "
+        raise ValueError(f"layout kind {layout.kind!r} is unknown; choose {' or '.join(POOLS)}, "
                          f"or add the kind with register_pool.")
     return POOLS[layout.kind](game, network, layout, settings, seed, version, events)
 

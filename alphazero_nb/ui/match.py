@@ -322,7 +322,7 @@ def give_hint(match: MatchState) -> str:
     if match.agent is None: raise Refused("There is no agent to ask.")
     if match.game.over(state): raise Refused("The game is over in this position, so there is no move to recommend.")
     if not may_show(match.line, match.ply):
-        raise Refused("It is somebody else's turn here, and a hint would reveal their cards.")
+        raise Refused("Another player moves here, and a hint would reveal that player's cards.")
     match.advice, analysis = agent_move(match.agent, match.game, state)
     if analysis: match.line = match.line.with_analysis(match.ply, analysis)
     share = f" ({analysis.shares()[match.advice]:.0%} of its visits)" if analysis else ""

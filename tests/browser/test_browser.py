@@ -139,15 +139,15 @@ class Page:
         }""")
 
     def wait_for_widgets(self):
-        "Waits until the page has told the kernel that its widgets work, which the kernel hears between two cells."
+        "Wait until the kernel has the page's answer that its widgets work. The kernel reads it between two cells."
         asks = """async () => {
-            let told = "";
+            let printed = "";
             const kernel = window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel;
             const future = kernel.requestExecute({code: "import alphazero_nb.ui.dashboard as d; print(len(d.page_widgets.working))",
                                                   store_history: false});
-            future.onIOPub = message => { if (message.content.name === "stdout") told += message.content.text; };
+            future.onIOPub = message => { if (message.content.name === "stdout") printed += message.content.text; };
             await future.done;
-            return told;
+            return printed;
         }"""
         self.until(lambda: int(self.page.evaluate(asks) or 0), 30, "answer of the page's widgets")
 

@@ -101,7 +101,7 @@ def test_analyses_of_others_wait_for_the_end_of_the_round():
     match = played(game.name, 4, agent=Agent(game, UniformEvaluator(game), 8, "search"))
     theirs = [ply for ply, state in enumerate(match.line.states) if state[MOVER] != 0]
     assert any(match.line.analyses[ply] for ply in theirs)
-    assert not is_open(match.line, 0) and match.look(theirs[0]) and not match.hint() and "somebody else's turn" in match.said
+    assert not is_open(match.line, 0) and match.look(theirs[0]) and not match.hint() and "Another player moves here" in match.said
     match.look(len(match.history)), match.analyse()
     assert all(match.line.analyses[ply] for ply, state in enumerate(match.line.states) if state[MOVER] == 0)
     while not table_module.find_table(game).deal(match.state): match.move(game.heuristic(match.state)), answered(match)
