@@ -4,6 +4,8 @@
 
 PYTHON     ?= python3
 TRAIN_ARGS ?= train connect4 --minutes 11 --folder runs/connect4 --ladder
+WARM_ARGS  := train tictactoe --preset tiny --device cpu --iterations 1 --games 8 --games-per-iter 8 --simulations 4 \
+              --evaluate-every 0 --ladder --ladder-games 2 --folder .venv/warm
 FLAGS      ?= slow
 WORKERS    ?= 3
 
@@ -25,9 +27,10 @@ help:
 	@echo "make clean        remove caches and build leftovers; the environments and runs stay"
 	@echo "PYTHON=python3.12 chooses the Python for .venv, TRAIN_ARGS=\"...\" what make train runs."
 
-# Pages run side by side: threads of PyTorch that wait for each other should sleep and not spin, or two pages on two cores
-# take twenty times as long as one.
+# Pages and tests run side by side, so each computes with one thread of PyTorch. Threads that wait for each other should
+# sleep and not spin, or two pages on two cores take twenty times as long as one.
 test test-colab soak: export OMP_WAIT_POLICY = PASSIVE
+test test-colab soak: export OMP_NUM_THREADS = 1
 
 # pip leaves compiling to the first import, which needs a tenth of the files; so the bytecode must be kept.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,7 +40,7 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed-dev
 	$(BIN)/python tools/sync.py --check
-	$(BIN)/alphazero-nb bench kernels connect4 --seconds 0.1 >/dev/null   # Compiles once what every process would compile beside the others
+	$(BIN)/alphazero-nb $(WARM_ARGS) >/dev/null   # Compiles once what every process would compile beside the others
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist worksteal
@@ -82,9 +85,9 @@ $(VENV)/installed: $(VENV)/torch pyproject.toml
 	$(VENV)/$(PIP) -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed pyproject.toml
+$(VENV)/installed-dev: $(VENV)/torch pyproject.toml
 	$(VENV)/$(PIP) -c constraints.txt -e '.[dev]'
-	@touch $@
+	@touch $(VENV)/installed $@
 
 # Colab installs the package and not the source, and so does this: again when a module changed.
 $(COLAB)/installed: $(COLAB)/torch constraints-colab.txt pyproject.toml

@@ -5,9 +5,10 @@
 # %% ../../nbs/46_selfplay.workers.ipynb #c1c770c6
 from __future__ import annotations
 
-import atexit, math, multiprocessing, queue, signal, threading, time
+import math, multiprocessing, queue, signal, threading, time
 from collections import Counter, deque
 from contextlib import contextmanager
+from multiprocessing import util
 
 from ..core.device import usable_cores
 from ..core.events import Message, WorkerLost, WorkerStarted
@@ -360,7 +361,7 @@ class WorkerPool:
         self.layout, self.lock, self._play = layout, threading.RLock(), WorkerPlay(self._workers)
         self._handler = WorkerHandler(self._workers, self._play, queue.SimpleQueue() if events is None else events)
         self.listener = Listener(self._handler, self.lock, silence_s)
-        atexit.register(self.close)
+        self._at_exit = util.Finalize(None, self.close, exitpriority=0)   # Before multiprocessing waits for its children
         try: shielded(self._open)
         except BaseException:
             self.close()
@@ -435,4 +436,4 @@ class WorkerPool:
             if self.listener.is_alive(): self.listener.join(5)
             for worker in self.workers: worker.close()
             if not self._play.idle: self._play.generation.end()
-            atexit.unregister(self.close)
+            self._at_exit.cancel()

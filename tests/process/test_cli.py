@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from alphazero_nb.cli import _get_game, main, make_parser
+from processes import Program
 
 SMALL = ["--iterations", "1", "--games-per-iter", "8", "--batch-size", "32", "--simulations", "8", "--preset", "tiny",
          "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
@@ -22,15 +23,17 @@ def run(tmp_path_factory) -> Path:
     return folder
 
 
-def command(*words, **options):
-    program = [sys.executable, "-c", "import sys; from alphazero_nb.cli import main; sys.exit(main())", *words]
-    return subprocess.run(program, capture_output=True, text=True, timeout=120, **options)
+def command(*words):
+    "The exit code of a command in a process of its own, what it printed, and its errors."
+    program = Program("import sys; from alphazero_nb.cli import main; sys.exit(main())", *words)
+    out, errors = program.communicate(120)
+    return program.returncode, out, errors
 
 
 def test_check_device_prints_one_json_object():
-    done = command("check-device", "--json")
-    report = json.loads(done.stdout)
-    assert done.returncode == 0 and report["chosen"] in [row["name"] for row in report["devices"]]
+    code, out, _ = command("check-device", "--json")
+    report = json.loads(out)
+    assert code == 0 and report["chosen"] in [row["name"] for row in report["devices"]]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process be bound to a core")
@@ -261,6 +264,6 @@ def test_a_run_of_another_game_cannot_play_this_one(run, capsys):
 
 
 def test_a_log_gets_whole_lines(tmp_path):
-    done = command("train", "tictactoe", *SMALL, "--folder", str(tmp_path / "run"))
-    assert done.returncode == 0 and "\r" not in done.stdout and "iteration 1" in done.stdout
-    assert f"alphazero-nb play {tmp_path / 'run'}" in done.stdout
+    code, out, errors = command("train", "tictactoe", *SMALL, "--folder", str(tmp_path / "run"))
+    assert code == 0 and "\r" not in out and "iteration 1" in out, errors
+    assert f"alphazero-nb play {tmp_path / 'run'}" in out

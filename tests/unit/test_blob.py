@@ -127,11 +127,11 @@ def test_a_full_game_is_seventeen_rounds_for_five_players_and_seven_cards():
     assert len(list(random_game(game, 0))) == game.max_length + 1
 
 
-@pytest.mark.parametrize("players, cards, options", [(3, 1, {}), (4, 5, {}), (8, 6, {}), (3, 13, {}), (4, 13, {}), (3, 3, dict(game="full")),
-                                                     (8, 2, dict(game="full")), (8, 6, dict(deals="all")), (4, 5, dict(deals="cards"))])
+@pytest.mark.parametrize("players, cards, options", [(3, 1, {}), (4, 5, {}), (8, 6, {}), (4, 13, {}), (3, 3, dict(game="full")),
+                                                     (8, 6, dict(deals="all")), (4, 5, dict(deals="cards"))])
 def test_laws_of_the_contract(players, cards, options):
     game = blob(players, cards, **options)
-    game.check(games=10)
+    game.check(games=6)
     assert get_game(game.name).name == game.name
     for seed in range(20):
         *_, last = random_game(game, seed)

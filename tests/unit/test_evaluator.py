@@ -93,7 +93,7 @@ def wait_until(condition, timeout_s=10):
 
 
 def test_sixteen_threads_get_their_own_answers():
-    requests, echo = 2000, Echo()
+    requests, echo = 500, Echo()
 
     def client(index, evaluator):
         wrong, rng = 0, np.random.default_rng(index)

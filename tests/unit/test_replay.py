@@ -246,7 +246,7 @@ def altered_tables(draw):
     return table
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@settings(max_examples=800, deadline=None, derandomize=True, database=None)
 @given(altered_tables())
 def test_an_altered_table_is_refused_or_whole(table):
     "Whatever is split joins to the same table, and what the rules accept of it is a game by the slow judge."
@@ -303,7 +303,7 @@ def altered(record, name, place, number):
 
 
 @pytest.mark.parametrize("name", ["connect4", "blob(players=3,cards=2)", "python"])
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=250, deadline=None, derandomize=True, database=None)
 @given(which=st.integers(0, 5), field=st.sampled_from(
            ["actions", "movers", "values", "policy_actions", "policy_visits", "outcome", "seed"]),
        place=st.integers(0, 200), number=st.integers(-3, 12) | st.sampled_from([127, -128, 2**31 - 1, -2**31]))

@@ -2,12 +2,10 @@
 import ast
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +30,7 @@ from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
 from alphazero_nb.selfplay.calibration import candidate_layouts, measure_layouts
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from processes import children, patience
+from processes import Program, children, patience
 from reference import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -501,7 +499,7 @@ from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
 net = PolicyValueNet(game, "tiny")
 
-def build(shared): return SelfPlayEngine(game, net, device="cpu", games=32, max_batch=16, simulations=8, threads=2,
+def build(shared): return SelfPlayEngine(game, net, device="cpu", games=32, max_batch=16, simulations=4, threads=2,
                                          shared=shared, listeners=[heard.append])
 heard = []
 with build(False) as engine: want = engine.generate_games(90)
@@ -524,20 +522,22 @@ print("goes on")
 
 
 def script(source, seconds=300):
-    return subprocess.run([sys.executable, "-c", source], timeout=seconds, capture_output=True, text=True,
-                          cwd=Path(__file__).parent)
+    "The exit code of a program, what it printed, and its errors."
+    program = Program(source)
+    out, errors = program.communicate(seconds)
+    return program.returncode, out, errors
 
 
 def test_an_interrupt_comes_back_at_once():
-    done = script(INTERRUPTED)
-    assert done.returncode == 0 and done.stdout.count("back after") == 2, done.stderr
-    assert max(map(float, re.findall(r"\d+\.\d+", done.stdout))) < 2 * patience(), done.stdout
+    code, out, errors = script(INTERRUPTED)
+    assert code == 0 and out.count("back after") == 2, errors
+    assert max(map(float, re.findall(r"\d+\.\d+", out))) < 2 * patience(), out
 
 
 def test_after_an_interrupt_nothing_is_missing():
     "The games of the interrupted call come with those of the next one, every one, and the same as ever."
-    done = script(GOES_ON)
-    assert done.returncode == 0 and "goes on" in done.stdout, done.stderr
+    code, out, errors = script(GOES_ON)
+    assert code == 0 and "goes on" in out, errors
 
 
 class Gated(Cheap):
@@ -752,9 +752,9 @@ print("grown by", peak() - before)
 @pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
 def test_memory_of_256_games_of_gomoku():
     "All 256 games run at once. Their trees are full after a few moves, and 24 moves add only the records."
-    done = script(MEMORY)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout.split("grown by")[1]) < 600
+    code, out, errors = script(MEMORY)
+    assert code == 0, errors
+    assert float(out.split("grown by")[1]) < 600
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -5,7 +5,6 @@ import json
 import math
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from alphazero_nb.arena.matches import play_match
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import Learner, TrainSettings
 from alphazero_nb.training.trainer import Trainer
+from processes import Program
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
 QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
@@ -78,7 +78,7 @@ def test_loss_of_a_repeated_example_reaches_its_entropy():
     planes = np.tile(game.observe(game.state_after([1])), (32, 1, 1, 1))
     batch = Batch(planes, policy, np.tile(np.array([.25, -.25], np.float32), (32, 1)))
     learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(weight_decay=0))
-    losses = [learner.step(batch) for _ in range(300)]
+    losses = [learner.step(batch) for _ in range(200)]
     assert losses[0][0] > entropy + .5, "it was not known before"
     assert abs(losses[-1][0].item() - entropy) < .01 and losses[-1][1].item() < .001
     assert all(loss[0] > entropy - 1e-4 for loss in losses), "no loss is below the entropy"
@@ -262,11 +262,6 @@ run.fit(iterations=2)
 """
 
 
-def start(source, *args):
-    return subprocess.Popen([sys.executable, "-c", source, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True)
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, one_thread_inside):
     "The run of FIT without a kill: the weights after each iteration."
@@ -292,7 +287,7 @@ def goes_on(folder, undisturbed):
 # Files are config; games, network, learner and manifest of the first iteration; and the same of the second.
 @pytest.mark.parametrize("file, when", [(1, "before"), (1, "after"), (3, "after"), (5, "before"), (5, "after"), (9, "before")])
 def test_a_kill_at_any_file_leaves_a_whole_run(tmp_path, undisturbed, when, file):
-    child = start(SUICIDE, tmp_path / "run", when, file)
+    child = Program(SUICIDE, tmp_path / "run", when, file)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == -signal.SIGKILL, errors
     kept = goes_on(tmp_path / "run", undisturbed)
@@ -300,7 +295,7 @@ def test_a_kill_at_any_file_leaves_a_whole_run(tmp_path, undisturbed, when, file
 
 
 def test_ctrl_c_returns_normally_with_all_that_was_finished(tmp_path):
-    child = start(RUN + "print('fit', flush=True)\nprint('iterations', run.fit(iterations=10_000).iteration)", tmp_path / "run")
+    child = Program(RUN + "print('fit', flush=True)\nprint('iterations', run.fit(iterations=10_000).iteration)", tmp_path / "run")
     assert child.stdout.readline() == "fit\n"
     wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
     time.sleep(.7)
@@ -554,14 +549,14 @@ def test_the_checkpoint_before_is_kept_and_no_older_one(tmp_path):
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path):
-    child = start(FIT, tmp_path / "run")
+    child = Program(FIT, tmp_path / "run")
     try:
         assert child.stdout.readline() == "fit\n", child.stderr.read()
         wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
         other = trainer(tmp_path / "run", seed=3)
         with pytest.raises(ValueError, match="is in use by another trainer"): other.fit(iterations=1)
     finally:
-        child.kill()
+        child.send_signal(signal.SIGKILL)
         child.communicate()
     other.fit(iterations=1)   # A lock ends with its process
     assert trainer(tmp_path / "run", seed=3).iteration == other.iteration
