@@ -5,10 +5,11 @@
 # %% ../nbs/81_cli.ipynb #9a304bb7
 from __future__ import annotations
 
-import argparse, json, re, sys
+import argparse, importlib, json, re, sys
+from pathlib import Path
 
 # %% auto #0
-__all__ = ['make_parser', 'main']
+__all__ = ['import_rules', 'make_parser', 'main']
 
 # %% ../nbs/81_cli.ipynb #30d2853c
 def _check_device(args):
@@ -36,6 +37,17 @@ def _get_game(args):
         if re.search(rf"\b{key}\s*=", inside): raise ValueError(f"{args.game} already sets {key}; leave out --{key}.")
     arguments = [inside] * bool(inside) + [f"{key}={value}" for key, value in given.items()]
     return get_game(f"{word.strip()}({','.join(arguments)})")
+
+
+def import_rules(file: str) -> None:
+    """Run a Python file that registers a game, so that commands and worker processes know the game.
+    Raise a ValueError if it is no Python file or has the name of another module."""
+    path = Path(file).resolve()
+    if path.suffix != ".py" or not path.is_file(): raise ValueError(f"--rules {file} is not a Python file.")
+    sys.path.insert(0, str(path.parent))
+    module = importlib.import_module(path.stem)
+    if Path(getattr(module, "__file__", None) or "").resolve() != path:
+        raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
 
 
 def _selfplay(game, args):
@@ -123,7 +135,8 @@ def _match_line(row: dict) -> str:
                 f"{tell_measures(row['measures'])}")
     elo = "" if row["elo"] is None else f", Elo {row['elo']:+.0f}"
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
-            f"({row['low']:.1%} to {row['high']:.1%}{elo}; {row['wins']} won, {row['draws']} drawn, {row['losses']} lost)")
+            f"({row['low']:.1%} to {row['high']:.1%}{elo}; "
+            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost)")
 
 # %% ../nbs/81_cli.ipynb #9973ff8f
 def _play(args):
@@ -142,7 +155,6 @@ def _report(args):
 
 # %% ../nbs/81_cli.ipynb #43fbc40d
 def _arena(args):
-    from pathlib import Path
     from alphazero_nb.arena.players import get_player
     from alphazero_nb.arena.matches import play_series
     from alphazero_nb.core.events import Message
@@ -244,6 +256,7 @@ _OPTIONS = {
                            help="games against each opponent of the ladder, or deals with hidden cards (200)"),
     "--seat": dict(type=_at_least(int, 0), default=0, help="your seat; seat 0 moves first (0)"),
     "--game": dict(help="the game, if neither player is a training run"),
+    "--rules": dict(metavar="FILE", help="a Python file that registers a game of your own"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
     "--seconds": dict(type=_time, default=2.0,
                       help="seconds per window (2); bench cards plays 5 times as long at each effort"),
@@ -259,26 +272,28 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "games": (_games, "list the games of the package", {}, ["--json"]),
     "train": (_train, "train an agent, or resume a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
-              ["--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations", "--worlds", "--effort",
-               "--games-per-iter", "--batch-size",
-               "--games", "--threads", "--layout", "--gpus", "--workers", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
-               "--ladder-games", "--json"]),
+              ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations",
+               "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout", "--gpus",
+               "--workers", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder", "--ladder-games",
+               "--json"]),
     "play": (_play, "play against a trained agent in the terminal", dict(folder="the folder of a run"),
-             ["--simulations", "--worlds", "--seat", "--device", "--seed"]),
+             ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
     "arena": (_arena, "play a match between two players, with 95 percent intervals; "
               "with hidden cards, the same deals from every seat",
               dict(player="random, rollouts:N, heuristic (if the game has one) or the folder of a run",
                    opponent="the same choices as for the player"),
-              ["--games", "--game", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed", "--json"]),
+              ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed",
+               "--json"]),
     "show-game": (_show_game, "play given moves, for example to reproduce an error in the rules",
-                  dict(game="a game"), ["--seed", "--moves"]),
-    "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), []),
+                  dict(game="a game"), ["--rules", "--seed", "--moves"]),
+    "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), ["--rules"]),
     "bench": (_bench, "compare self-play with the bare network, or measure layouts, kernels or card games",
               dict(what="selfplay: against the bare network; layouts: threads against processes; "
                         "kernels: the search without a network; cards: each effort",
                    game="a game"),
-              ["--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device", "--windows", "--seconds", "--whole-games", "--games", "--threads",
-               "--max-batch", "--no-compile", "--seed", "--json"]),
+              ["--rules", "--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device",
+               "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--no-compile",
+               "--seed", "--json"]),
 }
 
 # %% ../nbs/81_cli.ipynb #9ac53db8
@@ -310,7 +325,9 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     "Run a command. Return its exit code: 0 for success, 2 for bad input, 130 for Ctrl-C."
     args = make_parser().parse_args(argv)
-    try: report = args.function(args)
+    try:
+        if getattr(args, "rules", None): import_rules(args.rules)
+        report = args.function(args)
     except (ValueError, ImportError) as error:
         print(f"alphazero-nb: {error}", file=sys.stderr)
         return 2

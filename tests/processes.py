@@ -55,7 +55,7 @@ class Program:
     def __init__(self, source, *arguments, folder=None):
         self.stderr, (read, write) = tempfile.TemporaryFile("w+"), os.pipe()
         self.stdout = open(read)
-        self.process = _servers().Process(target=_run_program, daemon=True, args=(
+        self.process = _servers().Process(target=_run_program, args=(
             source, list(map(str, arguments)), Handle(write), Handle(self.stderr.fileno()), folder))
         self.process.start()
         os.close(write)

@@ -251,7 +251,8 @@ class Game(Sendable):
         self.input_shape = (self.input_size,) if privileged_size else self.shape
         self.symmetries = _symmetry_arrays(symmetries, self.input_size, actions)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                         resample_hidden=resample_hidden or _nothing_hidden, **(dict(privileged=privileged) if privileged else {}))
+                         resample_hidden=resample_hidden or _nothing_hidden,
+                         **(dict(privileged=privileged) if privileged else {}))
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
         self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
@@ -315,7 +316,8 @@ _registry: dict[str, Callable[..., Game]] = {}
 
 
 def register(name: str, factory: Callable[..., Game]) -> None:
-    "Make `get_game(name)` call `factory` with the parameters in the name."
+    """Make `get_game(name)` call `factory` with the parameters in the name, for example
+    `register("nim", lambda: nim)`. The command line reads such a file with `--rules FILE`."""
     _registry[name] = factory
 
 
@@ -346,8 +348,9 @@ def get_game(
     word, parameters = _parse(name)
     if word not in _registry and word in _LIBRARY: importlib.import_module(f"alphazero_nb.games.{word}")
     if word not in _registry:
-        raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}."
-                         f"{did_you_mean(word, list_games())}")
+        more = did_you_mean(word, list_games()) or (" A game of your own must be registered first: "
+                                                    "register(name, function), or on the command line --rules FILE.")
+        raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}.{more}")
     factory = _registry[word]
     signature = inspect.signature(factory).parameters
     known, any_key = list(signature), any(p.kind == p.VAR_KEYWORD for p in signature.values())

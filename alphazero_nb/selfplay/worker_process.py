@@ -206,7 +206,7 @@ def worker_main(pipe: connection.Connection) -> None:
         pool = _make_pool(unpack(setup))
         device = pool.inference.device
         outbox.put("ready", pool.inference.name, device.description if device else "no network", pool.dtype)
-        threading.Thread(target=_report, args=(pool, outbox), name="alphazero_nb report", daemon=True).start()
+        threading.Thread(target=_report_always, args=(pool, outbox), name="alphazero_nb report", daemon=True).start()
         _execute(commands, pool, RemoteScheduler(outbox, pool))
     except BaseException as error: outbox.put("failed", *describe_error(error))
     outbox.close(5)
@@ -221,7 +221,7 @@ def _commands(pipe: connection.Connection):
         yield from messages
 
 
-def _report(pool: ActorPool, outbox: Outbox, every_s: float = 0.5) -> None:
+def _report_always(pool: ActorPool, outbox: Outbox, every_s: float = 0.5) -> None:
     "Report progress every `every_s` seconds. The reports also show that the worker is alive."
     while True:
         send_report(pool, outbox)

@@ -58,7 +58,7 @@ class RunPlan:
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
         if self.game.name.partition("(")[0] not in list_games():
             raise ValueError(f"{self.game.name} is not registered, so its run could not be loaded again; "
-                             f"call register({self.game.name!r}, function) first.")
+                             f"first call register({self.game.name!r}, function) with a function that returns it.")
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
         if not isinstance(self.layout, Layout):

@@ -31,7 +31,7 @@ SOON = 4.   # Seconds from a press of stop until the page says so; the run itsel
 # The page ---------------------------------------------------------------------------------------
 
 SMALL = """preset, simulations, minutes = "tiny", 16, 30   # A run that lasts until it is stopped, in iterations of a second
-few = TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, baseline="random")"""
+settings = TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, baseline="random")"""
 
 
 def small(source):
@@ -44,7 +44,7 @@ def small(source):
 
 def quick(source):
     "The quickstart's training cell, without the half minute in which it tries who plays fastest."
-    return re.sub(r"(?m)^(run = Trainer\(.+)\)$", r'\1, train_settings=few, layout="threads")', source)
+    return re.sub(r"(?m)^(run = Trainer\(.+)\)$", r'\1, layout="threads")', source)
 
 
 def quickstart(folder):
@@ -56,7 +56,7 @@ def quickstart(folder):
         cell.update(source=quick(small(source) if "IN_TEST" in source else source), outputs=[], execution_count=None)
     text = "\n".join("".join(cell["source"]) for cell in book["cells"])
     assert SMALL in text, "the quickstart's settings do not ask for IN_TEST where this test looks"
-    assert "train_settings=few" in text, "the quickstart's Trainer is not made where this test looks"
+    assert 'layout="threads"' in text, "the quickstart's Trainer is not made where this test looks"
     (folder/"quickstart.ipynb").write_text(json.dumps(book), encoding="utf-8")
 
 

@@ -267,3 +267,28 @@ def test_a_log_gets_whole_lines(tmp_path):
     code, out, errors = command("train", "tictactoe", *SMALL, "--folder", str(tmp_path / "run"))
     assert code == 0 and "\r" not in out and "iteration 1" in out, errors
     assert f"alphazero-nb play {tmp_path / 'run'}" in out
+
+
+NIM = re.search(r"^```python\n(import alphazero_nb as az\n\ndef start.*?)^```", (Path(__file__).parents[2] / "README.md").read_text("utf-8"),
+                re.M | re.S)[1]
+
+
+def test_a_game_of_ones_own_is_trained_and_played(tmp_path, capsys):
+    "The file that README.md shows, with workers, which import nothing but the file."
+    (tmp_path / "nim_of_mine.py").write_text(NIM)
+    words = ["--rules", str(tmp_path / "nim_of_mine.py")]
+    code, out, errors = command("train", "nim", *SMALL, *words, "--workers", "2", "--folder", tmp_path / "run")
+    assert code == 0 and "iteration 1" in out, errors
+    code, out, errors = command("arena", tmp_path / "run", "random", *words, "--games", "4", "--device", "cpu")
+    assert code == 0 and "of the points" in out, errors
+    assert main(["arena", str(tmp_path / "run"), "random", "--games", "4", "--device", "cpu"]) == 2
+    assert "must be registered first" in (said := capsys.readouterr().err) and "--rules FILE" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name, text, reason", [("nothing.py", None, "is not a Python file"), ("rules.txt", "", "is not a Python file"),
+                                                ("json.py", "", "Python has another module called json; rename json.py")])
+def test_a_file_of_rules_that_cannot_be_read(tmp_path, monkeypatch, capsys, name, text, reason):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    if text is not None: (tmp_path / name).write_text(text)
+    assert main(["show-game", "tictactoe", "--rules", str(tmp_path / name)]) == 2
+    assert reason in capsys.readouterr().err

@@ -16,7 +16,7 @@ GROUPS = dict(
     selfplay=["settings", "layout", "slots", "scheduler", "actors", "worker_process", "workers", "pools", "calibration", "engine"],
     arena=["players", "matches", "ladder"],
     training=["replay", "learner", "run_folder", "trainer"],
-    ui=["progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
+    ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
     benchmark=[], cli=[], all=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 HEAVY = ["torch", "numba", "matplotlib"]
