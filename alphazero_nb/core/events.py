@@ -156,7 +156,7 @@ class SelfPlayStopped:
 class RunStarted:
     "Training has started or resumed."
     game: str
-    network: str             # Preset
+    preset: str              # Of the network
     device: str
     folder: str
     iteration: int = 0       # Iterations done before this start
@@ -228,7 +228,9 @@ def read_events(path: str | Path):
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             data = json.loads(line)
-            event = _KINDS[data.pop("event")](**data)
+            kind = _KINDS[data.pop("event")]
+            if kind is RunStarted and "network" in data: data["preset"] = data.pop("network")   # An older name
+            event = kind(**data)
             if isinstance(event, MatchPlayed): event = replace(event, opponent=present_name(event.opponent))
         except (ValueError, KeyError, TypeError, AttributeError): continue
         yield event

@@ -9,7 +9,6 @@ import difflib, importlib, importlib.util, inspect, re
 from typing import Callable
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError

@@ -260,7 +260,7 @@ STOP = "The notebook's stop button ends this cleanly at once. Finished games are
 
 def _title(state: DashboardState) -> str:
     if state.run is None: return "Self-play"
-    title = f"{state.run.game}, {state.run.network} network on {state.run.device}"
+    title = f"{state.run.game}, {state.run.preset} network on {state.run.device}"
     if not state.iterations: return title
     last = state.iterations[max(state.iterations)]
     return (f"{title}: {last.iteration} iteration{'s' * (last.iteration != 1)}, {last.games:,} games, "

@@ -5,7 +5,7 @@
 # %% ../../nbs/71_ui.progress.ipynb #ff24921e
 from __future__ import annotations
 
-import json, math, os, shutil, sys, time
+import math, os, shutil, sys, time
 from collections import deque
 from pathlib import Path
 
@@ -191,7 +191,7 @@ def _describe_training(event) -> str | None:
             means, of = (tell_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
             return (f"{event.player} against {event.opponent}: {means}{event.score:.1%} of the {of} "
                     f"({event.low:.1%} to {event.high:.1%}, {_count(event.games)})")
-        case RunStarted(): return f"{event.game}, {event.network} network on {event.device}, into {event.folder}."
+        case RunStarted(): return f"{event.game}, {event.preset} network on {event.device}, into {event.folder}."
         case RunDone(): return _describe_end(event)
 
 

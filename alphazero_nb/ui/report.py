@@ -5,7 +5,7 @@
 # %% ../../nbs/79_ui.report.ipynb #e6d0c189
 from __future__ import annotations
 
-import base64, html, os, re, shlex
+import base64, html, os, shlex
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path

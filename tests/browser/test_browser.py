@@ -20,7 +20,7 @@ MISSING += [] if CHROMIUM else ["Chromium"]
 if MISSING: pytest.skip(f"{' and '.join(MISSING)} is not installed, so there is no page to look at.", allow_module_level=True)
 
 import psutil
-from playwright.sync_api import Error, TimeoutError, sync_playwright
+from playwright.sync_api import sync_playwright
 
 from processes import patience
 
@@ -206,7 +206,7 @@ def lab(tmp_path_factory):
         children = process.children(recursive=True)
         process.terminate()
         left = gone([process, *children], 15)
-    assert not left, f"these were still there 15 seconds after JupyterLab was told to end: {left}\n{log.read_text()[-4000:]}"
+    assert not left, f"these were still there 15 seconds after JupyterLab was asked to end: {left}\n{log.read_text()[-4000:]}"
 
 
 @pytest.fixture(scope="module")
@@ -244,8 +244,8 @@ def page(lab, shots, chromium):
 def saved(folder):
     "The run's folder, and how many iterations and games it tells of."
     manifest, = folder.glob("runs/*/manifest.json")
-    told = json.loads(manifest.read_text(encoding="utf-8"))
-    return manifest.parent, told["iteration"], told["games_played"]
+    saved_run = json.loads(manifest.read_text(encoding="utf-8"))
+    return manifest.parent, saved_run["iteration"], saved_run["games_played"]
 
 
 def test_the_dashboard_moves(page, lab):

@@ -90,8 +90,8 @@ def test_cards_are_played_in_duplicate(capsys):
     assert main(CARDS) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     number = r"[+-]?\d+\.\d+%?"
-    told = rf"{number} \({number} to {number}\) against {number} \({number} to {number}\): {number} \({number} to {number}\)"
-    assert re.fullmatch(rf"heuristic against random on 40 deals, from every seat: points a round {told}; exact bids {told}", line), line
+    figures = rf"{number} \({number} to {number}\) against {number} \({number} to {number}\): {number} \({number} to {number}\)"
+    assert re.fullmatch(rf"heuristic against random on 40 deals, from every seat: points a round {figures}; exact bids {figures}", line), line
     assert f"points a round {row['measures']['points a round']['mine'][0]:.2f} (" in line
 
 

@@ -274,9 +274,9 @@ def test_progress_is_one_line_and_one_summary(kernel, layout):
     kernel.run(ENGINE)
     cell = kernel.run(f"with build('tictactoe', {layout}) as engine: records = engine.generate_games(3000)")
     lines = screen(cell.out)
-    told = [line for line in lines if line.startswith("worker ")]
-    assert len(told) == (2 if layout == "workers=2" else 0) and len(set(told)) == len(told)
-    assert [line for line in lines if line not in told] == [lines[-1]] and re.match(r"3,000 games in ([\d.]+ s|\d+:\d\d) \(", lines[-1])
+    reported = [line for line in lines if line.startswith("worker ")]
+    assert len(reported) == (2 if layout == "workers=2" else 0) and len(set(reported)) == len(reported)
+    assert [line for line in lines if line not in reported] == [lines[-1]] and re.match(r"3,000 games in ([\d.]+ s|\d+:\d\d) \(", lines[-1])
     assert cell.out.count("3,000 games in") == 1 and cell.err == ""
     states = re.findall(r"\r(self-play [^\r\n]*)", cell.out)
     assert 1 <= len(states) <= 5 * cell.seconds + 1 and max(map(len, states)) < 100, "five a second at most"

@@ -7,7 +7,6 @@ import gc
 import json
 import multiprocessing
 import os
-import queue
 import re
 import signal
 import struct
@@ -17,7 +16,6 @@ import tempfile
 import threading
 import time
 import traceback
-from multiprocessing import connection
 from pathlib import Path
 
 import numpy as np
@@ -190,7 +188,7 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again():
         records = within(60, playing.generate_games, 400)
     assert records == undisturbed(400, simulations=100)
     numbers = [event.number for event in heard.of(GameFinished)]
-    assert len(numbers) == len(set(numbers)) and set(range(400)) <= set(numbers), "every game is told once"
+    assert len(numbers) == len(set(numbers)) and set(range(400)) <= set(numbers), "every game is reported once"
     lost, = heard.of(WorkerLost)
     before = heard[:heard.index(lost)]
     assert lost.finished == sum(type(event) is GameFinished and event.source == "worker 0 cpu" for event in before)
@@ -339,8 +337,8 @@ def test_an_error_in_the_rules_says_how_to_reproduce_it(games):
     assert int(seed) == derive_seed(0, Purpose.SELF_PLAY, int(number)) and f"(seed {seed})" in str(error)
     with pytest.raises(kind, match=what): retrace(game, int(seed), ast.literal_eval(line))
     assert type(error.__cause__) is WorkerTraceback
-    told = "".join(traceback.format_exception(error))
-    assert told.count(f"{kind.__name__}: {what}\n") == told.count(f"raise {kind.__name__}") == 1, "its traceback is shown once"
+    reported = "".join(traceback.format_exception(error))
+    assert reported.count(f"{kind.__name__}: {what}\n") == reported.count(f"raise {kind.__name__}") == 1, "its traceback is shown once"
     assert not heard.text() and not heard.of(WorkerLost)
     assert kept and kept == [record for record in undisturbed(max(r.number for r in kept) + 1, whole, 2)
                              if record.number in {r.number for r in kept}]
@@ -466,8 +464,8 @@ def test_a_device_without_room_for_a_batch():
         assert playing.layout.max_rows == 4 and playing.plan["max_rows"] == 4
         records += within(60, playing.generate_games, 10)
     assert [record.number for record in records] == list(range(50))
-    told = [text for text in heard.text() if "device memory" in text]
-    assert told == ["Out of device memory at batch size 16. Continuing with 4."]
+    reported = [text for text in heard.text() if "device memory" in text]
+    assert reported == ["Out of device memory at batch size 16. Continuing with 4."]
     with engine(network=opinion(), workers=None, layout="threads", shared=False, max_batch=16, simulations=8) as playing:
         assert playing.generate_games(50) == records, "these rows do not depend on the batch"
 
@@ -566,7 +564,7 @@ def test_workers_end_with_their_parent(how, when):
         assert when == "at once" or script.said()[1] == ""
 
 
-def test_an_engine_that_nobody_shuts_down_ends_with_its_program():
+def test_an_engine_that_is_not_shut_down_ends_with_its_program():
     source = """
 engine = build()
 say(len(engine.generate_games(40)), "games", *pids(engine))
@@ -1065,7 +1063,7 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
                                      train_settings=quick, listeners=[listener])
-    told = "Out of device memory at batch size 128. Continuing with 4."
+    reported = "Out of device memory at batch size 128. Continuing with 4."
     build(heard[0]).fit(iterations=2)
     saved = json.loads((tmp_path / "run/layout.json").read_text())["layout"]
     assert saved["max_rows"] == 4 and saved["max_batch"] == 128
@@ -1075,7 +1073,7 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     path.write_text(path.read_text().replace('"max_rows"', '"rows"'))   # As older versions wrote it
     assert '"max_rows"' not in path.read_text() and read_layout_file(path).max_rows == 4
     build(heard[2]).fit(iterations=1)
-    assert [told in listener.text() for listener in heard] == [True, False, False], "it is told once"
+    assert [reported in listener.text() for listener in heard] == [True, False, False], "it is reported once"
 
 
 TRAINING = """
@@ -1117,12 +1115,12 @@ def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_p
         script.line("playing")
         start = time.monotonic()
         script.interrupt()
-        told = int(script.line("stopped "))
+        reported = int(script.line("stopped "))
         assert time.monotonic() - start < 4 * patience()
         assert script.end() == "iterations 1\n"
         heard = Heard()
         kept = Trainer("tictactoe", "tiny", tmp_path / "run", **usual, listeners=()).folder.kept()
-        assert len(kept) == told and 30 <= told < 160 and {record.number for record in kept} <= set(range(160, 320))
+        assert len(kept) == reported and 30 <= reported < 160 and {record.number for record in kept} <= set(range(160, 320))
         got, _ = trained(tmp_path / "run", [heard])
         played = [event.number for event in heard.of(GameFinished)]
         assert sorted(played) == sorted(set(range(160, 320)) - {record.number for record in kept}), "the others, and each once"

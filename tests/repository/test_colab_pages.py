@@ -156,10 +156,10 @@ def game(tmp_path_factory):
 
 
 def test_a_complete_game_takes_at_most_sixty_lines():
-    code, told = rules()
+    code, claim = rules()
     lines = [line for cell in code for line in cell.splitlines() if line.strip() and not line.strip().startswith("#")]
     assert len(lines) <= 60
-    assert f"in {len(lines)} lines" in told, f"the page should say {len(lines)} lines"
+    assert f"in {len(lines)} lines" in claim, f"the page should say {len(lines)} lines"
 
 
 def test_the_game_keeps_the_contract(game): game.check(games=30)

@@ -8,7 +8,7 @@ import pytest
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.ui.board import (Board, Marks, Square, board_svg, find_drawing, has_piece_planes, last_places,
-                                   letters_svg, plane_board, register_drawing, stone_board)
+                                   letters_svg, register_drawing, stone_board)
 from alphazero_nb.ui.svg import svg_image
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]

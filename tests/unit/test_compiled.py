@@ -386,6 +386,6 @@ if __name__ == "__main__":
 def test_a_worker_notices_rules_that_changed_after_the_parent_imported_them(pile, name, old, new):
     "The second change reaches the observation alone, which no game without a network shows."
     (pile/"meanwhile.py").write_text(MEANWHILE)
-    told = " ".join(run(pile, ["meanwhile.py"], name, old, new))
-    if old == new: assert told == "3 games"
-    else: assert told.startswith("ValueError the rules of pile in this worker differ from those in the parent:"), told
+    printed = " ".join(run(pile, ["meanwhile.py"], name, old, new))
+    if old == new: assert printed == "3 games"
+    else: assert printed.startswith("ValueError the rules of pile in this worker differ from those in the parent:"), printed

@@ -8,9 +8,8 @@ from base64 import b64decode
 
 import pytest
 
-from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, JsonLines)
+from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
+                                      RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines)
 from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
@@ -71,9 +70,9 @@ def test_every_worker_has_its_bar():
     for k in range(30): state(GameFinished(k, k, 99, k + 1, 9, (1., -1.), k / 9 + 1, 9 * k, f"worker {k % 3} cuda:{k % 3}"))
     state(EngineStatus(4., 900., 9., 9., .5, 0, {f"worker {k} cuda:{k}": dict(evals_per_s=300. * k, memory_gb=3., memory_total_gb=16.,
                                                                               utilisation=70) for k in range(4)}))
-    told = words(render(state))
-    assert "worker 2 cuda:2: 10 games, 600 evaluations/s, 3.0 of 16 GB, 70% busy" in told
-    assert "worker 3 cuda:3: 0 games, 900 evaluations/s" in told
+    seen = words(render(state))
+    assert "worker 2 cuda:2: 10 games, 600 evaluations/s, 3.0 of 16 GB, 70% busy" in seen
+    assert "worker 3 cuda:3: 0 games, 900 evaluations/s" in seen
 
 
 def test_a_resumed_run_has_its_earlier_curves(tmp_path):
@@ -91,8 +90,8 @@ def test_strength_has_a_line_for_each_opponent():
     state = DashboardState()
     for k in (1, 2):
         for opponent in ("rollouts:100", "rollouts:400"): state(MatchPlayed("run", opponent, .5, .4, .6, 40, k))
-    told = [element.text for element in pictures(render(state))[0].iter() if element.tag.endswith("text")]
-    assert "against rollouts:100" in told and "against rollouts:400" in told
+    seen = [element.text for element in pictures(render(state))[0].iter() if element.tag.endswith("text")]
+    assert "against rollouts:100" in seen and "against rollouts:400" in seen
     assert elo(.5) == 0 and round(elo(10 / 11)) == 400 and elo_point(MatchPlayed("a", "b", 1., .9, 1., 40)) == (elo(.9),) * 3
 
 
@@ -109,8 +108,8 @@ def test_what_both_made_of_the_same_deals_has_a_chart_for_each_measure():
         state(MatchPlayed("run", "heuristic", .4, .3, .5, 40, k + 1, {
             "points a round": dict(row(1), share=False), "exact <b>bids</b>": dict(row(.1), share=True)}))
     elo_chart, points, bids = pictures(render(state))
-    told = [[element.text for element in chart.iter() if element.tag.endswith("text")] for chart in (points, bids)]
-    assert {"points a round", "this run", "heuristic", "8"} <= set(told[0]) and {"exact <b>bids</b> (%)", "80"} <= set(told[1])
+    seen = [[element.text for element in chart.iter() if element.tag.endswith("text")] for chart in (points, bids)]
+    assert {"points a round", "this run", "heuristic", "8"} <= set(seen[0]) and {"exact <b>bids</b> (%)", "80"} <= set(seen[1])
     assert "against heuristic" in [element.text for element in elo_chart.iter()]
     for chart in (points, bids):
         mine, theirs = heights(chart, page.BLUE), heights(chart, page.ORANGE)
@@ -121,13 +120,13 @@ def test_what_both_made_of_the_same_deals_has_a_chart_for_each_measure():
 
 
 def test_several_players_have_results_and_two_have_winners():
-    told = []
+    seen = []
     for outcomes in ([(1., -1.), (0., 0.), (1., -1.), (-1., 1.)], [(1., -.5, -1.), (.5, -.5, 0.)]):
         state = DashboardState()
         for k, outcome in enumerate(outcomes): state(GameFinished(k, k, 9, k + 1, 9, outcome, k + 1., 9, "cpu"))
-        told.append(words(render(state)))
-    assert "50% / 25% / 25%" in told[0] and "won by seat / drawn" in told[0] and "mean result" not in told[0]
-    assert "+0.75 / -0.50 / -0.50" in told[1] and "mean result by seat" in told[1] and "won by seat" not in told[1]
+        seen.append(words(render(state)))
+    assert "50% / 25% / 25%" in seen[0] and "won by seat / drawn" in seen[0] and "mean result" not in seen[0]
+    assert "+0.75 / -0.50 / -0.50" in seen[1] and "mean result by seat" in seen[1] and "won by seat" not in seen[1]
 
 
 @pytest.mark.parametrize("ys", [[], [1.], [0., 0.], [1e-9, 1e9], [None, 2.], [float("nan"), 1.], [float("inf"), 1.], [-5., 5.]])
@@ -231,9 +230,9 @@ def test_until_the_page_has_answered_a_call_is_alive_in_plain_html(kernel, accep
     if accept is not None: answer(kernel, accept)
     cell = kernel.run("engine.generate_games(400);")
     assert_plain(cell)
-    told = [words(data[HTML]) for _, _, data in cell.shown]
-    assert "no game has ended yet" in told[0] or "of 400 games" in told[0]
-    assert "400 games in" in told[-1] and len(set(told)) == len(told)
+    seen = [words(data[HTML]) for _, _, data in cell.shown]
+    assert "no game has ended yet" in seen[0] or "of 400 games" in seen[0]
+    assert "400 games in" in seen[-1] and len(set(seen)) == len(seen)
 
 
 def test_a_widget_manager_that_arrives_late_is_asked_again(kernel):

@@ -274,7 +274,7 @@ def test_an_exception_reaches_every_client_of_the_batch_and_no_other():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_even_an_exit_in_the_network_leaves_nobody_waiting():
+def test_even_an_exit_in_the_network_leaves_no_thread_waiting():
     class Exits(Echo):
         def evaluate(self, *ask): raise SystemExit
     evaluator = BatchedEvaluator(Exits())
@@ -328,12 +328,14 @@ def test_numbers_that_are_none_are_refused(where, number):
         shared.evaluate(np.zeros((5, GAME.observation_size), np.int8), offsets, actions)
 
 
-def test_nan_where_nobody_looks_is_no_matter():
-    "Rows that only fill the batch, and actions that are not legal."
+def test_nan_outside_of_the_request_is_ignored():
+    "In rows that only fill the batch, and in actions that are not legal."
     evaluator = NetworkEvaluator(GAME, Answers(spoiled("logits", float("nan"))), device="cpu", shapes=(8,), dtype="float32")
     planes = np.zeros((3, GAME.observation_size), np.int8)
-    evaluator.evaluate(planes[:2], np.array([0, 7, 14], np.int32), np.tile(np.arange(7, dtype=np.int32), 2))
-    evaluator.evaluate(planes, np.array([0, 1, 2, 3], np.int32), np.array([0, 1, 2], np.int32))
+    filled = evaluator.evaluate(planes[:2], np.array([0, 7, 14], np.int32), np.tile(np.arange(7, dtype=np.int32), 2))
+    few = evaluator.evaluate(planes, np.array([0, 1, 2, 3], np.int32), np.array([0, 1, 2], np.int32))
+    assert len(filled[0]) == 14 and len(few[0]) == 3
+    for logits, values in (filled, few): assert np.isfinite(logits).all() and np.isfinite(values).all()
 
 
 @pytest.mark.parametrize("name, answer", {

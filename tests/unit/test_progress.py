@@ -1,4 +1,4 @@
-"Progress: the tally counts what was played, the live line stays one line, and no number is too odd to be told."
+"Progress: the tally counts what was played, the live line stays one line, and no number is too odd to be shown."
 import io
 import json
 import math
@@ -72,20 +72,20 @@ def slow_now(times, at):
     return min((before[-1] - before[a]) / (starts[-1] - starts[a]), (len(times) - before[b]) / (at - starts[b]))
 
 
-def slow_tally(told, at):
+def slow_tally(past, at):
     "The state of a call from all its events."
-    last, n, asked = told[-1], len(told), told[-1].done - max(0, told[0].done - 1)
-    missing, enough = last.total - last.done, told[-1].total - max(0, told[0].done - 1) <= 20 * asked
+    last, n, asked = past[-1], len(past), past[-1].done - max(0, past[0].done - 1)
+    missing, enough = last.total - last.done, past[-1].total - max(0, past[0].done - 1) <= 20 * asked
     left = 0. if missing <= 0 else missing * at / asked if asked and enough else None
     sources = {}
-    for name in dict.fromkeys(event.source for event in told):
-        times = [event.seconds for event in told if event.source == name]
+    for name in dict.fromkeys(event.source for event in past):
+        times = [event.seconds for event in past if event.source == name]
         sources[name] = dict(games=len(times), average=len(times) / at if at else 0., now=slow_now(times, at))
     return dict(done=last.done, total=last.total, finished=n, seconds=at, average=n / at if at else 0.,
-                now=slow_now([event.seconds for event in told], at), left_s=left,
-                mean_length=sum(event.length for event in told) / n,
-                wins=[sum(event.outcome[seat] > 0 for event in told) / n for seat in range(len(last.outcome))],
-                draws=sum(max(event.outcome) <= 0 for event in told) / n, evaluations=last.evaluations, sources=sources)
+                now=slow_now([event.seconds for event in past], at), left_s=left,
+                mean_length=sum(event.length for event in past) / n,
+                wins=[sum(event.outcome[seat] > 0 for event in past) / n for seat in range(len(last.outcome))],
+                draws=sum(max(event.outcome) <= 0 for event in past) / n, evaluations=last.evaluations, sources=sources)
 
 
 def same(one, other):
@@ -100,23 +100,23 @@ def test_the_tally_is_what_a_slow_count_of_all_events_finds(seed):
     rng, tally = random.Random(seed), Tally()
     for number in range(4):
         total = rng.choice([1, 5, 60, 300])
-        told = []
+        past = []
         for event in call(total, rng.random(), rng.choice([0, .2, .6]), rng.randint(0, total - 1), rng.choice([.001, .05, 2.]),
                           rng.choice([1, 2, 3])):
             tally(event)
-            told.append(event)
+            past.append(event)
             later = event.seconds + rng.choice([0, 0, .3, 7, 200])
-            if rng.random() < .2: assert same(tally.to_dict(later), slow_tally(told, later)), (number, event)
-        assert same(tally.to_dict(), slow_tally(told, event.seconds))
-        assert sum(row["games"] for row in tally.to_dict()["sources"].values()) == len(told)
+            if rng.random() < .2: assert same(tally.to_dict(later), slow_tally(past, later)), (number, event)
+        assert same(tally.to_dict(), slow_tally(past, event.seconds))
+        assert sum(row["games"] for row in tally.to_dict()["sources"].values()) == len(past)
 
 
 def test_an_interrupted_call_is_forgotten_when_the_next_begins():
     tally = Tally()
     for count in (1, 2, 7):
-        told = list(call(40, count))[:count]
-        for event in told: tally(event)
-        assert same(tally.to_dict(), slow_tally(told, told[-1].seconds))
+        past = list(call(40, count))[:count]
+        for event in past: tally(event)
+        assert same(tally.to_dict(), slow_tally(past, past[-1].seconds))
 
 
 @pytest.mark.parametrize("done, total", [(30, 60), (8, 40)])
@@ -158,9 +158,9 @@ def test_games_of_an_earlier_call_do_not_count_as_speed():
 
 def test_one_early_game_is_no_estimate():
     tally = Tally()
-    told = [GameFinished(index, index, 100, index, 9, (1., -1.), 8 + index / 10, 0) for index in range(1, 101)]
+    past = [GameFinished(index, index, 100, index, 9, (1., -1.), 8 + index / 10, 0) for index in range(1, 101)]
     lefts = []
-    for event in told:
+    for event in past:
         tally(event)
         lefts.append(tally.left_s())
     assert lefts[:4] == [None] * 4 and lefts[4:] == sorted(lefts[4:], reverse=True) and lefts[-1] == 0
@@ -304,10 +304,10 @@ def test_several_players_have_no_winners():
 @pytest.mark.parametrize("per_s, words", [(1234, "1,234 games/s"), (31, "31 games/s"), (2, "2.0 games/s"), (.5, "30 games/min"),
                                           (.02, "1.2 games/min")])
 def test_the_unit_fits_the_speed(per_s, words):
-    told = [GameFinished(index, index, 500, index, 9, (1., -1.), index / per_s, 0) for index in range(1, 301)]
+    past = [GameFinished(index, index, 500, index, 9, (1., -1.), index / per_s, 0) for index in range(1, 301)]
     tally = Tally()
-    for event in told: tally(event)
-    assert words in describe(told[-1]) and re.search(rf"now [\d,.]+, average {words}  ", progress_line(tally, 100))
+    for event in past: tally(event)
+    assert words in describe(past[-1]) and re.search(rf"now [\d,.]+, average {words}  ", progress_line(tally, 100))
 
 
 @pytest.mark.parametrize("seconds", [0., -1., 1e-300, 1e300, math.inf, math.nan])
@@ -397,11 +397,11 @@ def test_a_terminal_that_is_made_narrower_is_asked_again(pseudo_terminal):
     import fcntl, struct, termios
     stream, read = pseudo_terminal(150)
     progress = TextProgress(stream, every_s=0)
-    told = list(call(60, 3))
-    for event in told[:20]: progress(event)
+    past = list(call(60, 3))
+    for event in past[:20]: progress(event)
     assert len(read().split("\r")[-1]) > 100
     fcntl.ioctl(stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
-    progress(told[20])
+    progress(past[20])
     assert len(read().split("\r")[-1]) < 50
 
 
@@ -468,7 +468,7 @@ def test_the_live_line_is_drawn_at_intervals(monkeypatch):
 
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
 def test_what_is_skipped_is_not_printed_but_counted(stream):
-    told = list(call(40, 2))
+    past = list(call(40, 2))
 
     def text(skip, events):
         progress = TextProgress(stream(), every_s=0, log_every_s=0, skip=skip, columns=100)
@@ -476,9 +476,9 @@ def test_what_is_skipped_is_not_printed_but_counted(stream):
         assert progress.tally.to_dict() == counted.to_dict()
         return progress.stream.getvalue()
     counted = Tally()
-    for event in told: counted(event)
-    assert text((SelfPlayDone,), [*told, SAMPLES[1], Message("Next.")]) == text((), [*told, Message("Next.")])
-    assert text((SelfPlayDone, GameFinished), [*told, SAMPLES[1], Message("Next.")]) == "Next.\n"
+    for event in past: counted(event)
+    assert text((SelfPlayDone,), [*past, SAMPLES[1], Message("Next.")]) == text((), [*past, Message("Next.")])
+    assert text((SelfPlayDone, GameFinished), [*past, SAMPLES[1], Message("Next.")]) == "Next.\n"
 
 
 def test_in_a_notebook_its_own_output_is_live_and_a_file_is_not(monkeypatch):

@@ -336,7 +336,7 @@ def test_an_interrupt_before_the_first_line_of_a_rule_is_no_answer(monkeypatch):
         send(interrupt)
         return before, call_mover(api[MOVER], state)
 
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: ignored.append(told.exc_type))
+    monkeypatch.setattr(sys, "unraisablehook", lambda described: ignored.append(described.exc_type))
     game, before = tictactoe(), signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt): kernel(game.api, game.new())
@@ -347,17 +347,17 @@ def test_an_interrupt_before_the_first_line_of_a_rule_is_no_answer(monkeypatch):
 def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path, monkeypatch):
     from alphazero_nb.training.learner import TrainSettings
     from alphazero_nb.training.trainer import Trainer
-    Interrupted.armed, told = False, []
+    Interrupted.armed, described = False, []
 
     def listen(event):
-        told.append(event)
+        described.append(event)
         if type(event) is MatchMoved: Interrupted.armed = True
     monkeypatch.setitem(_registry, "interrupted", lambda: interrupted)
     interrupted.name = "interrupted"
     settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, baseline="random")
     run = Trainer("interrupted", "tiny", tmp_path / "run", device="cpu", simulations=4, train_settings=settings,
                   layout="threads", games=4, threads=1, listeners=(listen,)).fit(iterations=2)
-    assert type(told[-1]) is RunDone and told[-1].stopped and not told[-1].error
+    assert type(described[-1]) is RunDone and described[-1].stopped and not described[-1].error
     assert run.iteration == 0 and [record.number for record in run.folder.kept()][:4] == [0, 1, 2, 3]
 
 
@@ -433,10 +433,10 @@ def test_what_cannot_become_a_game_is_said_at_once():
 
 
 def test_a_drawing_is_the_classes_or_the_games():
-    bare, told = tictactoe(), tictactoe(text=lambda position: f"{position.left} left", action_names="abcdefghi".__getitem__)
+    bare, described = tictactoe(), tictactoe(text=lambda position: f"{position.left} left", action_names="abcdefghi".__getitem__)
     state = bare.state_after([4, 0])
-    assert bare.text(state) == "moves [4, 0]" and told.text(state) == "7 left"
-    assert bare.action_name(2) == "2" and told.action_name(2) == "c"
+    assert bare.text(state) == "moves [4, 0]" and described.text(state) == "7 left"
+    assert bare.action_name(2) == "2" and described.action_name(2) == "c"
     assert cards().text(np.zeros(HEADER + 2, np.int16)).endswith("[]")
 
 
@@ -646,14 +646,14 @@ with open(sys.argv[1], "wb") as file: cloudpickle.dump(games, file)
 '''
 PLAYER = '''
 def story(game):
-    rng, told = np.random.default_rng(0), [repr(game), type(game).__name__]
+    rng, described = np.random.default_rng(0), [repr(game), type(game).__name__]
     for seed in range(2):
         state = game.new(seed)
         while not game.over(state):
-            told.append([game.legal_actions(state), game.mover(state), game.observe(state).ravel().tolist(), game.text(state)])
+            described.append([game.legal_actions(state), game.mover(state), game.observe(state).ravel().tolist(), game.text(state)])
             state = game.play(state, int(rng.choice(game.legal_actions(state))))
-        told.append(game.returns(state).tolist())
-    return told
+        described.append(game.returns(state).tolist())
+    return described
 print(json.dumps([story(game) for game in games]))
 '''
 READER = '''

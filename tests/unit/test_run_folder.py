@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import alphazero_nb.training.trainer as train
 from alphazero_nb.core.events import MatchPlayed, read_events

@@ -30,7 +30,7 @@ from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
 from alphazero_nb.selfplay.calibration import candidate_layouts, measure_layouts
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from processes import Program, children, patience
+from processes import children
 from reference import HashEvaluator, Node, slow_search, visits_of
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "dots(rows=2,cols=2)"]
@@ -466,80 +466,6 @@ def test_negative_counts_and_seeds_are_refused():
         assert [record.number for record in within(30, lambda: one.generate_games(4))] == [3, 4, 5, 6]
 
 
-INTERRUPTED = """
-import signal, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
-from alphazero_nb.core.game import get_game
-from alphazero_nb.network.networks import PolicyValueNet
-from alphazero_nb.selfplay.engine import SelfPlayEngine
-game = get_game("connect4")
-net = PolicyValueNet(game, "tiny")
-
-def build(**more): return SelfPlayEngine(game, net, device="cpu", games=32, max_batch=16, simulations=48, threads=2,
-                                         listeners=(), **more)
-with build(shared=False) as engine: engine.generate_games(1)   # What must be compiled is compiled before the first interrupt
-for shared in (False, True):
-    with build(shared=shared) as engine:
-        got, late = [], []
-        for _ in range(3):
-            sent = []
-            timer = threading.Timer(.25, lambda: (sent.append(time.perf_counter()), signal.raise_signal(signal.SIGINT)))
-            timer.start()
-            try: got += engine.generate_games(1_000_000)
-            except KeyboardInterrupt: late.append(time.perf_counter() - sent[0])
-            assert not [t for t in threading.enumerate() if "actor" in t.name], "an actor is still playing"
-        assert len(late) == 3, late
-        print("back after", *late)
-"""
-
-GOES_ON = """
-from alphazero_nb.core.game import get_game
-from alphazero_nb.network.networks import PolicyValueNet
-from alphazero_nb.selfplay.engine import SelfPlayEngine
-game = get_game("connect4")
-net = PolicyValueNet(game, "tiny")
-
-def build(shared): return SelfPlayEngine(game, net, device="cpu", games=32, max_batch=16, simulations=4, threads=2,
-                                         shared=shared, listeners=[heard.append])
-heard = []
-with build(False) as engine: want = engine.generate_games(90)
-for shared in (False, True):
-    heard = []
-    def stop(event):
-        if len(heard) == 10: raise KeyboardInterrupt
-    with build(shared) as engine:
-        engine.events.listeners.append(stop)
-        try: engine.generate_games(60)
-        except KeyboardInterrupt: pass
-        else: assert False
-        engine.events.listeners.remove(stop)
-        records = engine.generate_games(30)
-        assert [r.number for r in records] == list(range(30)), [r.number for r in records]
-        assert records + engine.generate_games(60) == want
-        assert [r.number for r in engine.generate_games(5)] == list(range(90, 95))
-print("goes on")
-"""
-
-
-def script(source, seconds=300):
-    "The exit code of a program, what it printed, and its errors."
-    program = Program(source)
-    out, errors = program.communicate(seconds)
-    return program.returncode, out, errors
-
-
-def test_an_interrupt_comes_back_at_once():
-    code, out, errors = script(INTERRUPTED)
-    assert code == 0 and out.count("back after") == 2, errors
-    assert max(map(float, re.findall(r"\d+\.\d+", out))) < 2 * patience(), out
-
-
-def test_after_an_interrupt_nothing_is_missing():
-    "The games of the interrupted call come with those of the next one, every one, and the same as ever."
-    code, out, errors = script(GOES_ON)
-    assert code == 0 and "goes on" in out, errors
-
-
 class Gated(Cheap):
     "Waits in its next batch until the gate is open, once it is closed."
     def __init__(self, game):
@@ -728,33 +654,6 @@ def test_an_interrupt_while_the_summary_is_shown_loses_no_game():
         with pytest.raises(KeyboardInterrupt): playing.generate_games(20)
         playing.events.listeners.remove(stop)
         assert playing.generate_games(40) == play(game, 40)
-
-
-MEMORY = """
-import resource, torch
-torch.set_num_threads(1)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-torch.nn.functional.conv2d(torch.zeros(256, 4, 15, 15), torch.zeros(8, 4, 3, 3))
-before = peak()
-from torch import nn
-from alphazero_nb.core.game import get_game
-from alphazero_nb.selfplay.engine import SelfPlayEngine
-
-class Cheap(nn.Module):
-    def forward(self, x): return x[:, 0].flatten(1) * .5 - x[:, 1].flatten(1) * .3, x.sum((1, 2, 3))[:, None].sin() * torch.tensor([.1, -.1])
-game = get_game("gomoku(size=15)")
-with SelfPlayEngine(game, Cheap(), device="cpu", games=256, simulations=200, threads=2, listeners=()) as engine:
-    while engine.moves < 24 * 256: engine.play_for(1)
-print("grown by", peak() - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
-def test_memory_of_256_games_of_gomoku():
-    "All 256 games run at once. Their trees are full after a few moves, and 24 moves add only the records."
-    code, out, errors = script(MEMORY)
-    assert code == 0, errors
-    assert float(out.split("grown by")[1]) < 600
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -985,7 +884,7 @@ def test_a_failing_pool_of_another_kind_reaches_the_caller(one_by_one, monkeypat
         with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(3)
 
 
-def test_a_layout_that_nobody_plays_is_named():
+def test_a_layout_without_a_pool_is_named():
     game, layout = get_game("tictactoe"), Layout("ferry", ("cpu",), threads=1, games=4, max_batch=4, shared=False)
     with pytest.raises(ValueError, match="layout kind 'ferry' is unknown; choose threads or processes, or add"):
         SelfPlayEngine(game, None, layout=layout, listeners=())

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import re
-import signal
 import sys
 import time
 from pathlib import Path
@@ -25,18 +24,9 @@ from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import Learner, TrainSettings
-from alphazero_nb.training.trainer import Trainer
-from processes import Program
-
-SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
-QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
-
+from small_run import QUICK, differ, trainer, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread_inside")
-
-
-def trainer(folder, game="tictactoe", **options):
-    return Trainer(game, folder=folder, **dict(dict(SMALL, train_settings=QUICK), **options))
 
 
 def picture(folder):
@@ -45,14 +35,6 @@ def picture(folder):
     if folder.is_file(): return hashlib.sha256(folder.read_bytes()).hexdigest()
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest())
             for path in sorted(folder.rglob("*"))}
-
-
-def weights(folder): return network_arrays(load_network(folder)[1])
-
-
-def differ(a, b):
-    "Names of the arrays that are not the same to the last bit."
-    return [name for name in sorted(a.keys() | b.keys()) if name not in a or name not in b or not np.array_equal(a[name], b[name])]
 
 
 # What is learnt
@@ -236,87 +218,8 @@ def test_minutes_end_in_time(tmp_path):
     assert run.iteration >= 1 and time.monotonic() - start < 10
 
 
-RUN = """
-import signal, sys, torch
-signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
-torch.set_num_threads(1)
-from alphazero_nb.training.learner import TrainSettings
-from alphazero_nb.training.trainer import Trainer
-settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
-run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
-              seed=3, reproducible=True, train_settings=settings, listeners=())
-"""
-FIT = RUN + "print('fit', flush=True)\nrun.fit(iterations=10_000)\n"
-# Kills itself just before or just after a file gets its name, at the n-th file.
-SUICIDE = RUN + """
-import os, signal
-before, left, real = sys.argv[2] == "before", [int(sys.argv[3])], os.replace
-def replace(*names):
-    if not str(names[1]).startswith(sys.argv[1]): return real(*names)   # numba writes its cache in the same way
-    left[0] -= 1
-    if left[0] == 0 and before: os.kill(os.getpid(), signal.SIGKILL)
-    real(*names)
-    if left[0] == 0: os.kill(os.getpid(), signal.SIGKILL)
-os.replace = replace
-run.fit(iterations=2)
-"""
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, one_thread_inside):
-    "The run of FIT without a kill: the weights after each iteration."
-    folder, found = tmp_path_factory.mktemp("undisturbed") / "run", {}
-    run = trainer(folder, seed=3, reproducible=True)
-    for iteration in range(1, 13):
-        run.fit(iterations=1)
-        found[iteration] = weights(folder)
-    return found
-
-
-def goes_on(folder, undisturbed):
-    "Resumes a killed run by one iteration; it is as if nothing had happened. The iterations that had been kept."
-    run = trainer(folder, seed=3, reproducible=True)
-    kept = run.iteration
-    if kept in undisturbed: assert not differ(weights(folder), undisturbed[kept])
-    run.fit(iterations=1)
-    assert run.iteration == kept + 1
-    if kept + 1 in undisturbed: assert not differ(weights(folder), undisturbed[kept + 1])
-    return kept
-
-
-# Files are config; games, network, learner and manifest of the first iteration; and the same of the second.
-@pytest.mark.parametrize("file, when", [(1, "before"), (1, "after"), (3, "after"), (5, "before"), (5, "after"), (9, "before")])
-def test_a_kill_at_any_file_leaves_a_whole_run(tmp_path, undisturbed, when, file):
-    child = Program(SUICIDE, tmp_path / "run", when, file)
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode == -signal.SIGKILL, errors
-    kept = goes_on(tmp_path / "run", undisturbed)
-    assert kept == (file > 5 or (file, when) == (5, "after"))
-
-
-def test_ctrl_c_returns_normally_with_all_that_was_finished(tmp_path):
-    child = Program(RUN + "print('fit', flush=True)\nprint('iterations', run.fit(iterations=10_000).iteration)", tmp_path / "run")
-    assert child.stdout.readline() == "fit\n"
-    wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
-    time.sleep(.7)
-    child.send_signal(signal.SIGINT)
-    sent = time.monotonic()
-    out, errors = child.communicate(timeout=30)
-    assert time.monotonic() - sent < 15 and child.returncode == 0, errors
-    done = int(re.search(r"iterations (\d+)", out)[1])
-    resumed = trainer(tmp_path / "run", seed=3, reproducible=True)
-    assert done >= 1 and resumed.iteration == done
-
-
-def wait_for(condition, child, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end and child.poll() is None, child.stderr.read()
-        time.sleep(.02)
-
-
 @pytest.mark.parametrize("moment", ["GameFinished", "StepsTaken"])
-def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, undisturbed, moment):
+def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, moment):
     "Stop in a notebook, run the cell again: nothing is learnt twice, nothing is missing."
     def stop(event):
         if type(event).__name__ == moment and run.iteration == 1: raise KeyboardInterrupt
@@ -546,20 +449,6 @@ def test_a_damaged_newest_checkpoint_costs_one_iteration_and_is_reported(tmp_pat
 def test_the_checkpoint_before_is_kept_and_no_older_one(tmp_path):
     trainer(tmp_path / "run").fit(iterations=4)
     assert sorted(path.name for path in (tmp_path / "run").glob("learner-*.npz")) == ["learner-000003.npz", "learner-000004.npz"]
-
-
-def test_two_processes_do_not_train_in_one_folder(tmp_path):
-    child = Program(FIT, tmp_path / "run")
-    try:
-        assert child.stdout.readline() == "fit\n", child.stderr.read()
-        wait_for(lambda: (tmp_path / "run/manifest.json").exists(), child)
-        other = trainer(tmp_path / "run", seed=3)
-        with pytest.raises(ValueError, match="is in use by another trainer"): other.fit(iterations=1)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-    other.fit(iterations=1)   # A lock ends with its process
-    assert trainer(tmp_path / "run", seed=3).iteration == other.iteration
 
 
 def test_trainers_that_take_turns_lose_nothing(tmp_path):

@@ -1,0 +1,22 @@
+"A small run, the weights it saved, and whether two of them differ."
+import numpy as np
+
+from alphazero_nb.network.checkpoint import network_arrays
+from alphazero_nb.network.saved_run import load_network
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
+
+SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
+
+
+def trainer(folder, game="tictactoe", **options):
+    return Trainer(game, folder=folder, **dict(dict(SMALL, train_settings=QUICK), **options))
+
+
+def weights(folder): return network_arrays(load_network(folder)[1])
+
+
+def differ(a, b):
+    "Names of the arrays that are not the same to the last bit."
+    return [name for name in sorted(a.keys() | b.keys()) if name not in a or name not in b or not np.array_equal(a[name], b[name])]
