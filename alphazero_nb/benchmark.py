@@ -176,8 +176,8 @@ def bench_layouts(
                            evals_per_game)
     rows.sort(key=lambda row: -row["evals_per_s"])
     return dict(game=game.name, preset=preset, simulations=settings.search.simulations, windows=windows,
-                seconds=seconds, mean_length=length, evals_per_game=evals_per_game, machine=machine_facts(), table=layout_table(rows),
-                rows=[dict(row, layout=str(row["layout"])) for row in rows])
+                seconds=seconds, mean_length=length, evals_per_game=evals_per_game, machine=machine_facts(),
+                table=layout_table(rows), rows=[dict(row, layout=str(row["layout"])) for row in rows])
 
 # %% ../nbs/80_benchmark.ipynb #27e7a205
 def bench_kernels(game: Game | str, simulations: int | None = None, slots: int = 256, seconds: float = 1.0,
@@ -267,7 +267,8 @@ def bench_cards(
                     for effort, row in rows.items())
     weights = sum(p.numel() for p in network.parameters())
     return dict(game=game.name, preset=preset or default_preset(game), weights=weights, rows=rows,
-                machine=machine_facts(), table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
+                machine=machine_facts(),
+                table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
 
 # %% ../nbs/80_benchmark.ipynb #a0636fe7
 class Stopwatch:

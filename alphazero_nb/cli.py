@@ -84,7 +84,8 @@ def _train(args):
     report = dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
                   seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder)
     if args.json: return report
-    print(f"Play against the agent: alphazero-nb play {trainer.folder.path}")
+    rules = f" --rules {args.rules}" if args.rules else ""
+    print(f"Play against the agent: alphazero-nb play {trainer.folder.path}{rules}")
 
 # %% ../nbs/81_cli.ipynb #c6e0bae5
 def _cards(text: str | None):
@@ -282,8 +283,8 @@ _COMMANDS = {  # name: function, help, positional arguments, options
               "with hidden cards, the same deals from every seat",
               dict(player="random, rollouts:N, heuristic (if the game has one) or the folder of a run",
                    opponent="the same choices as for the player"),
-              ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device", "--seed",
-               "--json"]),
+              ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
+               "--seed", "--json"]),
     "show-game": (_show_game, "play given moves, for example to reproduce an error in the rules",
                   dict(game="a game"), ["--rules", "--seed", "--moves"]),
     "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), ["--rules"]),

@@ -192,7 +192,7 @@ def _room():
 
 
 @njit(nogil=True)
-def _told(answer):
+def _read_answer(answer):
     "Return the answer, or raise a RuleError or the exception that stopped the rule."
     if answer[0] == _FAILED:
         raise RuleError("a rule written in Python failed; game.cause(error) returns the original error.")
@@ -207,37 +207,37 @@ def _bridge(calls: dict) -> dict:
     def start(state, seed):
         answer = _room()
         start_(state.ctypes.data, 0, seed, answer.ctypes.data)
-        _told(answer)
+        _read_answer(answer)
 
     def mover(state):
         answer = _room()
         mover_(state.ctypes.data, state[0], 0, answer.ctypes.data)
-        return _told(answer)
+        return _read_answer(answer)
 
     def legal(state, actions):
         answer = _room()
         legal_(state.ctypes.data, state[0], actions.ctypes.data, answer.ctypes.data)
-        return _told(answer)
+        return _read_answer(answer)
 
     def play(state, action):
         answer = _room()
         play_(state.ctypes.data, state[0], action, answer.ctypes.data)
-        _told(answer)
+        _read_answer(answer)
 
     def returns(state, out):
         answer = _room()
         returns_(state.ctypes.data, state[0], out.ctypes.data, answer.ctypes.data)
-        _told(answer)
+        _read_answer(answer)
 
     def observe(state, planes):
         answer = _room()
         observe_(state.ctypes.data, state[0], planes.ctypes.data, answer.ctypes.data)
-        _told(answer)
+        _read_answer(answer)
 
     def resample_hidden(state, seed):
         answer = _room()
         resample_(state.ctypes.data, state[0], seed, answer.ctypes.data)
-        _told(answer)
+        _read_answer(answer)
     return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                     resample_hidden=resample_hidden)
 

@@ -293,8 +293,9 @@ def ways_below(ways, stage, left, taken, need, voids, wish, drawn):
             for c in range(min(room[2], need - a - b) + 1):
                 d = need - a - b - c
                 if d > room[3]: continue
-                total += (_CHOOSE[left[0] - taken[0], a] * _CHOOSE[left[1] - taken[1], b] * _CHOOSE[left[2] - taken[2], c]
-                          * _CHOOSE[left[3] - taken[3], d] * ways[stage + 1, taken[0] + a, taken[1] + b, taken[2] + c])
+                total += (_CHOOSE[left[0] - taken[0], a] * _CHOOSE[left[1] - taken[1], b]
+                          * _CHOOSE[left[2] - taken[2], c] * _CHOOSE[left[3] - taken[3], d]
+                          * ways[stage + 1, taken[0] + a, taken[1] + b, taken[2] + c])
                 if total > wish >= 0:
                     drawn[0], drawn[1], drawn[2], drawn[3] = a, b, c, d
                     return total

@@ -361,7 +361,7 @@ class WorkerPool:
         self.layout, self.lock, self._play = layout, threading.RLock(), WorkerPlay(self._workers)
         self._handler = WorkerHandler(self._workers, self._play, queue.SimpleQueue() if events is None else events)
         self.listener = Listener(self._handler, self.lock, silence_s)
-        self._at_exit = util.Finalize(None, self.close, exitpriority=0)   # Before multiprocessing waits for its children
+        self._at_exit = util.Finalize(None, self.close, exitpriority=0)   # Before multiprocessing joins its children
         try: shielded(self._open)
         except BaseException:
             self.close()

@@ -18,8 +18,8 @@ from ..network.saved_run import FORMAT, Checkpoint, SavedRun, manifest_of, parse
 from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
-__all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'RunLog', 'RunFolder',
-           'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder']
+__all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'check_place', 'check_new', 'RunLog',
+           'RunFolder', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder']
 
 # %% ../../nbs/62_training.run_folder.ipynb #71b98466
 def spared_networks(
@@ -74,8 +74,8 @@ def check_config(path: Path, config: dict) -> None:
     for key in ("game", "preset", "seed"):
         if key not in before: raise ValueError(f"{path} does not belong to a training run: it has no {key!r}.")
         if before[key] != config[key]:
-            raise ValueError(f"{str(path.parent)!r} holds a run with {key} {str(before[key])[:80]!r}, not {config[key]!r}; "
-                             f"nothing was changed. Choose another folder.")
+            raise ValueError(f"{str(path.parent)!r} holds a run with {key} {str(before[key])[:80]!r}, "
+                             f"not {config[key]!r}; nothing was changed. Choose another folder.")
 
 
 def check_run_files(folder: Path) -> None:
@@ -87,6 +87,29 @@ def check_run_files(folder: Path) -> None:
     games = folder / "games"
     if os.path.lexists(games) and not stat.S_ISDIR(os.lstat(games).st_mode):
         raise ValueError(f"{games} is not a plain folder; move it away, or choose another folder.")
+
+
+def check_place(folder: Path, config: dict) -> None:
+    "Raise a ValueError if this folder cannot hold the run with this config."
+    if "google.colab" in sys.modules and folder.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
+        raise ValueError(f"Google Drive is not mounted, so {str(folder)!r} would be lost with this machine; "
+                         f"mount it with run_folder(name, drive=True).")
+    for part in (folder, *folder.parents):
+        if part.exists() and not part.is_dir():
+            raise ValueError(f"{str(part)!r} is a file; choose a folder for the run.")
+    check_run_files(folder)
+    if os.path.lexists(folder / "config.json"): check_config(folder / "config.json", config)
+    elif folder.exists() and not all(map(_left_by_a_start, folder.iterdir())):
+        raise ValueError(f"{str(folder)!r} holds other files but no run; choose an empty or a new folder.")
+
+
+def check_new(folder: Path) -> None:
+    "Raise a ValueError if this folder without a manifest holds files of iterations after the first."
+    for file in [*folder.glob("*.npz"), *folder.glob("games/*.npz")]:
+        match = re.fullmatch(r"(?:network-|learner-|)(\d{6,12})\.npz", file.name, re.ASCII)
+        if match and int(match[1]) > 1:
+            raise ValueError(f"{str(folder)!r} holds {file.name} but no manifest.json, so nothing was changed. "
+                             f"Put the manifest back, or choose another folder.")
 
 # %% ../../nbs/62_training.run_folder.ipynb #62a00001
 class RunLog:
@@ -129,18 +152,9 @@ class RunFolder:
     "The files of a run. Write only inside `alone()`."
     def __init__(self, path: str | Path, config: dict):  # config: game, preset and seed identify a run
         self.path, self.config, self._manifest = Path(path), config, None
+        check_place(self.path, config)
         self.log = RunLog(self.path / "iterations.jsonl")
         self.adopt(None)
-        if "google.colab" in sys.modules and self.path.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
-            raise ValueError(f"Google Drive is not mounted, so {str(self.path)!r} would be lost with this machine; "
-                             f"mount it with run_folder(name, drive=True).")
-        for part in (self.path, *self.path.parents):
-            if part.exists() and not part.is_dir():
-                raise ValueError(f"{str(part)!r} is a file; choose a folder for the run.")
-        check_run_files(self.path)
-        if os.path.lexists(self.path / "config.json"): check_config(self.path / "config.json", config)
-        elif self.path.exists() and not all(map(_left_by_a_start, self.path.iterdir())):
-            raise ValueError(f"{str(path)!r} holds other files but no run; choose an empty or a new folder.")
 
     @contextmanager
     def alone(self):
@@ -148,7 +162,7 @@ class RunFolder:
         (self.path / "games").mkdir(parents=True, exist_ok=True)
         with only_trainer(self.path):
             for part in (self.path, self.path / "games"):
-                with os.scandir(part) as entries: left = [entry.path for entry in entries if _PART.fullmatch(entry.name)]
+                with os.scandir(part) as files: left = [file.path for file in files if _PART.fullmatch(file.name)]
                 for path in map(Path, left): _remove(path)
             if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
             yield
@@ -160,19 +174,13 @@ class RunFolder:
         "Yield each checkpoint, newest first: a SavedRun, or its ValueError. Yield None in a new folder."
         self._manifest = self._read_manifest()
         names = [name for name in ("manifest.json", "previous.json") if os.path.lexists(self.path / name)]
-        if not names: yield self._fresh()
+        if not names:
+            check_new(self.path)
+            yield None
         for name in names:
             try: saved = read_saved(self.path, name)
             except ValueError as error: saved = error
             yield saved
-
-    def _fresh(self) -> None:
-        "Raise a ValueError if this folder has no manifest, but files of iterations after the first."
-        for file in [*self.path.glob("*.npz"), *self.path.glob("games/*.npz")]:
-            match = re.fullmatch(r"(?:network-|learner-|)(\d{6,12})\.npz", file.name, re.ASCII)
-            if match and int(match[1]) > 1:
-                raise ValueError(f"{str(self.path)!r} holds {file.name} but no manifest.json, so nothing was changed. "
-                                 f"Put the manifest back, or choose another folder.")
 
     def read_games(self, row: dict) -> list[GameRecord]:
         "Return the games of a row of the log. Raise a ValueError if the file is missing or damaged."

@@ -295,9 +295,9 @@ class Session:
         if note: progress.notes.append(note)
         try:
             state = progress.state
-            with SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
-                                first_game=state.games, first_version=state.iteration, layout=layout,
-                                reproducible=plan.reproducible, listeners=[self.report.forward],
+            with SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed,
+                                settings=plan.play, first_game=state.games, first_version=state.iteration,
+                                layout=layout, reproducible=plan.reproducible, listeners=[self.report.forward],
                                 **plan.engine) as engine:
                 engine.restore(progress.finished_games())
                 self.report.start(engine.layout, progress, iterations, minutes)

@@ -278,7 +278,7 @@ def test_a_game_of_ones_own_is_trained_and_played(tmp_path, capsys):
     (tmp_path / "nim_of_mine.py").write_text(NIM)
     words = ["--rules", str(tmp_path / "nim_of_mine.py")]
     code, out, errors = command("train", "nim", *SMALL, *words, "--workers", "2", "--folder", tmp_path / "run")
-    assert code == 0 and "iteration 1" in out, errors
+    assert code == 0 and f"alphazero-nb play {tmp_path / 'run'} {' '.join(words)}\n" in out, errors
     code, out, errors = command("arena", tmp_path / "run", "random", *words, "--games", "4", "--device", "cpu")
     assert code == 0 and "of the points" in out, errors
     assert main(["arena", str(tmp_path / "run"), "random", "--games", "4", "--device", "cpu"]) == 2

@@ -680,10 +680,17 @@ with build() as engine:
     def stop(event):
         if type(event) is GameFinished and event.finished == 10:
             os.kill(stopped, signal.SIGSTOP)
-            threading.Thread(target=interrupt).start()
+            sender.start()
+    sender = threading.Thread(target=interrupt)
     engine.events.listeners.append(stop)
     try: engine.generate_games(1000)
     except KeyboardInterrupt: over.set()
+    while over.is_set():   # An interrupt that is on its way belongs to this call
+        try:
+            sender.join()
+            time.sleep(.05)
+            break
+        except KeyboardInterrupt: pass
     engine.events.listeners.remove(stop)
     try: os.kill(stopped, signal.SIGCONT)
     except OSError: pass

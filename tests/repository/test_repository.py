@@ -227,6 +227,13 @@ def test_each_page_of_a_module_leads_to_the_page_after_it():
         assert after in links(text[text.index("Next: "):]), f"{page} does not lead to {after}"
 
 
+def test_a_notebook_installs_the_package_where_colab_opens_it(notebook):
+    "Every cell runs in Colab, which ignores nbdev's directives; a comment in the place of the command would be a syntax error."
+    first = next("".join(cell["source"]) for cell in read(notebook) if "google.colab" in "".join(cell["source"]))
+    command = f"%pip install -q git+{sync.read_address()['git_url']}.git"
+    assert first.endswith(f'import sys\nif "google.colab" in sys.modules:\n    {command}')
+
+
 def test_a_notebook_works_where_nbdev_is_not(notebook):
     code = "\n".join("".join(cell["source"]) for cell in read(notebook) if cell["cell_type"] == "code")
     found = re.findall(r"^\s*(?:import|from)\s+(nbdev|fastcore|execnb)\b|(nbdev_export\(|show_doc\()", code, re.M)
