@@ -257,15 +257,18 @@ class TrainingLoop:
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              engine.stats()["games_per_min"] / 60)
         self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
-        self.progress.is_saved, self.played = True, []
         self.emit(done)
 
     def _save(self, row: dict, state: RunState, plan: dict) -> None:
-        "Write the iteration to the run folder."
+        "Write the iteration to the run folder. An interrupt waits until it is written."
         progress = dict(games_played=state.games, positions=state.replay.added, seconds=state.seconds,
                         plan=dict(plan, training_threads=torch.get_num_threads()))
-        self.folder.save(row, progress, self.played, network_arrays(state.learner.average.module),
-                         learner_arrays(state.learner), self.plan.train.evaluate_every)
+        network, learner = network_arrays(state.learner.average.module), learner_arrays(state.learner)
+
+        def write():
+            self.folder.save(row, progress, self.played, network, learner, self.plan.train.evaluate_every)
+            self.progress.is_saved, self.played = True, []
+        shielded(write)
 
 # %% ../../nbs/63_training.trainer.ipynb #7462da88
 class Session:

@@ -4,8 +4,10 @@ import hashlib
 import json
 import math
 import re
+import signal
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.matches import play_match
+from alphazero_nb.training import run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import Learner, TrainSettings
 from small_run import QUICK, differ, trainer, weights
@@ -232,6 +235,32 @@ def test_after_an_interrupt_the_same_trainer_goes_on_as_a_resumed_one(tmp_path, 
     run.fit(iterations=2)
     assert run.iteration == 3 and run.games == 48 and len(run.replay) == len(whole.replay)
     assert not differ(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("file", ["games", "network", "learner"])
+def test_an_interrupt_while_a_file_is_written_is_an_interrupt(tmp_path, monkeypatch, file):
+    """In the middle of an archive it makes NumPy raise a ValueError about the archive, in the place of the interrupt.
+
+    The iteration is saved first, and the stop comes after it."""
+    before, real, sent = signal.signal(signal.SIGINT, signal.default_int_handler), zipfile._ZipWriteFile.__init__, []
+
+    def begin(self, archive, *more):
+        if archive.filename is None and run.iteration == 2 and saving[-1:] == [file] and not sent:
+            sent.append(signal.raise_signal(signal.SIGINT))
+            time.sleep(.05)
+        real(self, archive, *more)
+    run, saving, write = trainer(tmp_path / "run"), [], run_folder.write_arrays
+
+    def write_arrays(path, *arguments, **options):
+        saving.append(path.parent.name if path.parent.name == "games" else path.name.partition("-")[0])
+        return write(path, *arguments, **options)
+    monkeypatch.setattr(zipfile._ZipWriteFile, "__init__", begin)
+    monkeypatch.setattr(run_folder, "write_arrays", write_arrays)
+    try: run.fit(iterations=4)
+    finally: signal.signal(signal.SIGINT, before)
+    assert sent == [None] and run.iteration == 2 and [row["iteration"] for row in run.history] == [1, 2]
+    assert trainer(tmp_path / "run").iteration == 2 and run.fit(iterations=1).iteration == 3
 
 
 def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
