@@ -206,7 +206,7 @@ def _fastest(benches: list[dict]) -> str:
 
 # %% ../../nbs/78_ui.plots.ipynb #72bf80f7
 def outcome_shares(records: list[GameRecord]) -> dict[str, float]:
-    "Return the share of games won by each seat, and of games that nobody won."
+    "Return the share of games won by each seat, and of games without a winner."
     if not records: return {}
     won = np.array([record.outcome for record in records]) > 0
     shares = {f"seat {seat}": float(share) for seat, share in enumerate(won.mean(0))}
@@ -214,7 +214,7 @@ def outcome_shares(records: list[GameRecord]) -> dict[str, float]:
 
 # %% ../../nbs/78_ui.plots.ipynb #b929077a
 def _draw_shares(right, records: list[GameRecord]) -> None:
-    "Draw the share of games won by each seat, and of games that nobody won."
+    "Draw the share of games won by each seat, and of games without a winner."
     shares = outcome_shares(records)
     if records:
         low, high = wilson_interval(list(shares.values()), len(records))
