@@ -31,13 +31,12 @@ def patience():
     return max(1, (time.monotonic() - start) / got)
 
 
-def _run_program(source, arguments, out, err, folder):
+def _run_program(source, arguments, out, err):
     "Body of a `Program`."
     for stream, number in ((out, 1), (err, 2)): os.dup2(stream.detach(), number)
     sys.stdout, sys.stderr = open(1, "w", buffering=1, closefd=False), open(2, "w", buffering=1, closefd=False)
     signal.signal(signal.SIGINT, signal.default_int_handler)   # Whoever started the tests may have had it ignored
     sys.argv = ["-c", *arguments]
-    if folder: os.chdir(folder)
     exec(compile(source, "<program>", "exec"), {"__name__": "__main__"})
 
 
@@ -52,11 +51,11 @@ class Program:
     """A Python program in a process of its own, with the methods of a `subprocess.Popen` that tests use.
 
     A new interpreter spends four seconds on importing PyTorch; this one has it."""
-    def __init__(self, source, *arguments, folder=None):
+    def __init__(self, source, *arguments):
         self.stderr, (read, write) = tempfile.TemporaryFile("w+"), os.pipe()
         self.stdout = open(read)
         self.process = _servers().Process(target=_run_program, args=(
-            source, list(map(str, arguments)), Handle(write), Handle(self.stderr.fileno()), folder))
+            source, list(map(str, arguments)), Handle(write), Handle(self.stderr.fileno())))
         self.process.start()
         os.close(write)
         self.pid = self.process.pid
