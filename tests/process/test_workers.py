@@ -153,7 +153,7 @@ def test_processes_play_the_games_of_threads(name, options):
 def test_weights_reach_processes_as_they_reach_threads():
     "Also a worker that comes later has the newest ones."
     from alphazero_nb.network.networks import PolicyValueNet
-    game = get_game("connect4")
+    game = get_game("tictactoe")
     nets = [PolicyValueNet(game, "tiny", seed) for seed in (1, 2)]
     usual = dict(simulations=12, games=16, max_batch=8, reproducible=True, seed=3)
     with engine(game, nets[0], devices=["cpu", "cpu"], workers=None, **usual) as playing:

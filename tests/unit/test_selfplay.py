@@ -701,7 +701,7 @@ def test_layouts_are_measured_one_at_a_time(monkeypatch):
     monkeypatch.setitem(pools.POOLS, "processes", Counted)
     game, heard = get_game("tictactoe"), []
     with SelfPlayEngine(game, None, "cpu", layout="auto", workers=3, simulations=8, listeners=(heard.append,)) as measuring:
-        rows = measuring.calibrate(seconds=1)
+        rows = measuring.calibrate(seconds=.3)
         assert set(alive) == {0} and built[:3] == [3, 4, 4], "each starts when the one before is gone"
         assert max(built) <= 4
         assert [record.number for record in measuring.generate_games(20)] == list(range(20))
