@@ -79,24 +79,27 @@ class Page:
 
     def prompt(self, cell): return cell.locator(".jp-InputPrompt").inner_text()
 
-    def run(self, cell):
-        "Presses Control and Enter, and again if JupyterLab did not heed it, as while a kernel is being connected."
+    def run(self, cell, mark=r"[\d*]", seconds=20):
+        "Presses Control and Enter, and again if JupyterLab forgot it, as while a kernel is being connected."
         before, pressed = self.prompt(cell), 0.
 
         def heeded():
             nonlocal pressed
-            if self.prompt(cell) != before: return True
-            if time.monotonic() - pressed > 3:
+            prompt = self.prompt(cell)
+            if prompt != before and re.search(mark, prompt): return True
+            if "*" not in prompt and time.monotonic() - pressed > 3:
                 cell.locator(".cm-content").press("Control+Enter")
                 pressed = time.monotonic()
-        self.until(heeded, 20, "sign that the cell runs")
+        self.until(heeded, seconds, "sign that the cell runs")
 
     def run_to(self, last, first=0):
-        "Runs the code cells one after the other, up to the one in which `last` stands; returns that cell."
+        "Runs the code cells, each after the one before has ended, up to the one in which `last` stands; returns that cell."
         for number in range(first, 100):
             cell = self.page.locator(".jp-Notebook .jp-CodeCell").nth(number)
-            self.run(cell)
-            if last in cell.locator(".jp-InputArea").inner_text(): return cell
+            if last in cell.locator(".jp-InputArea").inner_text(): break
+            self.run(cell, r"\d", 60 * patience())
+        self.run(cell)
+        return cell
 
     def until(self, look, seconds, what):
         "Looks until there is something to see, and returns it."
@@ -236,6 +239,7 @@ def new_page(chromium, shots):
 def page(lab, shots, chromium):
     page = new_page(chromium, shots)
     page.open(lab[0])
+    page.wait_for_kernel()
     return page
 
 
