@@ -14,7 +14,7 @@ GROUPS = dict(
     network=["networks", "inference", "evaluator", "checkpoint", "saved_run"],
     search=["tree", "search", "agent"],
     selfplay=["settings", "layout", "slots", "scheduler", "actors", "worker_process", "workers", "pools", "calibration", "engine"],
-    arena=["players", "matches", "ladder"],
+    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge"],
     training=["replay", "learner", "run_folder", "trainer"],
     ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
     benchmark=[], cli=[], all=[])

@@ -1,0 +1,87 @@
+"""The judge counts what it says, and refuses positions that it cannot trust."""
+import numpy as np
+import pytest
+
+from alphazero_nb.arena.connect4_search import ILLEGAL
+from alphazero_nb.arena.judge import PositionSet, canonical_key, can_win_at_once, draw_positions, judge, read_positions, solve_positions
+from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
+from alphazero_nb.arena.solvers import TableSolver
+from alphazero_nb.core.game import get_game
+
+
+@pytest.fixture(scope="module")
+def positions():
+    "All positions of tic-tac-toe in progress, early and late."
+    game, states = get_game("tictactoe"), {}
+    waiting = [game.new()]
+    while waiting:
+        state = waiting.pop()
+        if game.over(state) or state.tobytes() in states: continue
+        states[state.tobytes()] = state
+        waiting += [game.play(state, action) for action in game.legal_actions(state)]
+    found = list(states.values())
+    return solve_positions([TableSolver(game)], found, [int(state[11] > 4) for state in found], ("early", "late"))
+
+
+class Worst(Player):
+    "Plays a move with the worst result."
+    def __init__(self, solver): self.game, self.name, self.solver = solver.game, "worst", solver
+    def acts(self, states):
+        rows = np.stack([self.solver.results(state) for state in states])
+        return np.where(rows == ILLEGAL, 9, rows).argmin(1)
+
+
+def test_players_whose_share_is_known(positions):
+    game = positions.game
+    assert len(positions) == 4520
+    perfect, worst, lots = (judge(player, positions)[-1] for player in (SolverPlayer(game), Worst(TableSolver(game)), RandomPlayer(game, 0)))
+    assert perfect.kept == perfect.positions == 4520 and perfect.critical_kept == perfect.critical == worst.critical
+    assert worst.kept == worst.positions - worst.critical and worst.critical_kept == 0
+    legal, best = positions.results != ILLEGAL, positions.results.max(1)
+    expected = ((positions.results == best[:, None]).sum(1) / legal.sum(1)).mean()
+    assert abs(lots.share - expected) < .03 and lots.interval[0] < lots.share < lots.interval[1]
+
+
+def test_phases_are_counted_apart(positions):
+    early, late, both = judge(RandomPlayer(positions.game, 1), positions, block=100)
+    assert (early.phase, late.phase, both.phase) == ("early", "late", "all")
+    for field in ("positions", "kept", "critical", "critical_kept"):
+        assert getattr(early, field) + getattr(late, field) == getattr(both, field) > 0
+    assert f"{both.share:.1%} of 4,520 positions" in str(both)
+
+
+def test_a_file_gives_the_same_set(positions, tmp_path):
+    positions.save(tmp_path / "set.npz")
+    again = read_positions(tmp_path / "set.npz", positions.game)
+    for name in ("states", "results", "phase"): assert (getattr(again, name) == getattr(positions, name)).all()
+    assert again.phases == positions.phases
+
+
+def test_a_wrong_file_is_refused(positions, tmp_path):
+    path, game = tmp_path / "set.npz", positions.game
+    positions.save(path)
+    with pytest.raises(ValueError, match="has positions of tictactoe, not of connect4"): read_positions(path, get_game("connect4"))
+    with pytest.raises(ValueError, match="but the player plays connect4"): judge(RandomPlayer(get_game("connect4")), positions)
+    results = positions.results.copy()
+    results[7, np.flatnonzero(results[7] != ILLEGAL)[0]] = ILLEGAL
+    PositionSet(game, positions.states, results, positions.phase, positions.phases).save(path)
+    with pytest.raises(ValueError, match="do not fit its legal moves"): read_positions(path, game)
+    PositionSet(game, positions.states, positions.results[:, :5], positions.phase, positions.phases).save(path)
+    with pytest.raises(ValueError, match="results has shape"): read_positions(path, game)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(ValueError, match="is not a set of positions"): read_positions(path, game)
+    with pytest.raises(ValueError, match="is not a set of positions"): read_positions(tmp_path / "none.npz", game)
+
+
+def test_drawn_positions_are_different_quiet_and_repeatable():
+    game = get_game("connect4")
+    draw = lambda **options: draw_positions(game, range(12, 15), 40, RolloutPlayer(game, 20, seed=1), 5, **options)
+    states = draw(quiet=.5)
+    assert sum(can_win_at_once(game, state) for state in states) == 20
+    keys = {canonical_key(game, state) for state in states}
+    assert len(keys) == 40 and {int(state[44]) for state in states} == {12, 13, 14}
+    assert np.array_equal(draw(quiet=.5), states)
+    assert not keys & {canonical_key(game, state) for state in draw(known=frozenset(keys))}
+    mirrored = states[0].copy()
+    mirrored[:42] = mirrored[:42].reshape(6, 7)[:, ::-1].ravel()
+    assert canonical_key(game, mirrored) == canonical_key(game, states[0])

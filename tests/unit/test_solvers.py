@@ -1,0 +1,118 @@
+"""Exact results, against searches that share nothing with them: OpenSpiel's alpha-beta search, and plain recursion over the rules."""
+import numpy as np
+import pytest
+
+from alphazero_nb.arena.connect4_search import ILLEGAL, Connect4Search, count_ones, read_bits, winning_cells
+from alphazero_nb.arena.solvers import DotsSolver
+from alphazero_nb.core.game import get_game
+
+pyspiel = pytest.importorskip("pyspiel")
+from open_spiel.python.algorithms import minimax
+
+
+def spiel_results(game, moves, actions):
+    "The mover's result after each legal action, by OpenSpiel's rules and search."
+    results = np.full(actions, ILLEGAL)
+    for action in game_state(game, moves).legal_actions():
+        state = game_state(game, moves)
+        mover = state.current_player()
+        state.apply_action(action)
+        value = state.returns()[mover] if state.is_terminal() else minimax.alpha_beta_search(
+            game, state, maximum_depth=60, maximizing_player_id=mover)[0]
+        results[action] = np.sign(value)
+    return results
+
+
+def game_state(game, moves):
+    state = game.new_initial_state()
+    for move in moves: state.apply_action(int(move))
+    return state
+
+
+def some_moves(game, length, rng):
+    "Random moves of a game that is in progress after `length` of them."
+    while True:
+        state, moves = game.new(), []
+        while len(moves) < length and not game.over(state):
+            moves.append(int(rng.choice(game.legal_actions(state))))
+            state = game.play(state, moves[-1])
+        if not game.over(state): return state, moves
+
+
+@pytest.mark.parametrize("stones", [28, 31, 34, 37, 40])
+def test_connect4_is_that_of_openspiel(stones):
+    game, theirs, search, rng = get_game("connect4"), pyspiel.load_game("connect_four"), Connect4Search(10_007), np.random.default_rng(stones)
+    for _ in range(6):
+        state, moves = some_moves(game, stones, rng)
+        scores = search.scores(state)
+        assert (np.where(scores == ILLEGAL, ILLEGAL, np.sign(scores)) == spiel_results(theirs, moves, 7)).all(), moves
+
+
+def test_distances_are_those_of_a_plain_search():
+    "By the rules alone: a win with the last stone is worth 1, and each pair of stones before it one more."
+    game, search, rng = get_game("connect4"), Connect4Search(), np.random.default_rng(0)
+
+    def best(state, stones):
+        values = []
+        for action in game.legal_actions(state):
+            after = game.play(state, action)
+            if game.over(after): values.append((43 - stones) // 2 if game.returns(after).any() else 0)
+            else: values.append(-best(after, stones + 1))
+        return max(values)
+    for _ in range(15):
+        state, _ = some_moves(game, 33, rng)
+        assert search.scores(state).max() == best(state, 33)
+
+
+def test_signs_are_those_of_the_distances():
+    game, search, fresh, rng = get_game("connect4"), Connect4Search(), Connect4Search(101), np.random.default_rng(1)
+    for stones in (20, 22, 24, 26):
+        for _ in range(5):
+            state, _ = some_moves(game, stones, rng)
+            want = np.sign(search.scores(state).astype(int))
+            assert (np.sign(search.scores(state, distances=False).astype(int)) == want).all()
+            assert (np.sign(fresh.scores(state, distances=False).astype(int)) == want).all(), "whatever the table forgets"
+
+
+def test_a_mirrored_position_has_mirrored_scores():
+    game, search, rng = get_game("connect4"), Connect4Search(), np.random.default_rng(2)
+    for _ in range(10):
+        state, moves = some_moves(game, 22, rng)
+        assert (search.scores(game.state_after([6 - move for move in moves])) == search.scores(state)[::-1]).all()
+
+
+def test_a_limit_is_kept():
+    game, search = get_game("connect4"), Connect4Search(1009)
+    assert search.scores(game.new(), limit=1000) is None and search.effort <= 1100
+    assert search.scores(game.new(), limit=1000) is None, "and what it left in the table is not wrong"
+    late, _ = some_moves(game, 36, np.random.default_rng(0))
+    assert (search.scores(late) == Connect4Search().scores(late)).all()
+
+
+def test_winning_cells_are_those_that_win():
+    "A stone on each free cell in turn, reachable or not, by the definition of a line."
+    game, rng = get_game("connect4"), np.random.default_rng(3)
+    for _ in range(100):
+        state, _ = some_moves(game, int(rng.integers(1, 38)), rng)
+        own, mask = read_bits(state)
+        mine = (state[:42].reshape(6, 7) == state[42] + 1)
+        want = set()
+        for row, column in zip(*np.where(state[:42].reshape(6, 7) == 0)):
+            board = mine.copy()
+            board[row, column] = True
+            if any(all(0 <= r + i * dr < 6 and 0 <= c + i * dc < 7 and board[r + i * dr, c + i * dc] for i in range(4))
+                   for r in range(6) for c in range(7) for dr, dc in ((0, 1), (1, 0), (1, 1), (1, -1))): want.add((row, column))
+        cells = winning_cells(own, mask)
+        assert {(5 - bit % 7, bit // 7) for bit in range(49) if cells >> bit & 1} == want
+        assert count_ones(cells) == len(want)
+
+
+@pytest.mark.parametrize("rows, cols, drawn", [(2, 2, 3), (2, 3, 8), (3, 3, 15)])
+def test_dots_is_that_of_openspiel(rows, cols, drawn):
+    game, rng = get_game(f"dots(rows={rows},cols={cols})"), np.random.default_rng(0)
+    try: theirs = pyspiel.load_game(f"dots_and_boxes(num_rows={rows},num_cols={cols})")
+    except pyspiel.SpielError: pytest.skip("this OpenSpiel has no dots and boxes")
+    solver = DotsSolver(game)
+    for _ in range(4):
+        state, moves = some_moves(game, drawn, rng)
+        assert (solver.results(state) == spiel_results(theirs, moves, game.actions)).all()
