@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import copy, time
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Callable
@@ -37,7 +39,7 @@ from .run_folder import LayoutFile, RunFolder
 
 # %% auto #0
 __all__ = ['RunPlan', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport', 'learn', 'make_agent', 'evaluate',
-           'TrainingLoop', 'Session', 'Trainer']
+           'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -225,16 +227,41 @@ def evaluate(plan: RunPlan, state: RunState, name: str, emit: Callable) -> dict:
     emit(match.event(state.iteration))
     return dict(match.to_dict(), iteration=state.iteration, seconds=state.seconds)
 
+# %% ../../nbs/63_training.trainer.ipynb #63c10002
+class TimeAccount:
+    "Seconds of wall-clock time by what they were spent on."
+    def __init__(self): self.seconds, self.since = Counter(), time.monotonic()
+
+    @contextmanager
+    def on(self, part: str):
+        "Count the time of a block for this part."
+        start = time.monotonic()
+        try: yield
+        finally: self.seconds[part] += time.monotonic() - start
+
+    def close(self, part: str) -> None:
+        "Count all time since the last call of `take` that no part has for this one."
+        self.seconds[part] += time.monotonic() - self.since - self.seconds.total()
+
+    def take(self) -> dict[str, float]:
+        "Return the seconds of each part since the last call."
+        self.close("other")
+        seconds = {part: round(value, 3) for part, value in self.seconds.items()}
+        self.__init__()
+        return seconds
+
 # %% ../../nbs/63_training.trainer.ipynb #a1906230
 class TrainingLoop:
     "Runs iterations: play, learn, evaluate, save."
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, emit: Callable):
         self.plan, self.folder, self.progress, self.emit = plan, folder, progress, emit
         self.layouts, self.played = LayoutFile(folder.path), []   # Games of the current iteration
+        self.account = TimeAccount()
 
     def run(self, engine: SelfPlayEngine, iterations: int | None, minutes: float | None) -> None:
         "Run this many iterations, or until this much time has passed."
         start, first, last, state = time.monotonic(), self.progress.state.iteration, 0.0, self.progress.state
+        self.account.close("start-up")
         while iterations is None or state.iteration - first < iterations:
             began = time.monotonic()
             if minutes is not None and began - start + last / 2 > 60 * minutes: break
@@ -243,20 +270,23 @@ class TrainingLoop:
 
     def _iterate(self, engine: SelfPlayEngine, state: RunState, began: float) -> None:
         "Play, learn, evaluate and save one iteration."
-        settings = self.plan.train
-        self.played = engine.generate_games(settings.games_per_iteration or engine.layout.games)
+        settings, on = self.plan.train, self.account.on
+        with on("self-play"):
+            self.played = engine.generate_games(settings.games_per_iteration or engine.layout.games)
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
-        added = state.replay.add(self.played)
-        policy_loss, value_loss = learn(self.plan, state, added, self.emit)
-        engine.set_network(state.learner.average.module)
+        with on("replay buffer"): added = state.replay.add(self.played)
+        with on("optimiser steps"): policy_loss, value_loss = learn(self.plan, state, added, self.emit)
+        with on("new weights"): engine.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         milestone = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
-        row = dict(match=evaluate(self.plan, state, self.folder.path.name, self.emit)) if milestone else {}
+        with on("matches"):
+            row = dict(match=evaluate(self.plan, state, self.folder.path.name, self.emit)) if milestone else {}
         state.seconds += time.monotonic() - began
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
-                             engine.stats()["games_per_min"] / 60)
-        self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
+                             engine.stats()["games_per_min"] / 60, self.account.take())
+        with on("saving"):
+            self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
         self.emit(done)
 
     def _save(self, row: dict, state: RunState, plan: dict) -> None:

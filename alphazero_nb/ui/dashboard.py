@@ -14,7 +14,7 @@ from ..core.events import (PASSING, EngineStatus, GameFinished, IterationDone, M
                                       WorkerLost, WorkerStarted, read_events)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
-from .progress import Tally, TextProgress, clock_time, describe, has_kernel, speed_unit
+from .progress import Tally, TextProgress, clock_time, describe, has_kernel, speed_unit, time_shares
 
 # %% auto #0
 __all__ = ['WIDTH', 'HEIGHT', 'LEFT', 'TOP', 'RIGHT', 'BOTTOM', 'NO_DATA', 'STOP', 'page_widgets', 'line_chart', 'bar_chart',
@@ -277,9 +277,11 @@ def render(state: DashboardState) -> str:
     texts = [*state.workers.values(), *state.messages][-12:]
     messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in texts)
     bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
+    shares = time_shares([row.spent for row in state.iterations.values()])
     return block(
         block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px") + bars
         + block(_figures(state), "display:flex;flex-wrap:wrap;margin:8px 0")
+        + block(shares and f"Time: {html.escape(shares)}", f"color:{GREY};margin-bottom:4px")
         + block(_charts(state) + board, "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px")
         + block(messages, f"color:{GREY};font-size:.85em;white-space:pre-wrap;margin-top:4px")
         + block(html.escape(state.ended or STOP), "margin-top:4px"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math, os, shutil, sys, time
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
@@ -14,7 +14,8 @@ from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved
                                       WorkerStarted, tell_measures)
 
 # %% auto #0
-__all__ = ['Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress', 'TensorBoard']
+__all__ = ['Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress', 'time_shares',
+           'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -298,6 +299,22 @@ class TextProgress:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         self.stream.write(text if _can_write(self.stream, text) else text.encode(encoding, "replace").decode(encoding))
         self.stream.flush()
+
+# %% ../../nbs/71_ui.progress.ipynb #71c10002
+def time_shares(
+    spent: list[dict],   # Of each iteration, seconds by part
+) -> str:                # "self-play 47%, optimiser steps 44%, matches 5%"; empty without data
+    "Return the shares of the wall-clock time that went into each part, those below 0.5% together as other."
+    seconds = Counter()
+    for row in spent:   # It may come from a file that somebody has edited
+        seconds.update({part: value for part, value in row.items() if type(value) in (int, float) and 0 <= value < 1e12}
+                       if isinstance(row, dict) else {})
+    total = seconds.total()
+    if not total > 0: return ""
+    shares = {part: value / total for part, value in seconds.items() if part != "other" and value >= .005 * total}
+    rest = 1 - sum(shares.values())
+    parts = sorted(shares.items(), key=lambda item: -item[1]) + [("other", rest)] * (rest >= .005)
+    return ", ".join(f"{part} {share:.0%}" for part, share in parts)
 
 # %% ../../nbs/71_ui.progress.ipynb #ae1c1a02
 class TensorBoard:

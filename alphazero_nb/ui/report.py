@@ -19,6 +19,7 @@ from ..network.saved_run import load_network, read_saved
 from ..search.agent import Agent
 from ..arena.ladder import default_ladder
 from ..training.learner import TrainSettings
+from .progress import time_shares
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts,
                                    plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png,
                                    value_pairs)
@@ -192,7 +193,8 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
     history, matches = run.manifest.get("history", []), run.manifest.get("matches", [])
     if not history: return "<p>No iteration has ended yet.</p>"
     about = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
-    parts = ["<h2>Learning</h2>", html_image(plot_losses(history)),
+    shares = time_shares([row.get("spent", {}) for row in history])
+    parts = ["<h2>Learning</h2>", f"<p>Time: {html_text(shares)}</p>" if shares else "", html_image(plot_losses(history)),
              f"<h2>Strength</h2><p>{about}</p>", html_image(plot_strength(matches))]
     if any(row.get("measures") for row in matches): parts.append(html_image(plot_measures(matches)))
     if ladder: parts.append(html_image(plot_ladder(ladder)))

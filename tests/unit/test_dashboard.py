@@ -164,6 +164,15 @@ def test_the_last_event_before_a_pause_is_shown():
     assert allowance.take(passing=False)
 
 
+def test_the_time_is_divided():
+    state = DashboardState()
+    assert "Time:" not in render(state)
+    for k in (1, 2): state(IterationDone(k, 30. * k, 256 * k, 900, 1.9, .8, 30., {"self-play": 6., "optimiser steps": 3., "saving": 1.}))
+    assert "Time: self-play 60%, optimiser steps 30%, saving 10%" in render(state)
+    state(IterationDone(3, 90., 768, 900, 1.9, .8, 30., {"<b>": "long", "saving": -1, 5: None}))
+    assert "Time: self-play 60%" in render(state) and "<b>" not in render(state)
+
+
 def test_redraws_leave_no_memory():
     state = DashboardState()
     for k in range(2000): state(GameFinished(k, k, 9999, k + 1, 9 + k % 30, (1., -1.), k / 30 + .1, 90 * k, "cpu"))

@@ -377,6 +377,25 @@ def test_the_folder_holds_data_only(tmp_path):
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
 
 
+def test_a_run_accounts_for_its_time(tmp_path):
+    "The parts of all iterations are the time of the call, but for the last save and the end; also after a resume."
+    folder, parts = tmp_path / "run", {"self-play", "replay buffer", "optimiser steps", "new weights", "matches", "other"}
+    for iterations in (2, 1):
+        start = time.monotonic()
+        run = trainer(folder)
+        built = time.monotonic()
+        run.fit(iterations=iterations)
+        end = time.monotonic()
+        rows = run.history[-iterations:]
+        assert set(rows[0]["spent"]) == parts | {"start-up"} and all(set(row["spent"]) == parts | {"saving"} for row in rows[1:])
+        total = sum(sum(row["spent"].values()) for row in rows)
+        assert total <= end - start and all(value >= 0 for row in rows for value in row["spent"].values())
+        lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+        done = [line["spent"] for line in lines if line["event"] == "IterationDone"]
+        assert done == [row["spent"] for row in run.history]
+        assert total > (end - built) / 2, "the rest is the last save and the end of the engine"
+
+
 @pytest.mark.parametrize("decay", [.9, .99, .9999])
 def test_whole_numbers_of_the_network_are_not_averaged(decay):
     "The places of the actions on the board stay what they are, or the policy would be another one."
