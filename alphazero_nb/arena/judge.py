@@ -16,10 +16,11 @@ import numpy as np
 from ..core.game import Game
 from ..core.intervals import wilson_interval
 from .connect4_search import ILLEGAL
+from .matches import canonical
 
 # %% auto #0
-__all__ = ['PositionSet', 'read_positions', 'canonical_key', 'can_win_at_once', 'varied_states', 'draw_positions',
-           'solve_positions', 'Judgement', 'judge']
+__all__ = ['PositionSet', 'read_positions', 'can_win_at_once', 'varied_states', 'draw_positions', 'solve_positions', 'Judgement',
+           'judge']
 
 # %% ../../nbs/55_arena.judge.ipynb #f3f54048
 @dataclass(frozen=True)
@@ -69,12 +70,6 @@ def read_positions(path: str | Path, game: Game) -> PositionSet:
     return found
 
 # %% ../../nbs/55_arena.judge.ipynb #7e786427
-def canonical_key(game: Game, state) -> bytes:
-    "Return the same bytes for positions that differ by a symmetry of the board."
-    planes, mover = game.observe(state).ravel(), game.mover(state)
-    return min(planes[cells].tobytes() for cells in game.symmetries[0]) + bytes([mover])
-
-
 def can_win_at_once(game: Game, state) -> bool:
     "Return True if a legal move wins the game."
     mover = game.mover(state)
@@ -87,12 +82,13 @@ def varied_states(
     plies: range,      # Number of moves before the position
     player,            # Plays the moves that are not random
     seed: int,
+    random_shares: tuple = (1, .5, .25, .1),   # Each game draws its share of random moves from these
     games: int = 256,
 ) -> list:             # States of games in progress, fewer than `games`
     "Return the final states of games that mix random moves with those of a player."
     rng = np.random.default_rng(seed)
     states, target = [game.new() for _ in range(games)], rng.choice(plies, games)
-    random_share = rng.choice([1, .5, .25, .1], games)
+    random_share = rng.choice(random_shares, games)
     for ply in range(max(plies)):
         active = [i for i in range(games) if ply < target[i] and not game.over(states[i])]
         guided = [i for i in active if rng.random() >= random_share[i]]
@@ -104,16 +100,16 @@ def varied_states(
 
 
 def draw_positions(
-    game: Game, plies: range, count: int, player, seed: int,
+    game: Game, plies: range, count: int, player, seed: int, random_shares: tuple = (1, .5, .25, .1),
     quiet: float | None = None,   # Share of positions in which no move wins at once; None: as they come
-    known: frozenset = frozenset(),   # Keys of positions to leave out, such as those of another set
+    known: frozenset = frozenset(),   # Keys (`canonical`) of positions to leave out, such as those of another set
 ) -> list:
     "Return `count` states that differ by more than a symmetry."
     rooms = [count] if quiet is None else [count - round(count * quiet), round(count * quiet)]
     found, seen = [[] for _ in rooms], set(known)
     while sum(map(len, found)) < count:
-        for state in varied_states(game, plies, player, seed):
-            key, kind = canonical_key(game, state), 0 if quiet is None or can_win_at_once(game, state) else 1
+        for state in varied_states(game, plies, player, seed, random_shares):
+            key, kind = canonical(game, state), 0 if quiet is None or can_win_at_once(game, state) else 1
             if key in seen or len(found[kind]) == rooms[kind]: continue
             seen.add(key)
             found[kind].append(state)
@@ -124,17 +120,21 @@ def draw_positions(
 def solve_positions(
     solvers: list,            # One or more solvers of the same game, one per thread
     states, phase, phases: tuple[str, ...],
+    progress: Callable | None = None,   # Called with the number of positions done
 ) -> PositionSet:
     "Return the set of these positions with exact results."
-    pool, idle = ThreadPoolExecutor(len(solvers)), queue.SimpleQueue()
+    pool, idle, results = ThreadPoolExecutor(len(solvers)), queue.SimpleQueue(), []
     for solver in solvers: idle.put(solver)
 
     def solve(state):
         solver = idle.get()
         try: return solver.results(state)
         finally: idle.put(solver)
-    with pool: results = np.stack(list(pool.map(solve, states)))
-    return PositionSet(solvers[0].game, np.asarray(states, np.int16), results, np.asarray(phase, np.int8), phases)
+    with pool:
+        for row in pool.map(solve, states):
+            results.append(row)
+            if progress: progress(len(results))
+    return PositionSet(solvers[0].game, np.asarray(states, np.int16), np.stack(results), np.asarray(phase, np.int8), phases)
 
 # %% ../../nbs/55_arena.judge.ipynb #b61d2697
 @dataclass(frozen=True)

@@ -24,10 +24,13 @@ class SelfPlaySettings:
     final_temperature: float = 0.2   # Limit that the temperature approaches
     half_life: float = 8.0           # Moves in which the distance to this limit halves
     keep_subtree: bool = True        # Start a search from the subtree below the last move
+    random_start_fraction: float = 0.0  # Share of games that begin with random moves
+    random_start_plies: int = 16     # Maximum number of these moves; each number from 0 on is equally likely
 
     def __post_init__(self):
         require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None),
-                final_temperature=(0, None), half_life=(1e-3, None))
+                final_temperature=(0, None), half_life=(1e-3, None), random_start_fraction=(0, 1),
+                random_start_plies=(0, None))
 
 
 EFFORTS = {"light": (2, 20), "medium": (3, 30), "heavy": (5, 50)}   # Worlds per search, and simulations in each

@@ -20,17 +20,19 @@ from .settings import SelfPlaySettings
 
 # %% auto #0
 __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'write_move', 'begin_search', 'init_worlds',
-           'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step', 'SlotBlock', 'GameFailed',
-           'retrace', 'game_failed']
+           'draw_random_plies', 'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step',
+           'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
-    "temperature", "final_temperature", "half_life", "keep_subtree", "worlds", "hidden")])
+    "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
+    "worlds", "hidden")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
     ("ply", "i4"),      # Number of moves played
+    ("random_plies", "i4"),  # Number of random moves with which its game begins
     ("full", "i1"),     # 1 during a full search
     ("noisy", "u8"),    # One bit per world: its root still waits for noise
     ("done", "i1"),     # 1 if the game has ended and waits for `collect`
@@ -52,7 +54,7 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
     s, search = settings, settings.search
     row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
-           s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
+           s.temperature, s.final_temperature, s.half_life, s.keep_subtree, s.random_start_fraction, s.random_start_plies,
            count_worlds(game, search), game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
@@ -170,6 +172,14 @@ def init_worlds(api, trees, slots, slot):
 
 
 @kernel
+def draw_random_plies(slots, slot):
+    "Return the number of random moves with which a game begins."
+    settings = slots.settings[0]
+    if settings.random_start_fraction <= 0 or uniform(slots.random, slot) >= settings.random_start_fraction: return 0
+    return int(uniform(slots.random, slot) * (settings.random_start_plies + 1))
+
+
+@kernel
 def begin_game(api, trees, slots, slot, number, seed):
     "Start game `number` in an idle slot."
     row = slots.rows[slot]
@@ -178,6 +188,7 @@ def begin_game(api, trees, slots, slot, number, seed):
     slots.true_states[slot, :] = 0
     call_start(api[START], slots.true_states[slot], seed)
     init_worlds(api, trees, slots, slot)
+    row.random_plies = draw_random_plies(slots, slot)
     begin_search(slots, slot)
     row.busy = 0
 
@@ -225,14 +236,16 @@ def play_step(api, trees, requests, slots, log, count):
         root, row = root_of(trees, slot * worlds), rows[slot]
         row.busy = 1
         while row.number >= 0 and not row.done:
-            if nodes[root].count > 1:
+            is_random = row.ply < row.random_plies
+            if nodes[root].count > 1 and not is_random:
                 if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
                     cramped = True
                     break
                 count, waits = search_slot(api, trees, requests, slots, slot, count)
                 if waits: break
                 merge_worlds(trees, slot * worlds, worlds)
-            edge = choose(trees, root, slots, slot)
+            if is_random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
+            else: edge = choose(trees, root, slots, slot)
             if row.ply >= log.actions.shape[1]:
                 raise ValueError("a game is longer than its max_length; increase max_length")
             write_move(trees, root, slots, log, slot, edge)

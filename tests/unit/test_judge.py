@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from alphazero_nb.arena.connect4_search import ILLEGAL
-from alphazero_nb.arena.judge import PositionSet, canonical_key, can_win_at_once, draw_positions, judge, read_positions, solve_positions
+from alphazero_nb.arena.judge import PositionSet, can_win_at_once, draw_positions, judge, read_positions, solve_positions
+from alphazero_nb.arena.matches import canonical
 from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
 from alphazero_nb.arena.solvers import TableSolver
 from alphazero_nb.core.game import get_game
@@ -78,10 +79,10 @@ def test_drawn_positions_are_different_quiet_and_repeatable():
     draw = lambda **options: draw_positions(game, range(12, 15), 40, RolloutPlayer(game, 20, seed=1), 5, **options)
     states = draw(quiet=.5)
     assert sum(can_win_at_once(game, state) for state in states) == 20
-    keys = {canonical_key(game, state) for state in states}
+    keys = {canonical(game, state) for state in states}
     assert len(keys) == 40 and {int(state[44]) for state in states} == {12, 13, 14}
     assert np.array_equal(draw(quiet=.5), states)
-    assert not keys & {canonical_key(game, state) for state in draw(known=frozenset(keys))}
+    assert not keys & {canonical(game, state) for state in draw(known=frozenset(keys))}
     mirrored = states[0].copy()
     mirrored[:42] = mirrored[:42].reshape(6, 7)[:, ::-1].ravel()
-    assert canonical_key(game, mirrored) == canonical_key(game, states[0])
+    assert canonical(game, mirrored) == canonical(game, states[0])

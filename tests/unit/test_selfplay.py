@@ -451,7 +451,7 @@ def test_zero_of_anything_is_refused(option):
 @pytest.mark.parametrize("kind, field, value", [
     (SearchSettings, "c_puct", float("nan")), (SearchSettings, "c_puct", -1), (SearchSettings, "noise_total", 0),
     (SearchSettings, "noise_fraction", 1.5), (SearchSettings, "fpu", float("inf")), (SelfPlaySettings, "fast_simulations", 0),
-    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_search_fraction", 2),
+    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "random_start_fraction", 1.5), (SelfPlaySettings, "random_start_plies", -1), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_search_fraction", 2),
 ])
 def test_a_setting_out_of_range_is_named(kind, field, value):
     with pytest.raises(ValueError, match=f"{field} is {value}"): kind(**{field: value})
@@ -686,6 +686,34 @@ def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, net
         assert len(layout.devices) <= cores, name
         if layout.devices[0] == "cpu": assert len(layout.devices) * layout.threads <= cores, name
     assert "single thread" in found and (cores == 1 or "processes" in found or network is None and device != "cpu")
+
+
+def test_some_games_begin_with_random_moves():
+    "These moves are uniform, are not searched and teach nothing. Without them the games are the usual ones."
+    game = get_game("connect4")
+
+    def play(**options):
+        settings = SelfPlaySettings(SearchSettings(8), full_search_fraction=1.0, **options)
+        with SelfPlayEngine(game, None, "cpu", layout="threads", threads=1, games=64, settings=settings, seed=3, listeners=()) as engine:
+            return engine.generate_games(400)
+
+    def random_moves(record):
+        searched = np.diff(record.policy_offsets) > 0
+        return int(searched.argmax()) if searched.any() else len(record)
+    assert play() == play(random_start_fraction=0.0, random_start_plies=3)
+    records = play(random_start_fraction=1.0, random_start_plies=6)
+    lengths = np.array([random_moves(record) for record in records])
+    counts = np.bincount(lengths)
+    assert len(counts) == 7 and counts.min() > 25, "each number of moves is equally likely: 57 of 400"
+    first = np.bincount([record.actions[0] for record, length in zip(records, lengths) if length], minlength=7)
+    assert 20 < first.min() and first.max() < 90, "and each move: 49 of 343"
+    for record, length in zip(records, lengths):
+        assert np.isnan(record.values[:length]).all() and not np.isnan(record.values[length:length + 1]).any()
+    half = [random_moves(record) > 0 for record in play(random_start_fraction=.5, random_start_plies=6)]
+    assert .3 < np.mean(half) < .56, "6/7 of a half"
+    wild = play(random_start_fraction=1.0, random_start_plies=100)
+    assert all(game.over(retrace(game, record.seed, record.actions)) for record in wild)
+    assert any(random_moves(record) == len(record) for record in wild), "a game may end before its first search"
 
 
 def test_layouts_are_measured_one_at_a_time(monkeypatch):

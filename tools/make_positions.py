@@ -1,0 +1,59 @@
+"""Make a set of positions with exact results, for `alphazero_nb.arena.judge`.
+
+    python tools/make_positions.py connect4 positions.npz --count 3000 --seed 1
+    python tools/make_positions.py connect4 strong.npz --player runs/connect4 --random 0.05 0.1 --without positions.npz
+
+The positions come from games that mix random moves with those of a player. In Connect Four, no move wins
+at once in half of the positions of each phase. The same arguments make the same set. Openings take a
+second each; progress is printed.
+"""
+import argparse, sys, time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
+
+PHASES = {
+    "connect4": dict(opening=range(8, 12), middle=range(12, 19), late=range(24, 33)),
+    "dots(rows=3,cols=3)": dict(early=range(0, 8), middle=range(8, 16), late=range(16, 23)),
+    "tictactoe": dict(early=range(0, 4), late=range(4, 9)),
+}
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("game", choices=PHASES)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--count", type=int, default=3000, help="positions of each phase")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--player", default="rollouts:50", help="plays the moves that are not random")
+    parser.add_argument("--random", type=float, nargs="+", default=[1, .5, .25, .1], help="shares of random moves in a game")
+    parser.add_argument("--without", type=Path, nargs="*", default=[], help="sets whose positions are left out")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def main():
+    from alphazero_nb.arena.judge import draw_positions, read_positions, solve_positions
+    from alphazero_nb.arena.matches import canonical
+    from alphazero_nb.arena.players import get_player
+    from alphazero_nb.arena.solvers import get_solver
+    from alphazero_nb.core.game import get_game
+    args = read_arguments()
+    game, phases = get_game(args.game), PHASES[args.game]
+    known = frozenset(canonical(game, state) for path in args.without for state in read_positions(path, game).states)
+    states, phase, start = [], [], time.monotonic()
+    for index, plies in enumerate(phases.values()):
+        player = get_player(args.player, game, seed=args.seed)
+        drawn = draw_positions(game, plies, args.count, player, 1_000_000 * args.seed + 10_000 * index, args.random,
+                               quiet=.5 if args.game == "connect4" else None, known=known)
+        states, phase = states + drawn, phase + [index] * len(drawn)
+        print(f"{time.monotonic() - start:6.0f} s: drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves", flush=True)
+    solvers = [get_solver(game) for _ in range(args.threads)]
+    tell = lambda done: done % 100 == 0 and print(f"{time.monotonic() - start:6.0f} s: solved {done} of {len(states)}", flush=True)
+    found = solve_positions(solvers, states, phase, tuple(phases), tell)
+    found.save(args.out)
+    print(f"{args.out}: {len(found)} positions, {found.critical.mean():.0%} of them critical, {args.out.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__": main()
