@@ -12,9 +12,11 @@ from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_se
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, get_player
+from alphazero_nb.arena.solvers import get_solver
+from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, SolverPlayer, get_player
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.ladder import run_ladder
+from alphazero_nb.arena.judge import PositionSet, judge, read_positions
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import run_folder
@@ -34,12 +36,12 @@ from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, be
 __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
     "GameRecord", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Match", "NetworkEvaluator", "PRESETS",
-    "PolicyValueNet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings", "SelfPlayEngine",
-    "SelfPlaySettings", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "UniformEvaluator", "bench_cards",
+    "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings", "SelfPlayEngine",
+    "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "UniformEvaluator", "bench_cards",
     "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries", "check_device", "run_ladder",
-    "default_settings", "default_training", "describe", "device_report", "get_device", "get_game", "get_player",
+    "default_settings", "default_training", "describe", "device_report", "get_device", "get_game", "get_player", "get_solver", "judge",
     "list_devices", "list_games", "match_html", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts", "plot_losses",
-    "plot_policy", "plot_strength", "prior_and_visits", "read_events", "register", "register_drawing", "open_match",
+    "plot_policy", "plot_strength", "prior_and_visits", "read_events", "read_positions", "register", "register_drawing", "open_match",
     "register_table", "report", "retrace", "run_folder", "stone_board",
 ]

@@ -199,7 +199,7 @@ ILLEGAL = -128   # In place of the score of a move that is not legal
 
 class Connect4Search:
     "Scores every move of a Connect Four position."
-    def __init__(self, places: int = 8_388_617):   # Positions in the table, 10 bytes each; a prime number spreads them best
+    def __init__(self, places: int = 8_388_617):   # Size of the table, 10 bytes a position; best a prime number
         self.tables = SearchTables(np.full(places, -1, np.int64), np.zeros((places, 2), np.int8), np.zeros(CELLS, NODE),
                                    np.zeros((CELLS, COLUMNS, 2), np.int64), np.zeros(2, np.int64))
 

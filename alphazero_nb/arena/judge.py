@@ -52,11 +52,13 @@ class PositionSet:
 # %% ../../nbs/55_arena.judge.ipynb #0575634b
 def read_positions(path: str | Path, game: Game) -> PositionSet:
     "Read a set of positions of this game. Raise a ValueError that says what is wrong with the file."
+    names = "game", "states", "results", "phase", "phases"
     try:
-        with np.load(path) as file: fields = {name: file[name] for name in ("game", "states", "results", "phase", "phases")}
+        with np.load(path) as file: fields = {name: file[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a set of positions: {error}.") from error
-    if str(fields["game"]) != game.name: raise ValueError(f"{path} has positions of {fields['game']}, not of {game.name}.")
+    if str(fields["game"]) != game.name:
+        raise ValueError(f"{path} has positions of {fields['game']}, not of {game.name}.")
     n, phases = len(fields["states"]), tuple(map(str, fields["phases"]))
     want = dict(states=((n, game.state_size), np.int16), results=((n, game.actions), np.int8), phase=((n,), np.int8))
     for name, (shape, kind) in want.items():
@@ -65,7 +67,8 @@ def read_positions(path: str | Path, game: Game) -> PositionSet:
                              f"not {shape} and {np.dtype(kind)}.")
     found = PositionSet(game, *(fields[name] for name in want), phases)
     for state, row, phase in zip(found.states, found.results, found.phase):
-        if not 0 <= phase < len(phases) or np.flatnonzero(row != ILLEGAL).tolist() != game.legal_actions(state) or row.max() > 1:
+        legal = np.flatnonzero(row != ILLEGAL).tolist()
+        if not 0 <= phase < len(phases) or legal != game.legal_actions(state) or row.max() > 1:
             raise ValueError(f"{path}: the results of a position do not fit its legal moves.")
     return found
 
@@ -134,7 +137,8 @@ def solve_positions(
         for row in pool.map(solve, states):
             results.append(row)
             if progress: progress(len(results))
-    return PositionSet(solvers[0].game, np.asarray(states, np.int16), np.stack(results), np.asarray(phase, np.int8), phases)
+    return PositionSet(solvers[0].game, np.asarray(states, np.int16), np.stack(results), np.asarray(phase, np.int8),
+                       phases)
 
 # %% ../../nbs/55_arena.judge.ipynb #b61d2697
 @dataclass(frozen=True)
@@ -157,8 +161,9 @@ class Judgement:
 
     def __str__(self):
         low, high = self.interval
+        critical = self.critical_kept / max(1, self.critical)
         return (f"{self.phase}: keeps the result in {self.share:.1%} of {self.positions:,} positions "
-                f"({low:.1%} to {high:.1%}), in {self.critical_kept / max(1, self.critical):.1%} of {self.critical:,} critical ones")
+                f"({low:.1%} to {high:.1%}), in {critical:.1%} of {self.critical:,} critical ones")
 
 
 def judge(
@@ -176,5 +181,5 @@ def judge(
         if progress: progress(len(actions))
     kept, critical = positions.keeps(actions), positions.critical
     groups = [(name, positions.phase == index) for index, name in enumerate(positions.phases)]
-    return [Judgement(name, *(int(np.count_nonzero(part)) for part in (here, here & kept, here & critical, here & critical & kept)))
-            for name, here in (*groups, ("all", np.full(len(positions), True)))]
+    counts = lambda here: (int(part[here].sum()) for part in (here, kept, critical, critical & kept))
+    return [Judgement(name, *counts(here)) for name, here in (*groups, ("all", np.full(len(positions), True)))]

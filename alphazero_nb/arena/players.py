@@ -163,7 +163,7 @@ class SolverPlayer(Player):
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
 def get_player(
-    name,                   # "random", "heuristic", "solver", "rollouts:400", a run folder or one of its network-*.npz files
+    name,                   # "random", "heuristic", "solver", "rollouts:400", a run folder or one of its networks
     game: Game | None = None,  # Required, except for a run folder, which has its own
     simulations: int = 64,  # For a trained agent
     device: str = "auto",   # For a trained agent

@@ -23,7 +23,7 @@ class Solver(Protocol):
     game: Game
 
     def results(self, state) -> np.ndarray:
-        "Return the mover's result after each move, (actions,) int8: 1, 0 or −1; ILLEGAL for a move that is not legal."
+        "Return the mover's result after each move, (actions,) int8: 1, 0 or −1; ILLEGAL for other moves."
 
     def scores(self, state) -> np.ndarray:
         "Return a score of each move, (actions,) int8. The best move has the largest one; ILLEGAL as above."
@@ -46,7 +46,7 @@ class TableSolver:
         key = state.tobytes()
         if key not in self.table:
             if len(self.table) >= self.limit:
-                raise ValueError(f"{self.game.name} is too large to be solved: it has more than {self.limit:,} positions.")
+                raise ValueError(f"{self.game.name} is too large to be solved: it has over {self.limit:,} positions.")
             self.table[key] = 0   # Counts; a position cannot follow from itself
             mover, result = self.game.mover(state), self.game.returns(state)[0]
             if mover >= 0: result = (max, min)[mover](map(self._value, self._after(state)))
@@ -128,7 +128,7 @@ class Connect4Solver:
         self.game, self.limit, self.search = game, limit, Connect4Search()
 
     def results(self, state) -> np.ndarray:
-        "Return the mover's result after each move, (7,) int8: 1, 0 or −1, or ILLEGAL. With few stones it takes minutes."
+        "Return the mover's result after each move, (7,) int8: 1, 0, −1 or ILLEGAL. Takes minutes with few stones."
         scores = self.search.scores(state, distances=False)
         return np.where(scores == ILLEGAL, ILLEGAL, np.sign(scores)).astype(np.int8)
 

@@ -67,7 +67,7 @@ class IterationDone:
     policy_loss: float | None  # None if no game had a position to learn from yet
     value_loss: float | None
     games_per_s: float       # Speed of self-play, averaged since this start
-    spent: dict = field(default_factory=dict)  # Seconds by part, such as self-play; the first iteration of a start includes it
+    spent: dict = field(default_factory=dict)  # Seconds of this iteration by part, such as self-play
 
 
 @dataclass(frozen=True)

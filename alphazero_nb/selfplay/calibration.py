@@ -128,6 +128,7 @@ def layout_table(rows: list[dict]) -> str:
     "Return the rows of `measure_layouts` as text, the fastest first."
     lines = [f"{'layout':28} {'games/min':>10} {'evals/s':>10} {'batch':>7} {'busy':>6}"]
     for row in sorted(rows, key=lambda row: -row["evals_per_s"]):
-        lines.append(f"{row['name']:28} {row['games_per_min']:>10,.0f} {row['evals_per_s']:>10,.0f} "
+        games = f"{row['games_per_min']:,.0f}" if row["games_per_min"] >= .5 else "–"   # Not one has ended
+        lines.append(f"{row['name']:28} {games:>10} {row['evals_per_s']:>10,.0f} "
                      f"{row['average_batch']:>7.1f} {row['busy_share']:>6.0%}")
     return "\n".join(lines)

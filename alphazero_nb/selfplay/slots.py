@@ -54,7 +54,8 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
     s, search = settings, settings.search
     row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
-           s.temperature, s.final_temperature, s.half_life, s.keep_subtree, s.random_start_fraction, s.random_start_plies,
+           s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
+           s.random_start_fraction, s.random_start_plies,
            count_worlds(game, search), game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
