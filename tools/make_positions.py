@@ -16,7 +16,6 @@ if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 PHASES = {
     "connect4": dict(opening=range(8, 12), middle=range(12, 19), late=range(24, 33)),
     "dots(rows=3,cols=3)": dict(early=range(0, 8), middle=range(8, 16), late=range(16, 23)),
-    "tictactoe": dict(early=range(0, 4), late=range(4, 9)),
 }
 
 

@@ -107,16 +107,18 @@ def draw_positions(
     quiet: float | None = None,   # Share of positions in which no move wins at once; None: as they come
     known: frozenset = frozenset(),   # Keys (`canonical`) of positions to leave out, such as those of another set
 ) -> list:
-    "Return `count` states that differ by more than a symmetry."
+    "Return `count` states that differ by more than a symmetry. Raise a ValueError if play does not reach so many."
     rooms = [count] if quiet is None else [count - round(count * quiet), round(count * quiet)]
-    found, seen = [[] for _ in rooms], set(known)
-    while sum(map(len, found)) < count:
+    found, seen, vain = [[] for _ in rooms], set(known), 0
+    while (before := sum(map(len, found))) < count:
         for state in varied_states(game, plies, player, seed, random_shares):
             key, kind = canonical(game, state), 0 if quiet is None or can_win_at_once(game, state) else 1
             if key in seen or len(found[kind]) == rooms[kind]: continue
             seen.add(key)
             found[kind].append(state)
-        seed += 1
+        seed, vain = seed + 1, 0 if sum(map(len, found)) > before else vain + 1
+        if vain == 20: raise ValueError(f"only {before} of {count} positions were found in {game.name} after these moves; "
+                                        f"ask for fewer.")
     return [state for part in found for state in part]
 
 # %% ../../nbs/55_arena.judge.ipynb #0cdf4054

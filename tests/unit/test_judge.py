@@ -86,3 +86,9 @@ def test_drawn_positions_are_different_quiet_and_repeatable():
     mirrored = states[0].copy()
     mirrored[:42] = mirrored[:42].reshape(6, 7)[:, ::-1].ravel()
     assert canonical(game, mirrored) == canonical(game, states[0])
+
+
+def test_more_positions_than_there_are():
+    game = get_game("tictactoe")
+    with pytest.raises(ValueError, match="only 3 of 10 positions were found"):
+        draw_positions(game, range(1, 2), 10, RandomPlayer(game), 0)
