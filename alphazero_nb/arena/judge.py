@@ -117,8 +117,7 @@ def draw_positions(
             seen.add(key)
             found[kind].append(state)
         seed, vain = seed + 1, 0 if sum(map(len, found)) > before else vain + 1
-        if vain == 20: raise ValueError(f"only {before} of {count} positions were found in {game.name} after these moves; "
-                                        f"ask for fewer.")
+        if vain == 20: raise ValueError(f"only {before} of {count} positions were found in {game.name}; ask for fewer.")
     return [state for part in found for state in part]
 
 # %% ../../nbs/55_arena.judge.ipynb #0cdf4054
