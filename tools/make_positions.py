@@ -26,7 +26,8 @@ def read_arguments():
     parser.add_argument("--count", type=int, default=3000, help="positions of each phase")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--player", default="rollouts:50", help="plays the moves that are not random")
-    parser.add_argument("--random", type=float, nargs="+", default=[1, .5, .25, .1], help="shares of random moves in a game")
+    parser.add_argument("--random", type=float, nargs="+", default=[1, .5, .25, .1],
+                        help="shares of random moves in a game")
     parser.add_argument("--without", type=Path, nargs="*", default=[], help="sets whose positions are left out")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
@@ -42,17 +43,22 @@ def main():
     game, phases = get_game(args.game), PHASES[args.game]
     known = frozenset(canonical(game, state) for path in args.without for state in read_positions(path, game).states)
     states, phase, start = [], [], time.monotonic()
+
+    def say(text): print(f"{time.monotonic() - start:6.0f} s: {text}", flush=True)
     for index, plies in enumerate(phases.values()):
         player = get_player(args.player, game, seed=args.seed)
         drawn = draw_positions(game, plies, args.count, player, 1_000_000 * args.seed + 10_000 * index, args.random,
                                quiet=.5 if args.game == "connect4" else None, known=known)
         states, phase = states + drawn, phase + [index] * len(drawn)
-        print(f"{time.monotonic() - start:6.0f} s: drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves", flush=True)
+        say(f"drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves")
     solvers = [get_solver(game) for _ in range(args.threads)]
-    tell = lambda done: done % 100 == 0 and print(f"{time.monotonic() - start:6.0f} s: solved {done} of {len(states)}", flush=True)
-    found = solve_positions(solvers, states, phase, tuple(phases), tell)
+
+    def report(done):
+        if done % 100 == 0: say(f"solved {done} of {len(states)}")
+    found = solve_positions(solvers, states, phase, tuple(phases), report)
     found.save(args.out)
-    print(f"{args.out}: {len(found)} positions, {found.critical.mean():.0%} of them critical, {args.out.stat().st_size / 1000:.0f} kB")
+    say(f"{args.out} has {len(found)} positions, {found.critical.mean():.0%} of them critical, "
+        f"and {args.out.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__": main()

@@ -13,15 +13,16 @@ from ..core.compiled import kernel
 from ..games.connect4 import CELLS, COLUMNS, ROWS
 
 # %% auto #0
-__all__ = ['HEIGHT', 'BOTTOM', 'BOARD', 'COLUMN_CELLS', 'NODE', 'ILLEGAL', 'read_bits', 'count_ones', 'winning_cells',
-           'score_of_win', 'safe_moves', 'order_moves', 'SearchTables', 'enter_node', 'leave_node', 'alpha_beta',
-           'solve_position', 'score_moves', 'Connect4Search', 'guess_scores']
+__all__ = ['HEIGHT', 'BOTTOM', 'BOARD', 'COLUMN_CELLS', 'MIDDLE_FIRST', 'NODE', 'ILLEGAL', 'read_bits', 'count_ones',
+           'winning_cells', 'score_of_win', 'safe_moves', 'order_moves', 'SearchTables', 'enter_node', 'leave_node',
+           'alpha_beta', 'solve_position', 'score_moves', 'Connect4Search', 'guess_scores']
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #d7a18c9f
 HEIGHT = ROWS + 1                                                    # Bits of a column
 BOTTOM = sum(1 << HEIGHT * column for column in range(COLUMNS))      # The lowest cell of each column
 BOARD = BOTTOM * ((1 << ROWS) - 1)                                   # All cells
 COLUMN_CELLS = np.array([((1 << ROWS) - 1) << HEIGHT * column for column in range(COLUMNS)])
+MIDDLE_FIRST = np.array([3, 4, 2, 5, 1, 6, 0])                       # The columns in the order of the search
 
 
 @kernel
@@ -76,8 +77,7 @@ def safe_moves(own, mask):
 def order_moves(own, mask, free, ordered):
     "Fill the rows (move, winning cells that it creates) of `ordered`, best first. Return their number."
     count = 0
-    for i in range(COLUMNS):
-        column = COLUMNS // 2 + (i + 1) // 2 * (1 if i % 2 else -1)
+    for column in MIDDLE_FIRST:
         move = free & COLUMN_CELLS[column]
         if not move: continue
         rank, place = count_ones(winning_cells(own | move, mask | move)), count
@@ -185,8 +185,7 @@ def score_moves(tables, state, distances, scores):
     "Write the mover's score after each legal move into `scores`. Return False if the effort exceeds its limit."
     own, mask = read_bits(state)
     stones, winning = count_ones(mask), winning_cells(own, mask)
-    for i in range(COLUMNS):
-        column = COLUMNS // 2 + (i + 1) // 2 * (1 if i % 2 else -1)
+    for column in MIDDLE_FIRST:
         move = (mask + BOTTOM) & COLUMN_CELLS[column]
         if not move: continue
         if winning & move: scores[column] = score_of_win(stones)

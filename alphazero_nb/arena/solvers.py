@@ -5,6 +5,7 @@
 # %% ../../nbs/51_arena.solvers.ipynb #b8619d4d
 from __future__ import annotations
 
+import functools
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,8 @@ from ..games.dots import _FIRST
 from .connect4_search import ILLEGAL, Connect4Search, guess_scores
 
 # %% auto #0
-__all__ = ['Solver', 'TableSolver', 'closed_boxes', 'fill_table', 'other_lines', 'DotsSolver', 'Connect4Solver', 'get_solver']
+__all__ = ['Solver', 'TableSolver', 'closed_boxes', 'fill_table', 'other_lines', 'dots_table', 'signs', 'DotsSolver',
+           'Connect4Solver', 'get_solver']
 
 # %% ../../nbs/51_arena.solvers.ipynb #2a7f0fae
 class Solver(Protocol):
@@ -98,13 +100,25 @@ def other_lines(rows: int, columns: int) -> np.ndarray:
     return np.array([boxes + [0] * (2 - len(boxes)) for boxes in others])
 
 
+@functools.lru_cache(maxsize=1)
+def dots_table(rows: int, columns: int) -> tuple:
+    "Return `other_lines`, and (2**lines,) int8, the largest gain of boxes from each set of drawn lines."
+    others = other_lines(rows, columns)
+    best = np.zeros(1 << len(others), np.int8)
+    fill_table(others, best)
+    return others, best
+
+
+def signs(scores) -> np.ndarray:
+    "Return the results of moves, int8, from their scores."
+    return np.where(scores == ILLEGAL, ILLEGAL, np.sign(scores)).astype(np.int8)
+
+
 class DotsSolver:
     "Solve dots and boxes with at most 24 lines."
     def __init__(self, game: Game):
         if game.actions > 24: raise ValueError(f"{game.name} has {game.actions} lines; the table is for at most 24.")
-        self.game, self.others = game, other_lines(game.shape[1] // 2, game.shape[2] // 2)
-        self.best = np.zeros(1 << game.actions, np.int8)
-        fill_table(self.others, self.best)
+        self.game, (self.others, self.best) = game, dots_table(game.shape[1] // 2, game.shape[2] // 2)
 
     def scores(self, state) -> np.ndarray:
         "Return the lead in boxes that the mover ends with after each move, (actions,) int8, or ILLEGAL."
@@ -118,8 +132,7 @@ class DotsSolver:
 
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (actions,) int8: 1, 0 or −1, or ILLEGAL."
-        scores = self.scores(state)
-        return np.where(scores == ILLEGAL, ILLEGAL, np.sign(scores)).astype(np.int8)
+        return signs(self.scores(state))
 
 # %% ../../nbs/51_arena.solvers.ipynb #ab565035
 class Connect4Solver:
@@ -129,8 +142,7 @@ class Connect4Solver:
 
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (7,) int8: 1, 0, −1 or ILLEGAL. Takes minutes with few stones."
-        scores = self.search.scores(state, distances=False)
-        return np.where(scores == ILLEGAL, ILLEGAL, np.sign(scores)).astype(np.int8)
+        return signs(self.search.scores(state, distances=False))
 
     def scores(self, state) -> np.ndarray:
         "Return a score of each move, (7,) int8, or ILLEGAL: exact if the limit allows, otherwise a guess."

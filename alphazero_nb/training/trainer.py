@@ -247,7 +247,7 @@ class TimeAccount:
         "Return the seconds of each part since the last call."
         self.close("other")
         seconds = {part: round(value, 3) for part, value in self.seconds.items()}
-        self.__init__()
+        self.seconds, self.since = Counter(), time.monotonic()
         return seconds
 
 # %% ../../nbs/63_training.trainer.ipynb #a1906230

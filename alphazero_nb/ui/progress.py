@@ -306,7 +306,7 @@ def time_shares(
 ) -> str:                # "self-play 47%, optimiser steps 44%, matches 5%"; empty without data
     "Return the shares of the wall-clock time that went into each part, those below 0.5% together as other."
     seconds = Counter()
-    for row in spent:   # It may come from a file that somebody has edited
+    for row in spent:   # Checked, because events.jsonl can be edited
         seconds.update({part: value for part, value in row.items() if type(value) in (int, float) and 0 <= value < 1e12}
                        if isinstance(row, dict) else {})
     total = seconds.total()

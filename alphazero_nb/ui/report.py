@@ -194,7 +194,8 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
     if not history: return "<p>No iteration has ended yet.</p>"
     about = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
     shares = time_shares([row.get("spent", {}) for row in history])
-    parts = ["<h2>Learning</h2>", f"<p>Time: {html_text(shares)}</p>" if shares else "", html_image(plot_losses(history)),
+    time = f"<p>Time: {html_text(shares)}</p>" if shares else ""
+    parts = ["<h2>Learning</h2>", time, html_image(plot_losses(history)),
              f"<h2>Strength</h2><p>{about}</p>", html_image(plot_strength(matches))]
     if any(row.get("measures") for row in matches): parts.append(html_image(plot_measures(matches)))
     if ladder: parts.append(html_image(plot_ladder(ladder)))

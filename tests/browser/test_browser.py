@@ -80,7 +80,7 @@ class Page:
     def prompt(self, cell): return cell.locator(".jp-InputPrompt").inner_text()
 
     def run(self, cell, mark=r"[\d*]", seconds=20):
-        "Presses Control and Enter, and again if JupyterLab forgot it, as while a kernel is being connected."
+        "Press Control and Enter, and again if JupyterLab forgot it, as it does while it connects a kernel."
         before, pressed = self.prompt(cell), 0.
 
         def heeded():
@@ -93,7 +93,7 @@ class Page:
         self.until(heeded, seconds, "sign that the cell runs")
 
     def run_to(self, last, first=0):
-        "Runs the code cells, each after the one before has ended, up to the one in which `last` stands; returns that cell."
+        "Run the code cells up to the one with the text `last`, each after the one before has ended. Return that cell."
         for number in range(first, 100):
             cell = self.page.locator(".jp-Notebook .jp-CodeCell").nth(number)
             if last in cell.locator(".jp-InputArea").inner_text(): break

@@ -167,7 +167,8 @@ def test_the_last_event_before_a_pause_is_shown():
 def test_the_time_is_divided():
     state = DashboardState()
     assert "Time:" not in render(state)
-    for k in (1, 2): state(IterationDone(k, 30. * k, 256 * k, 900, 1.9, .8, 30., {"self-play": 6., "optimiser steps": 3., "saving": 1.}))
+    spent = {"self-play": 6., "optimiser steps": 3., "saving": 1.}
+    for k in (1, 2): state(IterationDone(k, 30. * k, 256 * k, 900, 1.9, .8, 30., spent))
     assert "Time: self-play 60%, optimiser steps 30%, saving 10%" in render(state)
     state(IterationDone(3, 90., 768, 900, 1.9, .8, 30., {"<b>": "long", "saving": -1, 5: None}))
     assert "Time: self-play 60%" in render(state) and "<b>" not in render(state)

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from alphazero_nb.arena.connect4_search import ILLEGAL
-from alphazero_nb.arena.judge import PositionSet, can_win_at_once, draw_positions, judge, read_positions, solve_positions
+from alphazero_nb.arena.judge import (PositionSet, can_win_at_once, draw_positions, judge, read_positions,
+                                      solve_positions)
 from alphazero_nb.arena.matches import canonical
 from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
 from alphazero_nb.arena.solvers import TableSolver
@@ -35,7 +36,8 @@ class Worst(Player):
 def test_players_whose_share_is_known(positions):
     game = positions.game
     assert len(positions) == 4520
-    perfect, worst, lots = (judge(player, positions)[-1] for player in (SolverPlayer(game), Worst(TableSolver(game)), RandomPlayer(game, 0)))
+    players = SolverPlayer(game), Worst(TableSolver(game)), RandomPlayer(game, 0)
+    perfect, worst, lots = (judge(player, positions)[-1] for player in players)
     assert perfect.kept == perfect.positions == 4520 and perfect.critical_kept == perfect.critical == worst.critical
     assert worst.kept == worst.positions - worst.critical and worst.critical_kept == 0
     legal, best = positions.results != ILLEGAL, positions.results.max(1)
@@ -61,8 +63,9 @@ def test_a_file_gives_the_same_set(positions, tmp_path):
 def test_a_wrong_file_is_refused(positions, tmp_path):
     path, game = tmp_path / "set.npz", positions.game
     positions.save(path)
-    with pytest.raises(ValueError, match="has positions of tictactoe, not of connect4"): read_positions(path, get_game("connect4"))
-    with pytest.raises(ValueError, match="but the player plays connect4"): judge(RandomPlayer(get_game("connect4")), positions)
+    other = get_game("connect4")
+    with pytest.raises(ValueError, match="has positions of tictactoe, not of connect4"): read_positions(path, other)
+    with pytest.raises(ValueError, match="but the player plays connect4"): judge(RandomPlayer(other), positions)
     results = positions.results.copy()
     results[7, np.flatnonzero(results[7] != ILLEGAL)[0]] = ILLEGAL
     PositionSet(game, positions.states, results, positions.phase, positions.phases).save(path)

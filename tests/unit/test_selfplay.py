@@ -451,7 +451,8 @@ def test_zero_of_anything_is_refused(option):
 @pytest.mark.parametrize("kind, field, value", [
     (SearchSettings, "c_puct", float("nan")), (SearchSettings, "c_puct", -1), (SearchSettings, "noise_total", 0),
     (SearchSettings, "noise_fraction", 1.5), (SearchSettings, "fpu", float("inf")), (SelfPlaySettings, "fast_simulations", 0),
-    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "random_start_fraction", 1.5), (SelfPlaySettings, "random_start_plies", -1), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_search_fraction", 2),
+    (SelfPlaySettings, "random_start_fraction", 1.5), (SelfPlaySettings, "random_start_plies", -1),
+    (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_search_fraction", 2),
 ])
 def test_a_setting_out_of_range_is_named(kind, field, value):
     with pytest.raises(ValueError, match=f"{field} is {value}"): kind(**{field: value})
@@ -694,8 +695,8 @@ def test_some_games_begin_with_random_moves():
 
     def play(**options):
         settings = SelfPlaySettings(SearchSettings(8), full_search_fraction=1.0, **options)
-        with SelfPlayEngine(game, None, "cpu", layout="threads", threads=1, games=64, settings=settings, seed=3, listeners=()) as engine:
-            return engine.generate_games(400)
+        with SelfPlayEngine(game, None, "cpu", layout="threads", threads=1, games=64, settings=settings, seed=3,
+                            listeners=()) as engine: return engine.generate_games(400)
 
     def random_moves(record):
         searched = np.diff(record.policy_offsets) > 0

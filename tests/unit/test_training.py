@@ -379,7 +379,8 @@ def test_the_folder_holds_data_only(tmp_path):
 
 def test_a_run_accounts_for_its_time(tmp_path):
     "The parts of all iterations are the time of the call, but for the last save and the end; also after a resume."
-    folder, parts = tmp_path / "run", {"self-play", "replay buffer", "optimiser steps", "new weights", "matches", "other"}
+    folder = tmp_path / "run"
+    parts = {"self-play", "replay buffer", "optimiser steps", "new weights", "matches", "other"}
     for iterations in (2, 1):
         start = time.monotonic()
         run = trainer(folder)
@@ -387,7 +388,8 @@ def test_a_run_accounts_for_its_time(tmp_path):
         run.fit(iterations=iterations)
         end = time.monotonic()
         rows = run.history[-iterations:]
-        assert set(rows[0]["spent"]) == parts | {"start-up"} and all(set(row["spent"]) == parts | {"saving"} for row in rows[1:])
+        assert set(rows[0]["spent"]) == parts | {"start-up"}
+        assert all(set(row["spent"]) == parts | {"saving"} for row in rows[1:])
         total = sum(sum(row["spent"].values()) for row in rows)
         assert total <= end - start and all(value >= 0 for row in rows for value in row["spent"].values())
         lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
