@@ -5,10 +5,12 @@
 
 The positions come from games that mix random moves with those of a player. In Connect Four, no move wins
 at once in half of the positions of each phase. The same arguments make the same set. Openings take a
-second each; progress is printed.
+second each; progress is printed, and the same command continues after a stop.
 """
 import argparse, sys, time
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
@@ -33,8 +35,26 @@ def read_arguments():
     return parser.parse_args()
 
 
+def solve_in_blocks(solvers, states, phase, phases, out, say, block=200):
+    "Return the solved set, and leave it in the file `out`. What an earlier call has solved is read from a second file."
+    from alphazero_nb.arena.judge import PositionSet, read_positions, solve_positions
+    game, half_done = solvers[0].game, out.with_suffix(".unfinished.npz")
+    results = read_positions(half_done, game).results if half_done.exists() else np.zeros((0, game.actions), np.int8)
+    solved = lambda: PositionSet(game, states[:len(results)], results, phase[:len(results)], phases)
+    if half_done.exists() and not np.array_equal(read_positions(half_done, game).states, solved().states):
+        raise SystemExit(f"{half_done} comes from other arguments; delete it, or name another file.")
+    while len(results) < len(states):
+        part = slice(len(results), len(results) + block)
+        results = np.concatenate([results, solve_positions(solvers, states[part], phase[part], phases).results])
+        solved().save(half_done)
+        say(f"solved {len(results)} of {len(states)}")
+    solved().save(out)
+    half_done.unlink(missing_ok=True)
+    return solved()
+
+
 def main():
-    from alphazero_nb.arena.judge import draw_positions, read_positions, solve_positions
+    from alphazero_nb.arena.judge import draw_positions, read_positions
     from alphazero_nb.arena.matches import canonical
     from alphazero_nb.arena.players import get_player
     from alphazero_nb.arena.solvers import get_solver
@@ -52,11 +72,7 @@ def main():
         states, phase = states + drawn, phase + [index] * len(drawn)
         say(f"drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves")
     solvers = [get_solver(game) for _ in range(args.threads)]
-
-    def report(done):
-        if done % 100 == 0: say(f"solved {done} of {len(states)}")
-    found = solve_positions(solvers, states, phase, tuple(phases), report)
-    found.save(args.out)
+    found = solve_in_blocks(solvers, np.stack(states), np.array(phase, np.int8), tuple(phases), args.out, say)
     say(f"{args.out} has {len(found)} positions, {found.critical.mean():.0%} of them critical, "
         f"and {args.out.stat().st_size / 1000:.0f} kB")
 

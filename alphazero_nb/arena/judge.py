@@ -20,7 +20,7 @@ from .matches import canonical
 
 # %% auto #0
 __all__ = ['PositionSet', 'read_positions', 'can_win_at_once', 'varied_states', 'draw_positions', 'solve_positions', 'Judgement',
-           'judge']
+           'answer_positions', 'judge']
 
 # %% ../../nbs/55_arena.judge.ipynb #f3f54048
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ class PositionSet:
     def keeps(self, actions) -> np.ndarray:
         "Return True where an action has the best result, (n,)."
         return np.take_along_axis(self.results, np.asarray(actions)[:, None], 1)[:, 0] == self.results.max(1)
+
+    def sample(self, count: int) -> "PositionSet":
+        "Return a set with at most `count` positions of each phase, taken at even distances."
+        parts = [np.flatnonzero(self.phase == index) for index in range(len(self.phases))]
+        chosen = np.concatenate([part[np.linspace(0, len(part), min(count, len(part)), endpoint=False).astype(int)]
+                                 for part in parts])
+        return PositionSet(self.game, self.states[chosen], self.results[chosen], self.phase[chosen], self.phases)
 
     def save(self, path: str | Path) -> None:
         "Write the set to a compressed .npz file."
@@ -166,21 +173,26 @@ class Judgement:
         return (f"{self.phase}: keeps the result in {self.share:.1%} of {self.positions:,} positions "
                 f"({low:.1%} to {high:.1%}), in {critical:.1%} of {self.critical:,} critical ones")
 
-
-def judge(
+# %% ../../nbs/55_arena.judge.ipynb #55e10002
+def answer_positions(
     player,                     # Anything with acts(states) and a game
     positions: PositionSet,
     block: int = 256,           # Positions per call of `acts`
     progress: Callable | None = None,   # Called with the number of positions done
-) -> list[Judgement]:           # One for each phase, and one over all positions
-    "Ask a player for a move in every position, and count the moves that keep the result."
+) -> np.ndarray:                # (n,) the player's move in each position
+    "Ask a player for a move in every position. Raise a ValueError if it plays another game."
     if player.game.name != positions.game.name:
         raise ValueError(f"these are positions of {positions.game.name}, but the player plays {player.game.name}.")
     actions = []
     for start in range(0, len(positions), block):
         actions.extend(player.acts(positions.states[start:start + block]))
         if progress: progress(len(actions))
-    kept, critical = positions.keeps(actions), positions.critical
+    return np.array(actions, int)
+
+
+def judge(player, positions: PositionSet, block: int = 256, progress: Callable | None = None) -> list[Judgement]:
+    "Return how often a player's moves keep the result: in each phase, and over all positions at the end."
+    kept, critical = positions.keeps(answer_positions(player, positions, block, progress)), positions.critical
     groups = [(name, positions.phase == index) for index, name in enumerate(positions.phases)]
     counts = lambda here: (int(part[here].sum()) for part in (here, kept, critical, critical & kept))
     return [Judgement(name, *counts(here)) for name, here in (*groups, ("all", np.full(len(positions), True)))]

@@ -17,7 +17,7 @@ GROUPS = dict(
     arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge"],
     training=["replay", "learner", "run_folder", "trainer"],
     ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
-    benchmark=[], cli=[], all=[])
+    benchmark=[], ablate=[], cli=[], all=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 HEAVY = ["torch", "numba", "matplotlib"]
 

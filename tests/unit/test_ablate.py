@@ -1,0 +1,186 @@
+"Experiments: settings are checked before anything starts, runs take turns, and a stopped experiment goes on."
+import json, math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from alphazero_nb.arena.judge import draw_positions, solve_positions
+from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.arena.solvers import get_solver
+from alphazero_nb.cli import main
+from alphazero_nb.core.events import RunDone
+from alphazero_nb.core.game import get_game
+from alphazero_nb.ablate import (Experiment, Laboratory, Results, Runs, Stopped, compare, pack, read_experiment,
+                                     seed_spread, trainer_arguments, unpack)
+
+GAME = get_game("tictactoe")
+
+
+def small(**changes):
+    variants = {"more steps": dict(train=dict(replay_ratio=16))}
+    return dict(game="tictactoe", minutes=.02, seeds=[0], simulations=[1, 4], games=4, per_phase=20, variants=variants,
+                control=dict(preset="mlp", search=dict(simulations=4), play=dict(fast_simulations=4))) | changes
+
+
+@pytest.fixture
+def write(tmp_path):
+    "Return a function that writes an experiment and returns the path of the file."
+    states = draw_positions(GAME, range(0, 6), 30, RandomPlayer(GAME), seed=1)
+    solve_positions([get_solver(GAME)], states, np.arange(30) % 2, ("one", "two")).save(tmp_path / "set.npz")
+
+    def write(**changes):
+        path = tmp_path / "experiment.json"
+        path.write_text(json.dumps(small(**changes)))
+        return path
+    return write
+
+
+BAD = {
+    "a misspelt setting": (dict(variants={"a": {"train": {"replay_ration": 4}}}), "Did you mean 'replay_ratio'"),
+    "an unknown group": (dict(variants={"a": {"trian": {}}}), "Did you mean 'train'"),
+    "a bad value": (dict(variants={"a": {"play": {"random_start_fraction": 2}}}), "random_start_fraction is 2"),
+    "a group without settings": (dict(control={"train": 4}), "must be an object"),
+    "a network that is no name": (dict(control={"preset": {}}), "must be a name"),
+    "an unknown field": (dict(minuts=3), "'minuts' is unknown"),
+    "no time": (dict(minutes=0), "minutes is 0"),
+    "no seeds": (dict(seeds=[]), "needs a seed and a variant"),
+    "no variants": (dict(variants={}), "needs a seed and a variant"),
+    "two controls": (dict(variants={"control": {}}), "no variant may be called control"),
+    "an unknown game": (dict(game="conect4"), "Did you mean 'connect4'"),
+    "a game with hidden cards": (dict(game="blob"), "hidden information"),
+    "a set that is not there": (dict(positions=["none.npz"]), "none.npz is not a set of positions"),
+    "positions of another game": (dict(game="connect4", control={}, positions=["set.npz"]), "positions of tictactoe"),
+    "time that is a text": (dict(minutes="many"), "experiment.json: "),
+    "variants in a list": (dict(variants=["a"]), "experiment.json: "),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_is_one_sentence_and_starts_nothing(what, write, tmp_path, capsys):
+    changes, words = BAD[what]
+    assert main(["ablate", str(write(**changes)), "--folder", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr()
+    assert words in told.err and told.err.count("\n") == 1 and not told.out and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{\"game\": \"tictactoe\"}", "no json"])
+def test_a_file_that_is_no_experiment_is_one_sentence(text, tmp_path):
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(ValueError, match="file.json"): read_experiment(tmp_path / "file.json")
+
+
+def test_a_variant_changes_only_what_it_names():
+    experiment = Experiment("tictactoe", 1, {"b": {"train": {"replay_ratio": 2}, "search": {"c_puct": 1}}},
+                            {"preset": "mlp", "train": {"learning_rate": .01}})
+    control, variant = (trainer_arguments(GAME, experiment.settings(name)) for name in experiment.names)
+    assert control["preset"] == variant["preset"] == "mlp" and control["play_settings"].search.c_puct == 1.5
+    assert (control["train_settings"].replay_ratio, variant["train_settings"].replay_ratio) == (8, 2)
+    assert control["train_settings"].learning_rate == variant["train_settings"].learning_rate == .01
+    assert variant["play_settings"].search.c_puct == 1 and control["train_settings"].evaluate_every == 0
+
+
+class SlowAndFast(Runs):
+    "Runs that only pretend to train: an iteration of `slow` takes 70 seconds, one of the others 10."
+    def trainer(self, name, seed):
+        if (name, seed) not in self.found:
+            run = SimpleNamespace(seconds=0.0, iteration=0, games=0, events=SimpleNamespace(listeners=[]), turns=[])
+            run.fit = lambda minutes: self.fit(run, 70 if name == "slow" else 10, minutes)
+            self.found[name, seed] = run
+        return self.found[name, seed]
+
+    def fit(self, run, seconds, minutes):
+        start = run.seconds
+        while run.seconds - start + seconds / 2 <= 60 * minutes or run.seconds == start:
+            run.seconds, run.iteration = run.seconds + seconds, run.iteration + 1
+        run.turns.append(run.seconds - start)
+        for listen in run.events.listeners: listen(RunDone(run.iteration, "", stopped=getattr(self, "stop", False)))
+
+
+def test_runs_take_turns_and_get_the_same_time(tmp_path):
+    seen, runs = [], SlowAndFast(Experiment("tictactoe", 10, {"slow": {}}, turn=2), tmp_path, print)
+    runs.say = lambda text: seen.append([run.seconds for run in runs.found.values()])
+    runs.train()
+    assert len(runs.found) == 6 and all(abs(run.seconds - 600) <= 35 for run in runs.found.values())
+    assert all(len(run.turns) >= 5 for run in runs.found.values())
+    assert all(max(row) - min(row) <= 120 + 70 for row in seen)   # Never more than a turn apart
+    runs.train()
+    assert len(seen) == sum(len(run.turns) for run in runs.found.values())   # Nothing is left to do
+
+
+def test_a_stop_ends_the_experiment(tmp_path):
+    runs = SlowAndFast(Experiment("tictactoe", 10, {"slow": {}}), tmp_path, lambda text: None)
+    runs.stop = True
+    with pytest.raises(Stopped, match="continues them"): runs.train()
+    assert sum(len(run.turns) for run in runs.found.values()) == 1
+
+
+def test_an_experiment_is_trained_judged_and_played(write, tmp_path, capsys):
+    path, folder = write(positions=["set.npz"]), tmp_path / "runs"
+    assert main(["ablate", str(path), "--folder", str(folder), "--json"]) == 0
+    told = capsys.readouterr()
+    result = json.loads(told.out)
+    assert result == json.loads((folder / "result.json").read_text()) and (folder / "plot.png").read_bytes()[1:4] == b"PNG"
+    assert {row["name"] for row in result["runs"]} == {"control", "more steps"}
+    assert all(row["iterations"] and row["steps"] for row in result["runs"])
+    assert told.err.count("judging") == 4 and told.err.count("against the control") == 1
+    judged = [row for row in result["rows"] if row["measure"] == "set, 4 simulations"]
+    assert {row["phase"] for row in judged} == {"one", "two", "all"}
+    for row in judged: assert 0 <= row["mean"] <= 1 and row["low"] <= row["difference"] <= row["high"]
+    laboratory = Laboratory(read_experiment(path), folder)
+    agent, found = laboratory.runs.agent("control", 0, 4), laboratory.sets["set"]
+    kept = np.mean([found.keeps([agent.act(state)] * len(found))[i] for i, state in enumerate(found.states)])
+    assert kept == pytest.approx(next(row["mean"] for row in judged if (row["name"], row["phase"]) == ("control", "all")))
+
+    assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # A second time: nothing is trained or asked again
+    again = capsys.readouterr().out
+    assert "judging" not in again and "games of" not in again and "set, network alone" in again
+    write_games = small(positions=[str(tmp_path / "set.npz")], games=6)
+    path.write_text(json.dumps(write_games))
+    assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # More games are played, and nothing is judged anew
+    assert "judging" not in (more := capsys.readouterr().out) and "6 games of more steps" in more
+
+
+def test_other_settings_are_another_run(tmp_path):
+    runs = Runs(Experiment("tictactoe", 1, {"a b/c": {}}), tmp_path)
+    others = Runs(Experiment("tictactoe", 1, {"a b/c": {"train": {"replay_ratio": 2}}}), tmp_path)
+    assert runs.path("a b/c", 0) != others.path("a b/c", 0) and runs.path("control", 0) == others.path("control", 0)
+    assert runs.path("a b/c", 0).parent.parent == tmp_path
+
+
+def test_damaged_results_are_one_sentence(tmp_path):
+    (tmp_path / "answers.json").write_text("[1")
+    with pytest.raises(ValueError, match="judged again"): Results(tmp_path / "answers.json")
+
+
+def test_bits_survive_packing():
+    rng = np.random.default_rng(0)
+    for count in range(1, 40):
+        bits = rng.random(count) < .5
+        assert (unpack(pack(bits), count) == bits).all()
+
+
+def test_the_spread_of_seeds_is_that_of_a_textbook():
+    a, b = [1.0, 2.0, 4.0], [3.0, 3.0, 6.0]   # Variances 7/3 and 3; Student's factor for 4 degrees of freedom: 2.776
+    assert seed_spread([a, b]) == pytest.approx(2.776 * math.sqrt((7 / 3 + 3) / 2 / 3))
+    assert math.isnan(seed_spread([[1.0], [2.0]]))
+    row = compare([np.array(x) for x in a], [np.array(x) for x in b], .5)
+    assert row["difference"] == pytest.approx(-5 / 3) and row["high"] - row["low"] == pytest.approx(math.sqrt(2))
+
+
+def test_with_one_seed_the_positions_are_paired():
+    rng = np.random.default_rng(1)
+    mine, control = rng.random(400) < .9, rng.random(400) < .9
+    row, gaps = compare([mine], [control], math.nan), mine.astype(float) - control
+    assert row["difference"] == pytest.approx(gaps.mean())
+    assert (row["high"] - row["low"]) / 2 == pytest.approx(1.96 * gaps.std(ddof=1) / 20)
+
+
+def test_a_sample_is_spread_over_each_phase(write, tmp_path):
+    write()
+    from alphazero_nb.arena.judge import read_positions
+    found = read_positions(tmp_path / "set.npz", GAME)
+    part = found.sample(5)
+    assert np.bincount(part.phase).tolist() == [5, 5] and len(found.sample(1000)) == 30
+    rows = [np.flatnonzero((found.states == state).all(1))[0] for state in part.states]
+    assert rows == [0, 6, 12, 18, 24, 1, 7, 13, 19, 25]
