@@ -5,7 +5,7 @@ from torch import nn
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
 
-SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4,
+SETTINGS = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4, match_share=1,
                          baseline="random")
 OPTIONS = dict(device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, seed=3, reproducible=True)
 

@@ -2,9 +2,10 @@
 
     python tools/make_positions.py connect4 positions.npz --count 3000 --seed 1
     python tools/make_positions.py connect4 strong.npz --player runs/connect4 --random 0.05 0.1 --without positions.npz
+    python tools/make_positions.py tictactoe alphazero_nb/positions/tictactoe.npz
 
 The positions come from games that mix random moves with those of a player. In Connect Four, no move wins
-at once in half of the positions of each phase. The same arguments make the same set. Openings take a
+at once in half of the positions of each phase. In tic-tac-toe, the set has all positions. The same arguments make the same set. Openings take a
 second each; progress is printed, and the same command continues after a stop.
 """
 import argparse, sys, time
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 
 PHASES = {
+    "tictactoe": {"whole game": range(0, 9)},   # Every position
     "connect4": dict(opening=range(8, 12), middle=range(12, 19), late=range(24, 33)),
     "dots(rows=3,cols=3)": dict(early=range(0, 8), middle=range(8, 16), late=range(16, 23)),
 }
@@ -33,6 +35,16 @@ def read_arguments():
     parser.add_argument("--without", type=Path, nargs="*", default=[], help="sets whose positions are left out")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
+
+
+def all_positions(game):
+    "Return all positions of games in progress, without mirror images."
+    from alphazero_nb.arena.matches import next_positions
+    found = layer = [game.new()]
+    while layer:
+        layer = next_positions(game, layer, sys.maxsize, np.random.default_rng(0))[0]
+        found = found + layer
+    return found
 
 
 def solve_in_blocks(solvers, states, phase, phases, out, say, block=200):
@@ -67,8 +79,9 @@ def main():
     def say(text): print(f"{time.monotonic() - start:6.0f} s: {text}", flush=True)
     for index, plies in enumerate(phases.values()):
         player = get_player(args.player, game, seed=args.seed)
-        drawn = draw_positions(game, plies, args.count, player, 1_000_000 * args.seed + 10_000 * index, args.random,
-                               quiet=.5 if args.game == "connect4" else None, known=known)
+        drawn = all_positions(game) if args.game == "tictactoe" else draw_positions(
+            game, plies, args.count, player, 1_000_000 * args.seed + 10_000 * index, args.random,
+            quiet=.5 if args.game == "connect4" else None, known=known)
         states, phase = states + drawn, phase + [index] * len(drawn)
         say(f"drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves")
     solvers = [get_solver(game) for _ in range(args.threads)]

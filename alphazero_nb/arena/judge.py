@@ -5,9 +5,10 @@
 # %% ../../nbs/55_arena.judge.ipynb #eedeafb7
 from __future__ import annotations
 
-import queue, zipfile
+import queue, re, zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Callable
 
@@ -19,8 +20,8 @@ from .connect4_search import ILLEGAL
 from .matches import canonical
 
 # %% auto #0
-__all__ = ['PositionSet', 'read_positions', 'can_win_at_once', 'varied_states', 'draw_positions', 'solve_positions', 'Judgement',
-           'answer_positions', 'judge']
+__all__ = ['PositionSet', 'read_positions', 'packaged_positions', 'can_win_at_once', 'varied_states', 'draw_positions',
+           'solve_positions', 'Judgement', 'answer_positions', 'judge']
 
 # %% ../../nbs/55_arena.judge.ipynb #f3f54048
 @dataclass(frozen=True)
@@ -78,6 +79,13 @@ def read_positions(path: str | Path, game: Game) -> PositionSet:
         if not 0 <= phase < len(phases) or legal != game.legal_actions(state) or row.max() > 1:
             raise ValueError(f"{path}: the results of a position do not fit its legal moves.")
     return found
+
+# %% ../../nbs/55_arena.judge.ipynb #55f10002
+def packaged_positions(game: Game) -> PositionSet | None:
+    "Return the positions of this game that come with the package, or None."
+    file = files("alphazero_nb") / "positions" / f"{re.sub(r'[^a-z0-9]+', '-', game.name).strip('-')}.npz"
+    if not file.is_file(): return None
+    with as_file(file) as path: return read_positions(path, game)
 
 # %% ../../nbs/55_arena.judge.ipynb #7e786427
 def can_win_at_once(game: Game, state) -> bool:

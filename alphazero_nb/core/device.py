@@ -48,7 +48,7 @@ def _cpu_has_bfloat16() -> bool:
 
 def _cpu() -> Device:
     dtype = "bfloat16" if _cpu_has_bfloat16() else "float32"
-    return Device("cpu", f"CPU, {usable_cores()} cores", dtype, "float32", True, shutil.which("g++") is not None)
+    return Device("cpu", f"CPU, {usable_cores()} cores", dtype, dtype, True, shutil.which("g++") is not None)
 
 # %% ../../nbs/00_core.device.ipynb #ab947d00
 def _cuda(index: int) -> Device:

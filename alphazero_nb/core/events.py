@@ -12,9 +12,9 @@ from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
-           'tell_measure', 'tell_measures', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'SelfPlayStopped',
-           'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'present_name', 'read_events',
-           'set_default_listener', 'default_listeners']
+           'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus',
+           'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'present_name',
+           'read_events', 'set_default_listener', 'default_listeners']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class IterationDone:
     value_loss: float | None
     games_per_s: float       # Speed of self-play, averaged since this start
     spent: dict = field(default_factory=dict)  # Seconds of this iteration by part, such as self-play
+    keeps: list | None = None  # Share of positions in which the agent keeps the result, low and high end, positions
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,15 @@ def tell_measures(
 ) -> str:
     "Describe the player's results on some deals beside the opponents' results on the same deals."
     return "; ".join("{} {} against {}: {}".format(name, *tell_measure(row)) for name, row in measures.items())
+
+
+def tell_keeps(keeps) -> str:   # IterationDone.keeps; checked, because events.jsonl can be edited
+    "Describe how often an agent keeps the result of perfect play; an empty string for anything else."
+    if not isinstance(keeps, (list, tuple)) or len(keeps) != 4: return ""
+    if not all(type(value) in (int, float) and 0 <= value < 1e15 for value in keeps): return ""
+    share, low, high, positions = keeps
+    if not low <= share <= high <= 1: return ""
+    return f"keeps the result in {share:.0%} of {positions:,.0f} positions ({low:.0%} to {high:.0%})"
 
 
 @dataclass(frozen=True)

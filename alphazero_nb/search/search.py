@@ -15,7 +15,8 @@ from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed
 from ..core.game import (LEGAL, MAX_LEGAL, MOVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
                                     call_returns, write_inputs)
-from .tree import Trees, add_edges, add_node, back_up, make_trees, root_of, select_edge, set_priors
+from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, make_trees, prove, root_of,
+                                      select_edge, set_priors)
 
 # %% auto #0
 __all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
@@ -46,10 +47,12 @@ class SearchSettings:
     noise_fraction: float = 0.25  # Share of Dirichlet noise in the root's priors, in self-play
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
+    proofs: bool = False          # Pass on exact results of finished games; not with hidden cards
 
     def __post_init__(self):
         require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
                 noise_total=(1e-3, None), worlds=(1, 63))
+        if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @kernel
@@ -76,14 +79,14 @@ def init_root(api, trees, tree, state):
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
 @kernel
-def run_to_leaf(api, trees, tree, budget, c_puct, fpu):
-    "Run simulations. Return the node that needs the network, or −1 when the root has its visits."
+def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs):
+    "Run simulations. Return the node that needs the network, or −1 when the root has its visits or is proven."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
     if nodes[root].visits == 0: return root
-    while nodes[root].visits <= budget:
+    while nodes[root].visits <= budget and not nodes[root].exact:
         node = root
-        while nodes[node].mover >= 0:
+        while nodes[node].mover >= 0 and not nodes[node].exact:
             edge = select_edge(nodes, edges, values, node, c_puct, fpu)
             child = edges[edge].child
             if child >= 0:
@@ -95,9 +98,14 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu):
             call_play(api[PLAY], states[child], edges[edge].action)
             if expand(api, counts, nodes, edges, actions, tree, child, states[child]): return child
             node = child
+        if nodes[node].exact:
+            result[:] = values[node] / np.float32(nodes[node].visits)
+            back_up(nodes, edges, values, node, result)
+            continue
         result[:] = 0
         call_returns(api[RETURNS], states[node], result)
         back_up(nodes, edges, values, node, result)
+        if proofs: prove(nodes, edges, values, node, result)
     return -1
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
@@ -180,13 +188,13 @@ class Requests:
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @kernel
-def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu):
+def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs):
     "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
     nodes, edges, states, waiting = trees.nodes, trees.edges, trees.states, requests.waiting
     waits = False
     for tree in range(first, last):
         if waiting[tree] < 0:
-            node = run_to_leaf(api, trees, tree, budget, c_puct, fpu)
+            node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs)
             if node >= 0:
                 waiting[tree], requests.rows[count] = node, tree
                 write_request(api, nodes, edges, states[node], requests.observations, requests.edge_offsets,
@@ -215,6 +223,7 @@ def read_roots(trees, visits, means):
     for n in range(len(visits)):
         merge_worlds(trees, n * worlds, worlds)
         root = root_of(trees, n * worlds)
+        drop_refuted(trees.nodes, trees.edges, root)
         row = trees.nodes[root]
         for e in range(row.first, row.first + row.count): visits[n, trees.edges[e].action] = trees.edges[e].visits
         for player in range(means.shape[1]): means[n, player] = trees.values[root, player] / max(1, row.visits)
@@ -248,7 +257,8 @@ def search(
     requests = Requests(game, trees)
     while True:
         requests.count, waits = run_trees(game.api, trees, requests.tables, 0, 0, len(roots),
-                                          settings.simulations, settings.c_puct, settings.fpu)
+                                          settings.simulations, settings.c_puct, settings.fpu,
+                                          settings.proofs and not game.has_hidden_information)
         if not waits: break
         requests.apply(*evaluator.evaluate(*requests.arguments()))
     open_visits, open_means = visits[is_open], means[is_open]

@@ -14,7 +14,7 @@ from ..core.game import (PLAY, RESAMPLE_HIDDEN, RETURNS, START, Game, call_play,
                                     call_returns, call_start)
 from ..core.records import GameRecord
 from ..core.streams import draw_seed, gamma, uniform
-from ..search.tree import keep_subtree, make_trees, root_of
+from ..search.tree import drop_refuted, keep_subtree, make_trees, root_of
 from ..search.search import Requests, count_worlds, init_root, merge_worlds, run_trees
 from .settings import SelfPlaySettings
 
@@ -27,7 +27,7 @@ __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
     "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "worlds", "hidden")])
+    "worlds", "hidden", "proofs")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
@@ -56,7 +56,8 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
            s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
            s.random_start_fraction, s.random_start_plies,
-           count_worlds(game, search), game.has_hidden_information)
+           count_worlds(game, search), game.has_hidden_information,
+           search.proofs and not game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
     tables.rows["number"] = -1
@@ -225,7 +226,8 @@ def search_slot(api, trees, requests, slots, slot, count):
     worlds = int(settings.worlds)
     first = slot * worlds
     if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
-    return run_trees(api, trees, requests, count, first, first + worlds, row.budget, settings.c_puct, settings.fpu)
+    return run_trees(api, trees, requests, count, first, first + worlds, row.budget, settings.c_puct, settings.fpu,
+                     settings.proofs > 0)
 
 # %% ../../nbs/42_selfplay.slots.ipynb #d8eee29e
 @kernel
@@ -245,6 +247,7 @@ def play_step(api, trees, requests, slots, log, count):
                 count, waits = search_slot(api, trees, requests, slots, slot, count)
                 if waits: break
                 merge_worlds(trees, slot * worlds, worlds)
+                drop_refuted(nodes, trees.edges, root)
             if is_random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
             else: edge = choose(trees, root, slots, slot)
             if row.ply >= log.actions.shape[1]:

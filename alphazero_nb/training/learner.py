@@ -5,6 +5,7 @@
 # %% ../../nbs/61_training.learner.ipynb #6fdf22e4
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -39,12 +40,13 @@ class TrainSettings:
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
     evaluate_games: int = 40         # Games per match; with hidden cards deals, each played from every seat
     baseline: str = "rollouts:100"   # Opponent in these matches
+    match_share: float = 0.05        # Matches and judging wait while they would take more of the time than this
     max_window: int = 500_000        # Maximum positions in the replay buffer; bounds the memory of a long run
 
     def __post_init__(self):
         require(self, batch_size=(1, None), replay_ratio=(0, None), learning_rate=(0, None), weight_decay=(0, None),
                 value_weight=(0, None), search_value_weight=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
-                evaluate_every=(0, None), evaluate_games=(1, None), max_window=(1, None),
+                evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1), max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
         if not isinstance(self.baseline, str):
             raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
@@ -71,7 +73,7 @@ class Learner:
         average = get_ema_multi_avg_fn(settings.ema_decay)
         self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), settings.learning_rate,
-                                           weight_decay=settings.weight_decay)
+                                           weight_decay=settings.weight_decay, fused=self.device.type != "mps")
         half = self.device.train_dtype == "float16"
         self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
 
@@ -84,24 +86,20 @@ class Learner:
         self.network.train()
         arrays = batch.planes, batch.policy, batch.values
         planes, policy, targets = (torch.from_numpy(array).to(self.device.name) for array in arrays)
-        planes = planes.float()
-        if planes.dim() == 4 and self.device.channels_last:
-            planes = planes.contiguous(memory_format=torch.channels_last)
+        last = planes.dim() == 4 and self.device.channels_last
+        planes = planes.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
         with self._autocast(): logits, values = self.network(planes)
         policy_loss, value_loss = losses(logits, values, policy, targets)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(policy_loss + self.settings.value_weight * value_loss).backward()
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), float("inf"))
-        self._apply(norm)
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.gradient_clip)
+        self._apply(norm.item())   # The only time that the step waits for the device
         return policy_loss.detach(), value_loss.detach()
 
-    def _apply(self, norm) -> None:
-        "Take a step along the clipped gradient, or skip the step if the gradient is not finite."
-        if torch.isfinite(norm):
-            scale = min(1.0, self.settings.gradient_clip / (norm.item() + 1e-6))
-            for parameter in self.network.parameters():
-                if parameter.grad is not None: parameter.grad.mul_(scale)
+    def _apply(self, norm: float) -> None:
+        "Take a step along the clipped gradient, or skip the step if its norm is not finite."
+        if math.isfinite(norm):
             self.scaler.step(self.optimizer)
             self.average.update_parameters(self.network)
             for mine, theirs in zip(self.average.module.buffers(), self.network.buffers()):

@@ -33,13 +33,14 @@ from ..selfplay.layout import Layout, plan_layout
 from ..arena.players import get_player
 from ..arena.matches import play_series
 from ..arena.ladder import check_match
+from ..arena.judge import judge, packaged_positions
 from .replay import Replay, window_size
 from .learner import Learner, TrainSettings, default_training, learner_arrays, restore_learner
 from .run_folder import LayoutFile, RunFolder
 
 # %% auto #0
 __all__ = ['RunPlan', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport', 'learn', 'make_agent', 'evaluate',
-           'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
+           'judge_state', 'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -227,17 +228,35 @@ def evaluate(plan: RunPlan, state: RunState, name: str, emit: Callable) -> dict:
     emit(match.event(state.iteration))
     return dict(match.to_dict(), iteration=state.iteration, seconds=state.seconds)
 
+
+def judge_state(plan: RunPlan, state: RunState, name: str, per_phase: int = 100) -> list | None:
+    "Return in which share of solved positions the agent keeps the result, low and high end, and their number."
+    positions = packaged_positions(plan.game)
+    if positions is None: return None
+    found = judge(make_agent(plan, state, name), positions.sample(per_phase))[-1]
+    return [found.share, *found.interval, found.positions]
+
 # %% ../../nbs/63_training.trainer.ipynb #63c10002
 class TimeAccount:
     "Seconds of wall-clock time by what they were spent on."
-    def __init__(self): self.seconds, self.since = Counter(), time.monotonic()
+    def __init__(self):
+        self.began = self.since = time.monotonic()
+        self.seconds, self.total, self.longest = Counter(), Counter(), Counter()
 
     @contextmanager
     def on(self, part: str):
         "Count the time of a block for this part."
         start = time.monotonic()
         try: yield
-        finally: self.seconds[part] += time.monotonic() - start
+        finally:
+            seconds = time.monotonic() - start
+            self.seconds[part] += seconds
+            self.total[part] += seconds
+            self.longest[part] = max(self.longest[part], seconds)
+
+    def allows(self, part: str, share: float) -> bool:
+        "Return True if this part, with one more block as long as its longest, keeps to this share of all time."
+        return self.total[part] + self.longest[part] <= share * (time.monotonic() - self.began)
 
     def close(self, part: str) -> None:
         "Count all time since the last call of `take` that no part has for this one."
@@ -279,15 +298,21 @@ class TrainingLoop:
         with on("optimiser steps"): policy_loss, value_loss = learn(self.plan, state, added, self.emit)
         with on("new weights"): engine.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
-        milestone = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
-        with on("matches"):
-            row = dict(match=evaluate(self.plan, state, self.folder.path.name, self.emit)) if milestone else {}
+        with on("matches"): row, keeps = self._measure(state)
         state.seconds += time.monotonic() - began
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
-                             engine.stats()["games_per_min"] / 60, self.account.take())
+                             engine.stats()["games_per_min"] / 60, self.account.take(), keeps)
         with on("saving"):
             self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
         self.emit(done)
+
+    def _measure(self, state: RunState) -> tuple[dict, list | None]:
+        "Play a match and ask the judge, if they are due and have time left."
+        settings, name = self.plan.train, self.folder.path.name
+        due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
+        if not due or not self.account.allows("matches", settings.match_share): return {}, None
+        match = evaluate(self.plan, state, name, self.emit)
+        return dict(match=match), judge_state(self.plan, state, name)
 
     def _save(self, row: dict, state: RunState, plan: dict) -> None:
         "Write the iteration to the run folder. An interrupt waits until it is written."

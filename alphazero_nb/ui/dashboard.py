@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..core.events import (PASSING, EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, read_events)
+                                      WorkerLost, WorkerStarted, read_events, tell_keeps)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
 from .progress import Tally, TextProgress, clock_time, describe, has_kernel, speed_unit, time_shares
@@ -244,6 +244,17 @@ def _measure_charts(matches: list[MatchPlayed]) -> str:
     return charts
 
 
+def _judged(state: DashboardState) -> list[IterationDone]:
+    "Return the iterations after which the agent was judged by perfect play."
+    return [row for row in state.iterations.values() if tell_keeps(row.keeps)]
+
+
+def _judge_chart(rows: list[IterationDone]) -> str:
+    "Return a chart of how often the agent keeps the result of perfect play."
+    shares = [[100 * value for value in row.keeps[:3]] for row in rows]
+    return line_chart([("", GREEN, [row.seconds / 60 for row in rows], *zip(*shares))], "Keeps the result (%)")
+
+
 def _charts(state: DashboardState) -> str:
     "Return the charts of losses, strength, measures and lengths that have data."
     rows, matches = list(state.iterations.values()), list(state.matches.values())
@@ -251,6 +262,7 @@ def _charts(state: DashboardState) -> str:
     if rows: charts += line_chart([("policy", BLUE, minutes, [row.policy_loss for row in rows]),
                                    ("value", ORANGE, minutes, [row.value_loss for row in rows])], "Losses")
     if matches: charts += _strength_chart(matches) + _measure_charts(matches)
+    if judged := _judged(state): charts += _judge_chart(judged)
     lengths = Counter(length for length, _ in state.recent)
     return charts + (bar_chart(lengths, "Length of the last games", "moves") if lengths else "")
 
@@ -278,9 +290,11 @@ def render(state: DashboardState) -> str:
     messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in texts)
     bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
     shares = time_shares([row.spent for row in state.iterations.values()])
+    kept = "".join(f"The agent {tell_keeps(row.keeps)}." for row in _judged(state)[-1:])
     return block(
         block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px") + bars
         + block(_figures(state), "display:flex;flex-wrap:wrap;margin:8px 0")
+        + block(kept, "margin-bottom:4px")
         + block(shares and f"Time: {html.escape(shares)}", f"color:{GREY};margin-bottom:4px")
         + block(_charts(state) + board, "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px")
         + block(messages, f"color:{GREY};font-size:.85em;white-space:pre-wrap;margin-top:4px")

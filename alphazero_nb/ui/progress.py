@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
                                       RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost,
-                                      WorkerStarted, tell_measures)
+                                      WorkerStarted, tell_keeps, tell_measures)
 
 # %% auto #0
 __all__ = ['Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress', 'time_shares',
@@ -184,7 +184,8 @@ def _describe_training(event) -> str | None:
         case IterationDone():
             return (f"{clock_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
                     f"{event.positions:>8,} positions  policy loss {_loss(event.policy_loss)}  "
-                    f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min")
+                    f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min"
+                    f"{'  ' * bool(event.keeps)}{tell_keeps(event.keeps)}")
         case MatchMoved():
             return (f"{event.player} against {event.opponent}: {event.over} of {_count(event.games)} finished, "
                     f"{event.moves:,} moves")
@@ -329,8 +330,10 @@ class TensorBoard:
         match event:
             case IterationDone():
                 self.seconds, self.began = event.seconds, time.monotonic()
+                keeps = {"points/keeps_the_result": event.keeps[0]} if event.keeps else {}
                 self._write(event.iteration, {"loss/policy": event.policy_loss, "loss/value": event.value_loss,
-                                              "games/total": event.games, "games/per_minute": 60 * event.games_per_s})
+                                              "games/total": event.games,
+                                              "games/per_minute": 60 * event.games_per_s} | keeps)
             case MatchPlayed():
                 of = {f"{name.replace(' ', '_')}/{event.opponent}/{who}": row[who][0]
                       for name, row in event.measures.items() for who in ("mine", "theirs", "difference")}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from ..core.events import present_name, tell_measure
+from ..core.events import present_name, tell_keeps, tell_measure
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
@@ -195,8 +195,10 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
     about = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
     shares = time_shares([row.get("spent", {}) for row in history])
     time = f"<p>Time: {html_text(shares)}</p>" if shares else ""
+    judged = [(html_text(row.get("iteration")), told) for row in history if (told := tell_keeps(row.get("keeps")))]
+    kept = "".join(f"<p>After iteration {number}, the agent {told}.</p>" for number, told in judged[-1:])
     parts = ["<h2>Learning</h2>", time, html_image(plot_losses(history)),
-             f"<h2>Strength</h2><p>{about}</p>", html_image(plot_strength(matches))]
+             f"<h2>Strength</h2>{kept}<p>{about}</p>", html_image(plot_strength(matches))]
     if any(row.get("measures") for row in matches): parts.append(html_image(plot_measures(matches)))
     if ladder: parts.append(html_image(plot_ladder(ladder)))
     rows = [(row.get("iteration", "–"), row["opponent"], f"{row['score']:.1%}",

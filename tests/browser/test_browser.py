@@ -31,7 +31,7 @@ SOON = 4.   # Seconds from a press of stop until the page says so; the run itsel
 # The page ---------------------------------------------------------------------------------------
 
 SMALL = """preset, simulations, minutes = "tiny", 16, 30   # A run that lasts until it is stopped, in iterations of a second
-settings = TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, baseline="random")"""
+settings = TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, match_share=1, baseline="random")"""
 
 
 def small(source):

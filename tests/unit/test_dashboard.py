@@ -9,7 +9,7 @@ from base64 import b64decode
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines)
+                                      RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
 from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
@@ -174,6 +174,18 @@ def test_the_time_is_divided():
     assert "Time: self-play 60%" in render(state) and "<b>" not in render(state)
 
 
+def test_the_judge_has_a_line_and_a_curve():
+    state = DashboardState()
+    for k, keeps in ((1, None), (2, [.8, .75, .84, 300]), (3, None), (4, [.9, .86, .93, 300])):
+        state(IterationDone(k, 30. * k, 256 * k, 900, 1.9, .8, 30., {}, keeps))
+        page = render(state)
+        assert ("The agent keeps" in page) == ("Keeps the result (%)" in page) == (k > 1)
+    assert "The agent keeps the result in 90% of 300 positions (86% to 93%)." in page
+    for wrong in ("<b>", [.9], [.9, .95, .97, 300], [.9, .8, 1.1, 300], [True, 0, 1, 3], [.9, .8, float("nan"), 3], {"a": 1}):
+        state(IterationDone(5, 150., 1280, 900, 1.9, .8, 30., {}, wrong))
+        assert tell_keeps(wrong) == "" and "90% of 300" in render(state)
+
+
 def test_redraws_leave_no_memory():
     state = DashboardState()
     for k in range(2000): state(GameFinished(k, k, 9999, k + 1, 9 + k % 30, (1., -1.), k / 30 + .1, 90 * k, "cpu"))
@@ -290,7 +302,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
 TRAINING = """
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
-few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4, baseline="random")
+few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4, match_share=1, baseline="random")
 run = Trainer("tictactoe", "tiny", {folder!r}, device="cpu", simulations=16, games=32, max_batch=16, train_settings=few)
 """
 

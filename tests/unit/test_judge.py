@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 
 from alphazero_nb.arena.connect4_search import ILLEGAL
-from alphazero_nb.arena.judge import (PositionSet, can_win_at_once, draw_positions, judge, read_positions,
-                                      solve_positions)
+from alphazero_nb.arena.judge import (PositionSet, can_win_at_once, draw_positions, judge, packaged_positions,
+                                      read_positions, solve_positions)
 from alphazero_nb.arena.matches import canonical
 from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
-from alphazero_nb.arena.solvers import TableSolver
+from alphazero_nb.arena.solvers import TableSolver, get_solver
 from alphazero_nb.core.game import get_game
 
 
@@ -95,3 +95,23 @@ def test_more_positions_than_there_are():
     game = get_game("tictactoe")
     with pytest.raises(ValueError, match="only 3 of 10 positions were found"):
         draw_positions(game, range(1, 2), 10, RandomPlayer(game), 0)
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "dots(rows=3,cols=3)", "connect4"])
+def test_the_positions_of_the_package_are_solved_right(name):
+    "Some of them are solved once more; those of Connect Four with many stones, which take no time."
+    game = get_game(name)
+    found = packaged_positions(game)
+    late = found.phase == len(found.phases) - 1
+    chosen = np.flatnonzero(late if name == "connect4" else found.phase >= 0)[::31]
+    again = solve_positions([get_solver(game)], found.states[chosen], found.phase[chosen], found.phases)
+    assert len(chosen) > 15 and (again.results == found.results[chosen]).all()
+    assert len({canonical(game, state) for state in found.states}) == len(found)
+    if name == "connect4":
+        quiet = np.array([not can_win_at_once(game, state) for state in found.states[late]])
+        assert quiet.mean() == .5 and min(np.bincount(found.phase)) >= 1000
+
+
+def test_a_game_without_packaged_positions_has_none():
+    assert packaged_positions(get_game("gomoku(size=5)")) is None
+    assert packaged_positions(get_game("dots(rows=2,cols=2)")) is None

@@ -354,7 +354,7 @@ def test_an_interrupt_in_the_match_of_a_run_stops_the_run(interrupted, tmp_path,
         if type(event) is MatchMoved: Interrupted.armed = True
     monkeypatch.setitem(_registry, "interrupted", lambda: interrupted)
     interrupted.name = "interrupted"
-    settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, baseline="random")
+    settings = TrainSettings(games_per_iteration=4, batch_size=16, evaluate_every=1, evaluate_games=4, match_share=1, baseline="random")
     run = Trainer("interrupted", "tiny", tmp_path / "run", device="cpu", simulations=4, train_settings=settings,
                   layout="threads", games=4, threads=1, listeners=(listen,)).fit(iterations=2)
     assert type(described[-1]) is RunDone and described[-1].stopped and not described[-1].error

@@ -39,7 +39,7 @@ def dealt(match, **changes):
 
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, layout="threads", listeners=())
-QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4,
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4, match_share=1,
                       baseline="random")
 
 
@@ -95,6 +95,7 @@ def test_the_page_of_a_run(folder):
     assert GAME.text(GAME.state_after(last.actions.tolist(), last.seed)) in said(page)
     for part in ("2 iterations, 32 games", "settings.replay_ratio", "search.simulations"): assert part in said(page), part
     assert re.search(r"Time: .*self-play \d+%", said(page))
+    assert re.search(r"After iteration \d+, the agent keeps the result in \d+% of 100 positions", said(page))
     assert sum(cell.text == "random" for cell in page.iter("td")) == 2 + 1, "two matches and the baseline among the settings"
 
 

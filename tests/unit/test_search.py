@@ -9,7 +9,9 @@ from alphazero_nb.network.evaluator import NetworkEvaluator
 from alphazero_nb.search.tree import keep_subtree, make_trees
 from alphazero_nb.search.search import Requests, SearchSettings, apply_evaluation, init_root, run_to_leaf, search, write_request
 from alphazero_nb.search.agent import Agent
-from reference import HashEvaluator, Ignorant, Node, all_positions, best_actions, late_positions, slow_search, visits_of
+from alphazero_nb.arena.solvers import get_solver
+from reference import (HashEvaluator, Ignorant, Node, all_positions, best_actions, late_positions, slow_search, solve,
+                       visits_of)
 
 
 def three_takers():
@@ -124,7 +126,7 @@ class Driver:
         apply_evaluation(t.nodes, t.edges, t.values, node, logits, values[0], t.result)
 
     def search(self, budget):
-        while (node := run_to_leaf(self.game.api, self.trees, 0, budget, 1.5, 0.2)) >= 0:
+        while (node := run_to_leaf(self.game.api, self.trees, 0, budget, 1.5, 0.2, False)) >= 0:
             self.answer(node)
 
     def root_edges(self):
@@ -265,3 +267,103 @@ def test_a_block_of_nothing_is_nothing():
     game = get_game("tictactoe")
     found = search(game, None, np.zeros((0, game.state_size), np.int16))
     assert found.visits.shape == (0, 9) and found.values.shape == (0, 2)
+
+
+# Proofs
+
+
+def prover(game, state, budget):
+    "A tree after a search with proofs."
+    driver = Driver(game, HashEvaluator(game), state, budget)
+    while (node := run_to_leaf(game.api, driver.trees, 0, budget, 1.5, 0.2, True)) >= 0: driver.answer(node)
+    return driver
+
+
+def own_value(game, state):
+    "What the network of these tests says about a position, by seat."
+    legal, mover = game.legal_actions(state), game.mover(state)
+    _, values = HashEvaluator(game).evaluate(game.inputs(state).reshape(1, -1), np.array([0, len(legal)]), np.array(legal))
+    return np.roll(values[0], mover)
+
+
+PROVEN = ["tictactoe", "dots(rows=2,cols=2)", "connect4", "three_takers"]
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_proofs_are_right_and_complete(name):
+    "A node is proven exactly if its edges decide it; proven nodes have the true result, and all sums follow from below."
+    game, known, count, rng = game_named(name), {}, 0, np.random.default_rng(5)
+    starts = late_positions(game, 6, 8, 3) if name != "connect4" else [game.state_after(moves) for moves in (
+        [3, 0, 3, 0, 3, 1], [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2], [3, 2, 3, 4, 4, 3, 2, 5])]
+    for state in starts:
+        trees = prover(game, state, int(rng.choice([3, 30, 400]))).trees
+        for number in range(trees.counts[0]["nodes"]):
+            node, sums, position = trees.nodes[number], trees.values[number], trees.states[number]
+            if not node["visits"]: continue
+            if game.over(position):
+                assert node["exact"] and np.allclose(sums, node["visits"] * game.returns(position))
+                continue
+            edges = trees.edges[node["first"]:node["first"] + node["count"]]
+            below = [edge for edge in edges if edge["visits"]]
+            for edge in below: assert edge["exact"] == trees.nodes[edge["child"]]["exact"]
+            for edge in below: assert np.isclose(edge["value"], trees.values[edge["child"]][node["mover"]], atol=1e-3)
+            won = any(edge["exact"] and edge["value"] / edge["visits"] > .9999 for edge in below)
+            assert bool(node["exact"]) == (won or all(edges["exact"]))
+            count += int(node["exact"])
+            if not node["exact"]:
+                whole = own_value(game, position) + sum(trees.values[edge["child"]] for edge in below)
+                assert np.allclose(sums, whole, atol=1e-3)
+            elif name != "connect4" and game.players == 2:
+                assert np.allclose(sums / node["visits"], solve(game, position, known), atol=1e-5)
+            elif name == "connect4":
+                best = get_solver(game).results(position).max()
+                assert np.isclose(sums[node["mover"]] / node["visits"], best, atol=1e-5)
+    assert count > 5
+
+
+def test_a_proven_root_ends_its_search_and_keeps_only_the_best_moves():
+    "With proofs, every move with visits is a best one, and the value is the true one."
+    game, known, proven = get_game("tictactoe"), {}, 0
+    states = [state for state in all_positions(game, game.new(), {}).values() if len(game.legal_actions(state)) <= 6]
+    states = np.stack(states[::7])
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=8000, proofs=True))
+    for state, visits, values in zip(states, found.visits, found.values):
+        if not prover(game, state, 8000).trees.nodes[0]["exact"]: continue
+        assert visits.sum() < 8000
+        assert np.allclose(values, solve(game, state, known), atol=1e-5)
+        assert set(np.flatnonzero(visits)) <= set(best_actions(game, state, known)[0]) and visits.any()
+        proven += 1
+    assert proven > .9 * len(states)
+
+
+@pytest.mark.parametrize("simulations", [1, 2, 3, 5, 8, 16, 64])
+def test_a_proven_loss_is_not_chosen(simulations):
+    "Whatever the budget, the move of an agent with proofs is no proven loss while another move might be better."
+    game = get_game("connect4")
+    states = [game.state_after(moves) for moves in ([3, 0, 3, 0, 3], [0, 6, 1, 6, 2, 6, 5], [3, 2, 3, 4, 4, 3, 2, 5, 2])]
+    for state in states:
+        trees = prover(game, state, simulations).trees
+        edges = trees.edges[:trees.nodes[0]["count"]]
+        lost = {int(edge["action"]) for edge in edges if edge["exact"] and edge["value"] / edge["visits"] < -.9999}
+        agent = Agent(game, HashEvaluator(game), simulations, proofs=True)
+        visits = agent.search(state).visits[0]
+        assert visits.any() and (len(lost) == len(edges) or not visits[list(lost)].any())
+
+
+def test_proofs_are_not_used_with_hidden_cards():
+    game = get_game("blob(players=3,cards=1)")
+    states = np.stack([game.new(seed) for seed in range(4)])
+    rows = [search(game, HashEvaluator(game), states, SearchSettings(simulations=60, proofs=proofs), seed=1)
+            for proofs in (False, True)]
+    assert (rows[0].visits == rows[1].visits).all()
+
+
+def test_a_kept_subtree_keeps_its_proofs():
+    game = get_game("connect4")
+    driver = prover(game, game.state_after([3, 0, 3, 0, 3, 1]), 300)
+    edges = driver.root_edges()
+    action = int(edges["action"][edges["exact"] == 1][0])
+    child = driver.trees.nodes[int(edges["child"][edges["exact"] == 1][0])].copy()
+    driver.keep(action)
+    assert driver.trees.nodes[0]["exact"] == 1 == child["exact"] and driver.trees.nodes[0]["visits"] == child["visits"]
+    assert run_to_leaf(game.api, driver.trees, 0, 10_000, 1.5, 0.2, True) == -1 and driver.trees.nodes[0]["visits"] == child["visits"]

@@ -8,12 +8,14 @@ import signal
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from alphazero_nb.core.events import IterationDone
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PolicyValueNet
@@ -24,9 +26,12 @@ from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.matches import play_match
+from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.training import run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import Learner, TrainSettings
+from alphazero_nb.training.trainer import TimeAccount
+from alphazero_nb.ui.progress import describe
 from small_run import QUICK, differ, trainer, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread_inside")
@@ -267,7 +272,7 @@ def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
     "Stopped while it is measured, the iteration is either saved or not counted."
     def stop(event):
         if type(event).__name__ == "MatchPlayed": raise KeyboardInterrupt
-    settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4,
+    settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=1, evaluate_games=4, match_share=1,
                              baseline="random")
     run = trainer(tmp_path / "run", train_settings=settings, listeners=[stop])
     run.fit(iterations=3)
@@ -396,6 +401,32 @@ def test_a_run_accounts_for_its_time(tmp_path):
         done = [line["spent"] for line in lines if line["event"] == "IterationDone"]
         assert done == [row["spent"] for row in run.history]
         assert total > (end - built) / 2, "the rest is the last save and the end of the engine"
+
+
+def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path):
+    account = TimeAccount()
+    assert account.allows("matches", 0)   # The first is always played
+    with account.on("matches"): time.sleep(.02)
+    assert not account.allows("matches", .05) and account.allows("saving", 0)
+    account.began -= .02 * 2 / .05 + .1   # As if the run had gone on for a while
+    assert account.allows("matches", .05)
+    account.take()
+    with account.on("matches"): time.sleep(.1)
+    assert not account.allows("matches", .05)
+    settings = replace(QUICK, evaluate_every=1, evaluate_games=2, baseline="random", match_share=0)
+    run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=3)
+    assert [row["iteration"] for row in run.matches] == [1]
+    assert [row["keeps"] is None for row in run.history] == [False, True, True]
+
+
+def test_a_run_is_judged_by_the_positions_of_the_package(tmp_path):
+    settings = replace(QUICK, evaluate_every=2, evaluate_games=2, baseline="random", match_share=1)
+    run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=2)
+    found = judge(run.agent(), packaged_positions(run.game).sample(100))[-1]
+    assert run.history[0]["keeps"] is None and run.history[1]["keeps"] == [found.share, *found.interval, 100]
+    assert f"keeps the result in {found.share:.0%} of 100 positions" in describe(IterationDone(**run.history[1]))
+    unsolved = trainer(tmp_path / "other", "gomoku(size=5)", train_settings=settings).fit(iterations=2)
+    assert unsolved.matches and [row["keeps"] for row in unsolved.history] == [None, None]
 
 
 @pytest.mark.parametrize("decay", [.9, .99, .9999])
