@@ -24,8 +24,10 @@ class SelfPlaySettings:
     final_temperature: float = 0.2   # Limit that the temperature approaches
     half_life: float = 8.0           # Moves in which the distance to this limit halves
     keep_subtree: bool = True        # Start a search from the subtree below the last move
+    smooth_targets: bool = False     # Teach the policy that the visits approach, without noise; not with hidden cards
     random_start_fraction: float = 0.0  # Share of games that begin with random moves
     random_start_plies: int = 16     # Maximum number of these moves; each number from 0 on is equally likely
+    mixed_starts: bool = False       # Only a share of these moves is random, the others come from fast searches
 
     def __post_init__(self):
         require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None),

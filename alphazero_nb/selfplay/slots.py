@@ -19,21 +19,23 @@ from ..search.search import Requests, count_worlds, init_root, merge_worlds, run
 from .settings import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'write_move', 'begin_search', 'init_worlds',
-           'draw_random_plies', 'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step',
+__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'improved_policy', 'LogTables', 'GameLog', 'write_move', 'begin_search',
+           'init_worlds', 'draw_start', 'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step',
            'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
     "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "worlds", "hidden", "proofs")])
+    "mixed_starts", "worlds", "hidden", "proofs", "smooth_targets")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
     ("ply", "i4"),      # Number of moves played
-    ("random_plies", "i4"),  # Number of random moves with which its game begins
+    ("start_plies", "i4"),   # Number of moves with which its game begins, and which nothing learns from
+    ("random_share", "f4"),  # Share of random moves among them
     ("full", "i1"),     # 1 during a full search
+    ("random", "i1"),   # 1 if the next move is random
     ("noisy", "u8"),    # One bit per world: its root still waits for noise
     ("done", "i1"),     # 1 if the game has ended and waits for `collect`
     ("busy", "i1"),     # 1 while the kernel works on this slot; it stays 1 when the rules raise an exception
@@ -47,6 +49,8 @@ class SlotTables(NamedTuple):
     random: np.ndarray       # (slots,) uint64, state of each slot's generator
     true_states: np.ndarray  # (slots, state_size) int16, the actual positions; the trees hold the worlds
     world: np.ndarray        # (state_size,) int16, scratch array for one world
+    priors: np.ndarray       # (slots, max_legal) float32, priors of each slot's root before the noise
+    policy: np.ndarray       # (max_legal,) float64, scratch array for a target
 
 
 def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTables:
@@ -55,11 +59,12 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
     row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
            s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
-           s.random_start_fraction, s.random_start_plies,
+           s.random_start_fraction, s.random_start_plies, s.mixed_starts,
            count_worlds(game, search), game.has_hidden_information,
-           search.proofs and not game.has_hidden_information)
+           search.proofs and not game.has_hidden_information, s.smooth_targets and not game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
-                        np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
+                        np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16),
+                        np.zeros((slots, game.max_legal), np.float32), np.zeros(game.max_legal))
     tables.rows["number"] = -1
     return tables
 
@@ -95,6 +100,27 @@ def choose(trees, root, slots, slot):
         left -= (edges[e].visits / edges[best].visits) ** (1 / temperature)
         if left <= 0 and edges[e].visits > 0: return e
     return best
+
+# %% ../../nbs/42_selfplay.slots.ipynb #42f10002
+@kernel
+def improved_policy(nodes, edges, values, root, priors, c_puct, fpu, policy):
+    "Write the policy that the visits of this root approach into the first entries of `policy`, one per edge."
+    row = nodes[root]
+    weight = c_puct * math.sqrt(row.visits) / (row.visits + row.count)
+    mass, low, high = 0.0, -1e30, -1e30
+    for i in range(row.count): mass += priors[i] * (edges[row.first + i].visits > 0)
+    untried = values[root, row.mover] / row.visits - fpu * math.sqrt(mass)
+    for i in range(row.count):
+        edge = edges[row.first + i]
+        policy[i] = edge.value / edge.visits if edge.visits > 0 else untried
+        if edge.exact and edge.visits == 0: policy[i] = -1e30   # Refuted
+        low, high = max(low, policy[i] + weight * priors[i]), max(high, policy[i] + weight)
+    for _ in range(40):
+        middle, total = (low + high) / 2, 0.0
+        for i in range(row.count): total += weight * priors[i] / (middle - policy[i])
+        if total > 1: low = middle
+        else: high = middle
+    for i in range(row.count): policy[i] = weight * priors[i] / (high - policy[i])
 
 # %% ../../nbs/42_selfplay.slots.ipynb #76f96f01
 class LogTables(NamedTuple):
@@ -140,21 +166,28 @@ def write_move(trees, root, slots, log, slot, edge):
     log.actions[slot, ply], log.movers[slot, ply] = edges[edge].action, row.mover
     for player in range(values.shape[1]):
         log.values[slot, ply, player] = values[root, player] / row.visits if row.visits > 0 else math.nan
-    entry = log.offsets[slot, ply]
-    if slots.rows[slot].full and row.count > 1:
-        for e in range(row.first, row.first + row.count):
-            if edges[e].visits == 0: continue
-            log.policy_actions[slot, entry], log.policy_visits[slot, entry] = edges[e].action, edges[e].visits
+    entry, settings = log.offsets[slot, ply], slots.settings[0]
+    if slots.rows[slot].full and row.count > 1 and row.visits > 0:
+        smooth = settings.smooth_targets > 0 and not row.exact
+        if smooth:
+            improved_policy(trees.nodes, edges, values, root, slots.priors[slot], settings.c_puct, settings.fpu,
+                            slots.policy)
+        for i in range(row.count):
+            edge = edges[row.first + i]
+            weight = round(4096 * slots.policy[i]) if smooth else edge.visits
+            if weight == 0: continue
+            log.policy_actions[slot, entry], log.policy_visits[slot, entry] = edge.action, weight
             entry += 1
     log.offsets[slot, ply + 1] = entry
 
 # %% ../../nbs/42_selfplay.slots.ipynb #518b7042
 @kernel
 def begin_search(slots, slot):
-    "Draw whether the next search is full or fast."
+    "Draw whether the next search is full or fast, or the move is random."
     row, settings = slots.rows[slot], slots.settings[0]
-    full = uniform(slots.random, slot) < settings.full_search_fraction
-    row.full = full
+    full = uniform(slots.random, slot) < settings.full_search_fraction and row.ply >= row.start_plies
+    row.full, row.random = full, 0
+    if row.ply < row.start_plies: row.random = uniform(slots.random, slot) < row.random_share
     row.noisy = (np.uint64(1) << np.uint64(settings.worlds)) - np.uint64(1) if full else np.uint64(0)
     row.budget = int(settings.simulations if full else settings.fast_simulations)
 
@@ -174,11 +207,13 @@ def init_worlds(api, trees, slots, slot):
 
 
 @kernel
-def draw_random_plies(slots, slot):
-    "Return the number of random moves with which a game begins."
-    settings = slots.settings[0]
-    if settings.random_start_fraction <= 0 or uniform(slots.random, slot) >= settings.random_start_fraction: return 0
-    return int(uniform(slots.random, slot) * (settings.random_start_plies + 1))
+def draw_start(slots, slot):
+    "Draw how many moves of a game are its start, and which share of them is random."
+    row, settings = slots.rows[slot], slots.settings[0]
+    row.start_plies, row.random_share = 0, 1
+    if settings.random_start_fraction <= 0 or uniform(slots.random, slot) >= settings.random_start_fraction: return
+    row.start_plies = int(uniform(slots.random, slot) * (settings.random_start_plies + 1))
+    if settings.mixed_starts > 0: row.random_share = uniform(slots.random, slot) ** 2
 
 
 @kernel
@@ -190,7 +225,7 @@ def begin_game(api, trees, slots, slot, number, seed):
     slots.true_states[slot, :] = 0
     call_start(api[START], slots.true_states[slot], seed)
     init_worlds(api, trees, slots, slot)
-    row.random_plies = draw_random_plies(slots, slot)
+    draw_start(slots, slot)
     begin_search(slots, slot)
     row.busy = 0
 
@@ -215,6 +250,8 @@ def add_noise_to_worlds(trees, requests, slots, slot):
         tree, bit = slot * worlds + world, np.uint64(1) << np.uint64(world)
         root = root_of(trees, tree)
         if row.noisy & bit and requests.waiting[tree] < 0 and trees.nodes[root].visits > 0:
+            first = trees.nodes[root].first
+            for i in range(trees.nodes[root].count): slots.priors[slot, i] = trees.edges[first + i].prior
             add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
             row.noisy ^= bit
 
@@ -239,8 +276,7 @@ def play_step(api, trees, requests, slots, log, count):
         root, row = root_of(trees, slot * worlds), rows[slot]
         row.busy = 1
         while row.number >= 0 and not row.done:
-            is_random = row.ply < row.random_plies
-            if nodes[root].count > 1 and not is_random:
+            if nodes[root].count > 1 and not row.random:
                 if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
                     cramped = True
                     break
@@ -248,7 +284,7 @@ def play_step(api, trees, requests, slots, log, count):
                 if waits: break
                 merge_worlds(trees, slot * worlds, worlds)
                 drop_refuted(nodes, trees.edges, root)
-            if is_random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
+            if row.random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
             else: edge = choose(trees, root, slots, slot)
             if row.ply >= log.actions.shape[1]:
                 raise ValueError("a game is longer than its max_length; increase max_length")
