@@ -6,6 +6,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, UniformEvaluator
+from alphazero_nb.network.pretrained import list_pretrained
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
@@ -16,7 +17,7 @@ from alphazero_nb.arena.solvers import get_solver
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, SolverPlayer, get_player
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.ladder import run_ladder
-from alphazero_nb.arena.judge import PositionSet, judge, read_positions
+from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, read_positions
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import run_folder
@@ -39,10 +40,10 @@ __all__ = [
     "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings",
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries",
-    "check_device", "run_ladder", "default_settings", "default_training", "describe", "device_report", "get_device",
-    "get_game", "get_player", "get_solver", "judge", "list_devices", "list_games", "match_html", "play",
-    "play_duplicate", "play_match", "plot_batch_sizes", "plot_calibration", "plot_evaluator", "plot_games",
-    "plot_history", "plot_ladder", "plot_layouts", "plot_losses", "plot_policy", "plot_strength", "prior_and_visits",
-    "read_events", "read_positions", "register", "register_drawing", "open_match", "register_table", "report",
-    "retrace", "run_folder", "stone_board",
+    "check_device", "default_settings", "default_training", "describe", "device_report", "get_device", "get_game",
+    "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html",
+    "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
+    "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
+    "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "read_events", "read_positions", "register",
+    "register_drawing", "register_table", "report", "retrace", "run_folder", "run_ladder", "stone_board",
 ]

@@ -144,7 +144,8 @@ def _play(args):
     from alphazero_nb.ui.match import Match
     from alphazero_nb.ui.match_view import play_text
     from alphazero_nb.search.agent import Agent
-    agent = Agent.load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
+    load = Agent.load if Path(args.folder).exists() else Agent.pretrained
+    agent = load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
     play_text(Match(agent.game, agent, args.seat, seed=args.seed))
@@ -291,11 +292,12 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout", "--gpus",
                "--workers", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder", "--ladder-games",
                "--json"]),
-    "play": (_play, "play against a trained agent in the terminal", dict(folder="the folder of a run"),
+    "play": (_play, "play against a trained agent in the terminal",
+             dict(folder="the folder of a run, or a game of which the package has an agent: connect4"),
              ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
     "arena": (_arena, "play a match between two players, with 95 percent intervals; "
               "with hidden cards, the same deals from every seat",
-              dict(player="random, rollouts:N, heuristic or solver (if the game has one), or the folder of a run",
+              dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
                "--seed", "--json"]),

@@ -5,7 +5,7 @@
 # %% ../../nbs/55_arena.judge.ipynb #eedeafb7
 from __future__ import annotations
 
-import queue, re, zipfile
+import queue, zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -14,7 +14,7 @@ from typing import Callable
 
 import numpy as np
 
-from ..core.game import Game
+from ..core.game import Game, file_stem
 from ..core.intervals import wilson_interval
 from .connect4_search import ILLEGAL
 from .matches import canonical
@@ -83,7 +83,7 @@ def read_positions(path: str | Path, game: Game) -> PositionSet:
 # %% ../../nbs/55_arena.judge.ipynb #55f10002
 def packaged_positions(game: Game) -> PositionSet | None:
     "Return the positions of this game that come with the package, or None."
-    file = files("alphazero_nb") / "positions" / f"{re.sub(r'[^a-z0-9]+', '-', game.name).strip('-')}.npz"
+    file = files("alphazero_nb") / "positions" / f"{file_stem(game.name)}.npz"
     if not file.is_file(): return None
     with as_file(file) as path: return read_positions(path, game)
 

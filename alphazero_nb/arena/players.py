@@ -163,7 +163,7 @@ class SolverPlayer(Player):
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
 def get_player(
-    name,                   # "random", "heuristic", "solver", "rollouts:400", a run folder or one of its networks
+    name,                   # "random", "heuristic", "solver", "rollouts:400", "pretrained", a run folder or a network
     game: Game | None = None,  # Required, except for a run folder, which has its own
     simulations: int = 64,  # For a trained agent
     device: str = "auto",   # For a trained agent
@@ -177,11 +177,13 @@ def get_player(
     if word == "solver" and not number: return SolverPlayer(game, seed)
     if word in ("rollouts", "determinized-rollouts") and number.isascii() and number.isdigit():
         return RolloutPlayer(game, int(number), seed)
+    if word == "pretrained" and not number and game is not None:
+        return Agent.pretrained(game.name, simulations, device, seed=seed, **search)
     if Path(name).exists():
         agent = Agent.load(name, simulations, device, seed=seed, **search)
         if game is not None and agent.game.name != game.name:
             raise ValueError(f"{name} plays {agent.game.name}, not {game.name}.")
         return agent
-    raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N (N playouts per move), heuristic or "
-                     f"solver (if the game has one), or the folder of a training run."
-                     f"{did_you_mean(str(name), ['random', 'heuristic', 'solver', 'rollouts:400'])}")
+    raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N (N playouts per move), heuristic, "
+                     f"solver or pretrained (if the game has one), or the folder of a training run."
+                     f"{did_you_mean(str(name), ['random', 'heuristic', 'solver', 'pretrained', 'rollouts:400'])}")

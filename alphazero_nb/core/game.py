@@ -20,7 +20,7 @@ __all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 
            'call_resample_hidden', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE', 'RESAMPLE_HIDDEN',
            'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL', 'PRIVILEGED', 'PRIVILEGED_SIZE',
            'write_inputs', 'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries', 'register',
-           'list_games', 'did_you_mean', 'get_game', 'broken_law', 'Checker', 'check_game']
+           'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -330,6 +330,11 @@ def did_you_mean(word: str, known) -> str:
     "Return a question that suggests the closest known word, or an empty string."
     near = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def file_stem(name: str) -> str:
+    "Return the name of a game for the name of a file: dots(rows=3,cols=3) is dots-rows-3-cols-3."
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _parse(text: str) -> tuple[str, dict]:

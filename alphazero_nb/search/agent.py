@@ -45,6 +45,21 @@ class Agent:
         game, network, name = load_network(folder, network)
         return cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
 
+    @classmethod
+    def pretrained(
+        cls,
+        game: str = "connect4",   # A game of which the package has an agent; see list_pretrained()
+        simulations: int = 64,
+        device: str = "auto",
+        max_batch: int = 256,
+        **search,                 # Other arguments of Agent
+    ) -> "Agent":
+        "Load an agent that comes with the package. Raise a ValueError that lists the games."
+        from alphazero_nb.network.pretrained import load_pretrained
+        from alphazero_nb.network.evaluator import NetworkEvaluator
+        game, network = load_pretrained(game)
+        return cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, "pretrained", **search)
+
     def search(self, states) -> SearchResult:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
         self.asked += 1
