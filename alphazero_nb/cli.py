@@ -262,8 +262,8 @@ _OPTIONS = {
                                   "(as many as run at a time; 1024 with hidden cards)"),
     "--batch-size": dict(type=_count, help="positions per optimiser step (256)"),
     "--evaluate-every": dict(type=_at_least(int, 0),
-                             help="iterations between matches with the baseline; 0: never "
-                                  "(5; 10 with hidden cards)"),
+                             help="iterations between matches with the baseline, which take at most 5 percent "
+                                  "of the time; 0: never (5; 10 with hidden cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
     "--ladder": dict(action="store_true",
                      help="at the end, play against random, heuristic (if the game has one), "
