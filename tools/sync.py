@@ -124,7 +124,7 @@ def output_text(outputs):
         data = output.get("data", {})
         if output["output_type"] == "stream" and output.get("name") == "stdout": kind, text = "text", output["text"]
         elif "text/markdown" in data: kind, text = "markdown", data["text/markdown"]
-        elif "text/plain" in data and not any(key.startswith(("image/", "application/")) for key in data):
+        elif "text/plain" in data and not any(key.startswith(("image/", "application/", "text/html")) for key in data):
             kind, text = "text", data["text/plain"]
         else: continue
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", "".join(text))

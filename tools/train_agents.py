@@ -1,0 +1,101 @@
+"""Train the agents that come with the package, and write their cards.
+
+    python tools/train_agents.py                # all of them; a stopped run goes on
+    python tools/train_agents.py connect4       # one of them
+
+Each run has a folder in runs/agents. The network is saved into alphazero_nb/agents, and what is known about
+it (how long it was trained, on what, how strong it is and against whom) into a JSON file beside it and into
+alphazero_nb/agents/README.md.
+"""
+import argparse, json, sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
+
+AGENTS = ROOT / "alphazero_nb" / "agents"
+GAMES = {   # Minutes of training, opponents of the card, games or deals against each
+    "tictactoe": (2, ["random", "rollouts:400"], 200),
+    "connect4": (60, ["rollouts:400", "rollouts:5000"], 200),
+    "gomoku(size=9)": (30, ["rollouts:400", "rollouts:2000"], 200),
+    "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
+    "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
+}
+
+
+def train(name, minutes):
+    "Train an agent up to this many minutes in all. Return its trainer."
+    from alphazero_nb.core.game import file_stem, get_game
+    from alphazero_nb.training.trainer import Trainer
+    from alphazero_nb.ui.progress import TextProgress
+    trainer = Trainer(get_game(name), folder=ROOT / "runs" / "agents" / file_stem(name), listeners=(TextProgress(),))
+    left = minutes - trainer.seconds / 60
+    return trainer.fit(minutes=left) if left > .2 else trainer
+
+
+def measure(trainer, opponents, games):
+    "Return how strong the agent is, as plain data."
+    from alphazero_nb.arena.judge import judge, packaged_positions
+    from alphazero_nb.arena.matches import play_series
+    from alphazero_nb.arena.players import get_player
+    search = trainer.play_settings.search
+    hidden = trainer.game.has_hidden_information
+    options = dict(simulations=search.simulations, worlds=search.worlds) if hidden else {}
+    agent, positions = trainer.agent(**options), packaged_positions(trainer.game)
+    judged = [] if positions is None else [str(row) for row in judge(agent, positions)]
+    matches = [play_series(trainer.game, agent, get_player(name, trainer.game, seed=1), games, seed=2).to_dict()
+               for name in opponents]
+    return dict(simulations=agent.settings.simulations, judged=judged, matches=matches)
+
+
+def make(name):
+    "Train an agent, and write its network and its card."
+    import torch
+    from alphazero_nb.core.game import file_stem
+    from alphazero_nb.network.pretrained import save_agent
+    minutes, opponents, games = GAMES[name]
+    trainer = train(name, minutes)
+    AGENTS.mkdir(exist_ok=True)
+    save_agent(AGENTS / f"{file_stem(name)}.npz", trainer.game, trainer.preset, trainer.network)
+    card = dict(game=trainer.game.name, preset=trainer.preset, minutes=round(trainer.seconds / 60, 1),
+                games=trainer.games, positions=trainer.replay.added, device=trainer.device.description,
+                dtype=trainer.device.dtype, torch=torch.__version__, **measure(trainer, opponents, games))
+    (AGENTS / f"{file_stem(name)}.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+
+
+def describe(card):
+    "Return the card of an agent as Markdown."
+    from alphazero_nb.core.events import tell_measures
+    lines = [f"## {card['game']}", "",
+             f"A `{card['preset']}` network after {card['minutes']:g} minutes of self-play and training on {card['device']} "
+             f"({card['dtype']}): {card['games']:,} games, {card['positions']:,} positions. "
+             f"Judged at {card['simulations']} simulations a move.", ""]
+    lines += [f"- {line}" for line in card["judged"]]
+    for row in card["matches"]:
+        means = f"; {tell_measures(row['measures'])}" if row.get("measures") else ""
+        lines.append(f"- against {row['opponent']}: {row['score']:.1%} of the points "
+                     f"({row['low']:.1%} to {row['high']:.1%}, {row['games']:,} games){means}")
+    return "\n".join(lines)
+
+
+def write_cards():
+    "Write README.md from the cards."
+    cards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(AGENTS.glob("*.json"))]
+    head = ("# Agents that come with the package\n\n`Agent.pretrained(game)` opens them, and "
+            "`alphazero-nb play connect4` plays against one. `python tools/train_agents.py` trained them from nothing "
+            "but the rules and wrote this page.")
+    text = "\n\n".join([head, *map(describe, cards)]) + "\n"
+    (AGENTS / "README.md").write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("games", nargs="*", metavar="GAME", help=f"one of {', '.join(GAMES)}; all, if none is named")
+    chosen = parser.parse_args().games or [*GAMES]
+    for name in chosen:
+        if name not in GAMES: parser.error(f"{name!r} is not one of {', '.join(GAMES)}")
+    for name in chosen: make(name)
+    write_cards()
+
+
+if __name__ == "__main__": main()
