@@ -136,7 +136,8 @@ def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
 
 # %% ../../nbs/61_training.learner.ipynb #426a22e7
 def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:
-    "Return AdamW's state from its arrays. Raise a ValueError if the arrays do not fit the weights."
+    """Return AdamW's state from its arrays, laid out in memory as the weights are: the fused step relies on that.
+    Raise a ValueError if the arrays do not fit the weights."""
     weights = list(learner.network.parameters())
     like = lambda weight: weight.detach().cpu().numpy()
     indices = sorted({int(index) for index in (key.partition("/")[0] for key in arrays) if index.isdecimal()})
@@ -145,5 +146,6 @@ def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:
     require_like(want, arrays, "the moments of the optimiser do not fit the network")
     if not all((array >= 0).all() for key, array in arrays.items() if not key.endswith("/exp_avg")):
         raise ValueError("the moments of the optimiser do not fit the network: one is negative.")
-    names = ("step", "exp_avg", "exp_avg_sq")
-    return {i: {name: torch.tensor(arrays[f"{i}/{name}"]) for name in names} for i in indices}
+    in_place = lambda i, name: torch.empty_like(weights[i]).copy_(torch.from_numpy(arrays[f"{i}/{name}"]))
+    return {i: dict(step=torch.tensor(arrays[f"{i}/step"]), exp_avg=in_place(i, "exp_avg").detach(),
+                    exp_avg_sq=in_place(i, "exp_avg_sq").detach()) for i in indices}

@@ -312,11 +312,11 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=3);")
     assert cell.err == "" and cell.out == ""
     last = cell.shown[-1][2][HTML]
-    assert f"Done. 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) == 3
+    assert f"Done. 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) == 4
     assert [kind for kind, *_ in cell.shown].count("display_data") == 1, "a run has one place, whatever its calls"
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=1);")
     last = cell.shown[-1][2][HTML]
-    losses, strength, _ = pictures(last)
+    losses, strength, kept, _ = pictures(last)
     assert "4 iterations, 128 games" in words(last) and sum(element.tag.endswith("circle") for element in losses.iter()) == 8
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from alphazero_nb.core.events import IterationDone
+from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PolicyValueNet
@@ -29,7 +30,7 @@ from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.training import run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
-from alphazero_nb.training.learner import Learner, TrainSettings
+from alphazero_nb.training.learner import Learner, TrainSettings, learner_arrays, restore_learner
 from alphazero_nb.training.trainer import TimeAccount
 from alphazero_nb.ui.progress import describe
 from small_run import QUICK, differ, trainer, weights
@@ -403,16 +404,46 @@ def test_a_run_accounts_for_its_time(tmp_path):
         assert total > (end - built) / 2, "the rest is the last save and the end of the engine"
 
 
+def test_restored_moments_lie_in_memory_as_the_weights_do():
+    "The fused step reads both by address: in another order, moments of one weight would move another."
+    game, rng = get_game("connect4"), np.random.default_rng(0)
+    one = Batch(rng.integers(0, 2, (32, *game.shape)).astype(np.int8), rng.dirichlet(np.ones(7), 32).astype(np.float32),
+                rng.uniform(-1, 1, (32, 2)).astype(np.float32))
+    learner, twin = (Learner(PolicyValueNet(game, "tiny"), "cpu") for _ in range(2))
+    for _ in range(3): learner.step(one)
+    restore_learner(twin, learner_arrays(learner))
+    for mine, theirs in zip(twin.network.parameters(), learner.network.parameters()):
+        for name in ("exp_avg", "exp_avg_sq"):
+            assert twin.optimizer.state[mine][name].stride() == mine.stride() == theirs.stride()
+    for _ in range(3): assert [float(loss) for loss in learner.step(one)] == [float(loss) for loss in twin.step(one)]
+    assert not differ(network_arrays(learner.network), network_arrays(twin.network))
+
+
+def test_a_step_in_bfloat16_learns_as_one_in_float32():
+    game, rng = get_game("connect4"), np.random.default_rng(0)
+    batches = [Batch(rng.integers(0, 2, (64, *game.shape)).astype(np.int8), np.eye(7, dtype=np.float32)[rng.integers(0, 7, 64)],
+                     rng.uniform(-1, 1, (64, 2)).astype(np.float32)) for _ in range(4)]
+    cpu, ends = get_device("cpu"), {}
+    for dtype in ("float32", "bfloat16"):
+        learner = Learner(PolicyValueNet(game, "tiny"), replace(cpu, train_dtype=dtype))
+        curve = np.array([[float(loss) for loss in learner.step(batches[k % 4])] for k in range(60)])
+        ends[dtype] = curve[-20:].mean(0)
+        assert all(weight.dtype == torch.float32 for weight in learner.network.parameters())
+    first = [float(loss) for loss in Learner(PolicyValueNet(game, "tiny"), cpu).step(batches[0])]
+    for before, whole, half in zip(first, ends["float32"], ends["bfloat16"]):
+        assert whole < .8 * before and abs(half - whole) < .2 * (before - whole)
+
+
 def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path):
     account = TimeAccount()
     assert account.allows("matches", 0)   # The first is always played
     with account.on("matches"): time.sleep(.02)
     assert not account.allows("matches", .05) and account.allows("saving", 0)
-    account.began -= .02 * 2 / .05 + .1   # As if the run had gone on for a while
+    account.began -= 100   # As if the run had gone on for a while
     assert account.allows("matches", .05)
     account.take()
-    with account.on("matches"): time.sleep(.1)
-    assert not account.allows("matches", .05)
+    account.total["matches"] = 5   # Of 100 seconds, and one more match would follow
+    assert not account.allows("matches", .05) and account.allows("matches", .1)
     settings = replace(QUICK, evaluate_every=1, evaluate_games=2, baseline="random", match_share=0)
     run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=3)
     assert [row["iteration"] for row in run.matches] == [1]
