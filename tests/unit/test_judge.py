@@ -97,19 +97,14 @@ def test_more_positions_than_there_are():
         draw_positions(game, range(1, 2), 10, RandomPlayer(game), 0)
 
 
-@pytest.mark.parametrize("name", ["tictactoe", "dots(rows=3,cols=3)", "connect4"])
+@pytest.mark.parametrize("name", ["tictactoe", "dots(rows=3,cols=3)"])
 def test_the_positions_of_the_package_are_solved_right(name):
-    "Some of them are solved once more; those of Connect Four with many stones, which take no time."
     game = get_game(name)
     found = packaged_positions(game)
-    late = found.phase == len(found.phases) - 1
-    chosen = np.flatnonzero(late if name == "connect4" else found.phase >= 0)[::31]
+    chosen = np.arange(len(found))[::31]
     again = solve_positions([get_solver(game)], found.states[chosen], found.phase[chosen], found.phases)
     assert len(chosen) > 15 and (again.results == found.results[chosen]).all()
     assert len({canonical(game, state) for state in found.states}) == len(found)
-    if name == "connect4":
-        quiet = np.array([not can_win_at_once(game, state) for state in found.states[late]])
-        assert quiet.mean() == .5 and min(np.bincount(found.phase)) >= 1000
 
 
 def test_a_game_without_packaged_positions_has_none():
