@@ -22,7 +22,7 @@ from .arena.matches import play_match
 from .training.learner import default_training
 from .training.trainer import Trainer
 from .ui.plots import label, new_figure
-from .ui.svg import BLUE, GREY, ORANGE
+from .ui.svg import BLUE, GREY
 
 # %% auto #0
 __all__ = ['GROUPS', 'GAMES', 'trainer_arguments', 'Experiment', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack',
@@ -270,8 +270,8 @@ class Laboratory:
     def trained(self) -> list[dict]:
         "Return a row for each run: what it did with its time."
         found = [(name, seed, self.runs.trainer(name, seed)) for name, seed in self.runs]
-        return [dict(name=name, seed=seed, minutes=round(run.seconds / 60, 2), iterations=run.iteration, games=run.games,
-                     positions=run.replay.added, steps=run.learner.steps) for name, seed, run in found]
+        return [dict(name=name, seed=seed, minutes=round(run.seconds / 60, 2), iterations=run.iteration,
+                     games=run.games, positions=run.replay.added, steps=run.learner.steps) for name, seed, run in found]
 
     def run(self) -> dict:   # experiment: its settings; runs: as from `trained`; rows: as from `judged` and `played`
         "Train, judge and play. Write the result into result.json, and return it."
@@ -293,11 +293,13 @@ def _cell(row: dict) -> str:
 
 def _runs_block(runs: list[dict], wide: int) -> str:
     "Return means over seeds of what the runs did, as lines of text."
-    facts, names = ("minutes", "iterations", "games", "positions", "steps"), list(dict.fromkeys(row["name"] for row in runs))
-    mean = lambda name, fact: float(np.mean([row[fact] for row in runs if row["name"] == name]))
+    facts = "minutes", "iterations", "games", "positions", "steps"
     lines = ["means over seeds", "".ljust(wide) + "".join(fact.rjust(15) for fact in facts)]
-    return "\n".join(lines + [name.ljust(wide) + "".join(f"{mean(name, fact):15,.{int(fact == 'minutes')}f}" for fact in facts)
-                              for name in names])
+    for name in dict.fromkeys(row["name"] for row in runs):
+        means = {fact: float(np.mean([row[fact] for row in runs if row["name"] == name])) for fact in facts}
+        cells = [f"{mean:15,.{int(fact == 'minutes')}f}" for fact, mean in means.items()]
+        lines.append(name.ljust(wide) + "".join(cells))
+    return "\n".join(lines)
 
 
 def experiment_table(result: dict) -> str:   # From Laboratory.run
@@ -316,7 +318,7 @@ def experiment_table(result: dict) -> str:   # From Laboratory.run
 
 # %% ../nbs/81_ablate.ipynb #33cf2fe5
 def plot_experiment(result: dict):   # From Laboratory.run
-    "Return a figure of the differences from the control in percentage points, with 95 % intervals, a panel per measure."
+    "Return a figure of the differences from the control, with 95 % intervals: a panel for each measure."
     rows = [row for row in result["rows"] if row["phase"] == "all" and row["name"] != "control"]
     measures, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("measure", "name"))
     title = "Difference from the control, in percentage points"

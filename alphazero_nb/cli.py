@@ -297,7 +297,8 @@ _COMMANDS = {  # name: function, help, positional arguments, options
              ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
     "arena": (_arena, "play a match between two players, with 95 percent intervals; "
               "with hidden cards, the same deals from every seat",
-              dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), or the folder of a run",
+              dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), "
+                          "or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
                "--seed", "--json"]),

@@ -5,8 +5,8 @@
     python tools/make_positions.py tictactoe alphazero_nb/positions/tictactoe.npz
 
 The positions come from games that mix random moves with those of a player. In Connect Four, no move wins
-at once in half of the positions of each phase. In tic-tac-toe, the set has all positions. The same arguments make the same set. Openings take a
-second each; progress is printed, and the same command continues after a stop.
+at once in half of the positions of each phase. In tic-tac-toe, the set has all positions. The same arguments
+make the same set. Openings take a second each; progress is printed, and the same command continues after a stop.
 """
 import argparse, sys, time
 from pathlib import Path

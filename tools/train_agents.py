@@ -67,8 +67,8 @@ def describe(card):
     "Return the card of an agent as Markdown."
     from alphazero_nb.core.events import tell_measures
     lines = [f"## {card['game']}", "",
-             f"A `{card['preset']}` network after {card['minutes']:g} minutes of self-play and training on {card['device']} "
-             f"({card['dtype']}): {card['games']:,} games, {card['positions']:,} positions. "
+             f"A `{card['preset']}` network after {card['minutes']:g} minutes of self-play and training on "
+             f"{card['device']} ({card['dtype']}): {card['games']:,} games, {card['positions']:,} positions. "
              f"Judged at {card['simulations']} simulations a move.", ""]
     lines += [f"- {line}" for line in card["judged"]]
     for row in card["matches"]:

@@ -194,7 +194,7 @@ def prove(nodes, edges, values, node, result):
 # %% ../../nbs/30_search.tree.ipynb #30f10004
 @kernel
 def drop_refuted(nodes, edges, root):
-    "Set the visits of edges to 0 that are proven worse than another. If none is left, the likeliest other edge gets one."
+    "Set the visits of edges that are proven worse than another to 0. If none is left, the likeliest other gets one."
     row, best, likeliest, left = nodes[root], -1e30, -1, 0
     first, last = row.first, row.first + row.count
     for e in range(first, last):
