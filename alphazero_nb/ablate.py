@@ -5,19 +5,19 @@
 # %% ../nbs/81_ablate.ipynb #6dd073b6
 from __future__ import annotations
 
-import hashlib, json, math, re
+import hashlib, json, math
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Callable
 
 import numpy as np
 from .core.events import RunDone
-from .core.game import did_you_mean, get_game
+from .core.game import did_you_mean, file_stem, get_game
 from .core.intervals import mean_interval, student_factor
 from .network.checkpoint import write_whole
 from .search.agent import Agent
 from .selfplay.settings import default_settings
-from .arena.judge import PositionSet, answer_positions, read_positions
+from .arena.judge import answer_positions, read_positions
 from .arena.matches import play_match
 from .training.learner import default_training
 from .training.trainer import Trainer
@@ -120,10 +120,9 @@ class Runs:
     def __iter__(self): return ((name, seed) for seed in self.experiment.seeds for name in self.experiment.names)
 
     def path(self, name: str, seed: int) -> Path:
-        "Return the folder of a run. It has another name when the settings are others."
+        "Return the folder of a run. Its name contains a hash of the settings."
         settings = json.dumps([self.experiment.game, self.experiment.settings(name)], sort_keys=True)
-        words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        return self.folder / f"{words}-{hashlib.sha256(settings.encode()).hexdigest()[:6]}" / f"seed-{seed}"
+        return self.folder / f"{file_stem(name)}-{hashlib.sha256(settings.encode()).hexdigest()[:6]}" / f"seed-{seed}"
 
     def trainer(self, name: str, seed: int) -> Trainer:
         "Return the trainer of a run."

@@ -333,7 +333,7 @@ def did_you_mean(word: str, known) -> str:
 
 
 def file_stem(name: str) -> str:
-    "Return the name of a game for the name of a file: dots(rows=3,cols=3) is dots-rows-3-cols-3."
+    "Return a name as part of a file name: dots(rows=3,cols=3) becomes dots-rows-3-cols-3."
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

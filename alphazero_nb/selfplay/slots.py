@@ -250,8 +250,9 @@ def add_noise_to_worlds(trees, requests, slots, slot):
         tree, bit = slot * worlds + world, np.uint64(1) << np.uint64(world)
         root = root_of(trees, tree)
         if row.noisy & bit and requests.waiting[tree] < 0 and trees.nodes[root].visits > 0:
-            first = trees.nodes[root].first
-            for i in range(trees.nodes[root].count): slots.priors[slot, i] = trees.edges[first + i].prior
+            if settings.smooth_targets > 0:
+                first = trees.nodes[root].first
+                for i in range(trees.nodes[root].count): slots.priors[slot, i] = trees.edges[first + i].prior
             add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
             row.noisy ^= bit
 

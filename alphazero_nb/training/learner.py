@@ -40,7 +40,7 @@ class TrainSettings:
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
     evaluate_games: int = 40         # Games per match; with hidden cards deals, each played from every seat
     baseline: str = "rollouts:100"   # Opponent in these matches
-    match_share: float = 0.05        # Matches and judging wait while they would take more of the time than this
+    match_share: float = 0.05        # Largest share of the time of a run for matches and judging
     max_window: int = 500_000        # Maximum positions in the replay buffer; bounds the memory of a long run
 
     def __post_init__(self):

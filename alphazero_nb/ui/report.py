@@ -195,8 +195,9 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
     about = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
     shares = time_shares([row.get("spent", {}) for row in history])
     time = f"<p>Time: {html_text(shares)}</p>" if shares else ""
-    judged = [(html_text(row.get("iteration")), told) for row in history if (told := tell_keeps(row.get("keeps")))]
-    kept = "".join(f"<p>After iteration {number}, the agent {told}.</p>" for number, told in judged[-1:])
+    judged = [row for row in history if tell_keeps(row.get("keeps"))]
+    kept = "".join(f"<p>After iteration {html_text(row.get('iteration'))}, the agent {tell_keeps(row['keeps'])}.</p>"
+                   for row in judged[-1:])
     parts = ["<h2>Learning</h2>", time, html_image(plot_losses(history)),
              f"<h2>Strength</h2>{kept}<p>{about}</p>", html_image(plot_strength(matches))]
     if any(row.get("measures") for row in matches): parts.append(html_image(plot_measures(matches)))

@@ -60,8 +60,8 @@ BAD = {
 def test_a_bad_file_is_one_sentence_and_starts_nothing(what, write, tmp_path, capsys):
     changes, words = BAD[what]
     assert main(["ablate", str(write(**changes)), "--folder", str(tmp_path / "runs")]) == 2
-    told = capsys.readouterr()
-    assert words in told.err and told.err.count("\n") == 1 and not told.out and not (tmp_path / "runs").exists()
+    printed = capsys.readouterr()
+    assert words in printed.err and printed.err.count("\n") == 1 and not printed.out and not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{\"game\": \"tictactoe\"}", "no json"])
@@ -118,26 +118,28 @@ def test_a_stop_ends_the_experiment(tmp_path):
 def test_an_experiment_is_trained_judged_and_played(write, tmp_path, capsys):
     path, folder = write(positions=["set.npz"]), tmp_path / "runs"
     assert main(["ablate", str(path), "--folder", str(folder), "--json"]) == 0
-    told = capsys.readouterr()
-    result = json.loads(told.out)
-    assert result == json.loads((folder / "result.json").read_text()) and (folder / "plot.png").read_bytes()[1:4] == b"PNG"
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result == json.loads((folder / "result.json").read_text())
+    assert (folder / "plot.png").read_bytes()[1:4] == b"PNG"
     assert {row["name"] for row in result["runs"]} == {"control", "more steps"}
     assert all(row["iterations"] and row["steps"] for row in result["runs"])
-    assert told.err.count("judging") == 4 and told.err.count("against the control") == 1
+    assert printed.err.count("judging") == 4 and printed.err.count("against the control") == 1
     judged = [row for row in result["rows"] if row["measure"] == "set, 4 simulations"]
     assert {row["phase"] for row in judged} == {"one", "two", "all"}
     for row in judged: assert 0 <= row["mean"] <= 1 and row["low"] <= row["difference"] <= row["high"]
     laboratory = Laboratory(read_experiment(path), folder)
     agent, found = laboratory.runs.agent("control", 0, 4), laboratory.sets["set"]
     kept = np.mean([found.keeps([agent.act(state)] * len(found))[i] for i, state in enumerate(found.states)])
-    assert kept == pytest.approx(next(row["mean"] for row in judged if (row["name"], row["phase"]) == ("control", "all")))
+    control, = [row["mean"] for row in judged if (row["name"], row["phase"]) == ("control", "all")]
+    assert kept == pytest.approx(control)
 
-    assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # A second time: nothing is trained or asked again
+    assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # Nothing is trained or asked again
     again = capsys.readouterr().out
     assert "judging" not in again and "games of" not in again and "set, network alone" in again
     write_games = small(positions=[str(tmp_path / "set.npz")], games=6)
     path.write_text(json.dumps(write_games))
-    assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # More games are played, and nothing is judged anew
+    assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # Nothing is judged anew
     assert "judging" not in (more := capsys.readouterr().out) and "6 games of more steps" in more
 
 
