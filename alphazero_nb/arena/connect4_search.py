@@ -13,9 +13,11 @@ from ..core.compiled import kernel
 from ..games.connect4 import CELLS, COLUMNS, ROWS
 
 # %% auto #0
-__all__ = ['HEIGHT', 'BOTTOM', 'BOARD', 'COLUMN_CELLS', 'MIDDLE_FIRST', 'NODE', 'ILLEGAL', 'read_bits', 'count_ones',
-           'winning_cells', 'score_of_win', 'safe_moves', 'order_moves', 'SearchTables', 'enter_node', 'leave_node',
-           'alpha_beta', 'solve_position', 'score_moves', 'Connect4Search', 'guess_scores']
+__all__ = ['HEIGHT', 'BOTTOM', 'BOARD', 'COLUMN_CELLS', 'MIDDLE_FIRST', 'KEY_BITS', 'BOUND_BITS', 'UNKNOWN', 'ODD_ROWS',
+           'LOOK_AHEAD', 'NODE', 'ILLEGAL', 'read_bits', 'count_ones', 'winning_cells', 'score_of_win', 'safe_moves',
+           'order_moves', 'read_bounds', 'write_bounds', 'has_line', 'follow_up_bound', 'bound_by_moves',
+           'SearchTables', 'enter_node', 'leave_node', 'alpha_beta', 'solve_position', 'score_moves', 'Connect4Search',
+           'guess_scores']
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #d7a18c9f
 HEIGHT = ROWS + 1                                                    # Bits of a column
@@ -88,6 +90,57 @@ def order_moves(own, mask, free, ordered):
         count += 1
     return count
 
+# %% ../../nbs/50_arena.connect4_search.ipynb #50a10002
+KEY_BITS, BOUND_BITS, UNKNOWN = HEIGHT * COLUMNS, 6, 22
+
+
+@kernel
+def read_bounds(seen, key):
+    "Return the bounds of a position's score: −UNKNOWN and UNKNOWN if the table does not have it."
+    word = seen[key % len(seen)]
+    if word & ((1 << KEY_BITS) - 1) != key: return -UNKNOWN, UNKNOWN
+    return (word >> KEY_BITS & ((1 << BOUND_BITS) - 1)) - UNKNOWN, UNKNOWN - (word >> (KEY_BITS + BOUND_BITS))
+
+
+@kernel
+def write_bounds(seen, key, lower, upper):
+    seen[key % len(seen)] = key | (lower + UNKNOWN) << KEY_BITS | (UNKNOWN - upper) << (KEY_BITS + BOUND_BITS)
+
+# %% ../../nbs/50_arena.connect4_search.ipynb #50a10004
+ODD_ROWS = BOTTOM * 0b010101   # The cells of rows 1, 3 and 5, counted from the bottom
+
+
+@kernel
+def has_line(own):
+    "Return True if there are four in a line."
+    for step in (1, HEIGHT - 1, HEIGHT, HEIGHT + 1):
+        pairs = own & (own >> step)
+        if pairs & (pairs >> 2 * step): return True
+    return False
+
+
+@kernel
+def follow_up_bound(own, mask):
+    "Return an upper bound of the score of the first player, who is to move: 0, −1, or UNKNOWN."
+    free, lowest = BOARD ^ mask, (mask + BOTTOM) & BOARD
+    if has_line(own | (free & (ODD_ROWS | lowest))): return UNKNOWN
+    return -1 if has_line((own ^ mask) | (free & ~(ODD_ROWS | lowest))) else 0
+
+# %% ../../nbs/50_arena.connect4_search.ipynb #50a10007
+LOOK_AHEAD = 26   # The table is asked about the next positions with fewer stones than this
+
+
+@kernel
+def bound_by_moves(seen, own, mask, free, stones):
+    "Return a lower bound of the score, or −UNKNOWN, from what is known about the positions after the moves `free`."
+    best = -UNKNOWN
+    while free:
+        move = free & -free
+        free ^= move
+        if stones % 2 == 1: best = max(best, -follow_up_bound(own ^ mask, mask | move))
+        if stones < LOOK_AHEAD: best = max(best, -read_bounds(seen, (own ^ mask) + (mask | move))[1])
+    return best
+
 # %% ../../nbs/50_arena.connect4_search.ipynb #68707b84
 NODE = np.dtype([
     ("own", "i8"),      # Stones of the mover
@@ -101,37 +154,37 @@ NODE = np.dtype([
 
 class SearchTables(NamedTuple):
     "Memory of a search."
-    keys: np.ndarray      # (places,) int64, position in each place of the table; −1: none
-    bounds: np.ndarray    # (places, 2) int8, its lower and upper bound
+    seen: np.ndarray      # (places,) int64, a position and its bounds in each place
     path: np.ndarray      # (42,) NODE, by the number of stones
     ordered: np.ndarray   # (42, 7, 2) int64, the moves of each node: bit, and winning cells that it creates
     effort: np.ndarray    # (2,) int64, nodes entered from others, and their limit
 
 
 @kernel
-def enter_node(keys, bounds, path, ordered, stones):
+def enter_node(seen, path, ordered, stones):
     "Return the score of a node of the path and True; or prepare its moves, and return 0 and False."
     node = path[stones]
     free = safe_moves(node.own, node.mask)
     if free == 0: return -score_of_win(stones + 1), True
     if stones >= CELLS - 2: return 0, True
-    node.alpha, node.beta = max(node.alpha, -score_of_win(stones + 3)), min(node.beta, score_of_win(stones + 2))
-    key = node.own + node.mask
-    place = key % len(keys)
-    if keys[place] == key:
-        node.alpha, node.beta = max(node.alpha, bounds[place, 0]), min(node.beta, bounds[place, 1])
+    lower, upper = read_bounds(seen, node.own + node.mask)
+    node.alpha = max(node.alpha, lower, -score_of_win(stones + 3))
+    node.beta = min(node.beta, upper, score_of_win(stones + 2))
+    if stones % 2 == 0: node.beta = min(node.beta, follow_up_bound(node.own, node.mask))
+    if node.alpha < node.beta: node.alpha = max(node.alpha, bound_by_moves(seen, node.own, node.mask, free, stones))
     if node.alpha >= node.beta: return node.alpha, True
     node.next, node.moves = 0, order_moves(node.own, node.mask, free, ordered[stones])
     return 0, False
 
 
 @kernel
-def leave_node(keys, bounds, node):
+def leave_node(seen, node):
     "Remember the bound that the search of a node has found. Return its score."
     key = node.own + node.mask
-    place = key % len(keys)
-    if keys[place] != key: keys[place], bounds[place, 0], bounds[place, 1] = key, -CELLS, CELLS
-    bounds[place, 0 if node.alpha >= node.beta else 1] = node.alpha
+    lower, upper = read_bounds(seen, key)
+    if node.alpha >= node.beta: lower = node.alpha
+    else: upper = node.alpha
+    write_bounds(seen, key, lower, upper)
     return node.alpha
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #d4a87d3c
@@ -139,10 +192,10 @@ def leave_node(keys, bounds, node):
 def alpha_beta(tables, own, mask, stones, alpha, beta):
     """Return the score of a position, clipped to the window from `alpha` to `beta`. The mover cannot win at once.
     Beyond the limit of effort, the result means nothing."""
-    keys, bounds, path, ordered, effort = tables
+    seen, path, ordered, effort = tables
     depth = stones
     path[depth].own, path[depth].mask, path[depth].alpha, path[depth].beta = own, mask, alpha, beta
-    score, settled = enter_node(keys, bounds, path, ordered, depth)
+    score, settled = enter_node(seen, path, ordered, depth)
     while effort[0] < effort[1]:
         if settled:
             if depth == stones: return score
@@ -150,7 +203,7 @@ def alpha_beta(tables, own, mask, stones, alpha, beta):
             path[depth].alpha = max(path[depth].alpha, -score)
         node = path[depth]
         settled = node.next == node.moves or node.alpha >= node.beta
-        if settled: score = leave_node(keys, bounds, node)
+        if settled: score = leave_node(seen, node)
         else:
             child = path[depth + 1]
             child.own, child.mask = node.own ^ node.mask, node.mask | ordered[depth, node.next, 0]
@@ -158,7 +211,7 @@ def alpha_beta(tables, own, mask, stones, alpha, beta):
             node.next += 1
             depth += 1
             effort[0] += 1
-            score, settled = enter_node(keys, bounds, path, ordered, depth)
+            score, settled = enter_node(seen, path, ordered, depth)
     return 0
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #df900cf1
@@ -198,8 +251,8 @@ ILLEGAL = -128   # In place of the score of a move that is not legal
 
 class Connect4Search:
     "Scores every move of a Connect Four position."
-    def __init__(self, places: int = 8_388_617):   # Size of the table, 10 bytes a position; best a prime number
-        self.tables = SearchTables(np.full(places, -1, np.int64), np.zeros((places, 2), np.int8), np.zeros(CELLS, NODE),
+    def __init__(self, places: int = 8_388_617):   # Size of the table, 8 bytes a position; best a prime number
+        self.tables = SearchTables(np.zeros(places, np.int64), np.zeros(CELLS, NODE),
                                    np.zeros((CELLS, COLUMNS, 2), np.int64), np.zeros(2, np.int64))
 
     @property

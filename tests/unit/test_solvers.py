@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 
-from alphazero_nb.arena.connect4_search import ILLEGAL, Connect4Search, count_ones, read_bits, winning_cells
+from alphazero_nb.arena.connect4_search import (BOTTOM, ILLEGAL, UNKNOWN, Connect4Search, count_ones, follow_up_bound,
+                                               read_bits, read_bounds, winning_cells, write_bounds)
 from alphazero_nb.arena.solvers import DotsSolver
 from alphazero_nb.core.game import get_game
 
@@ -120,3 +121,26 @@ def test_dots_is_that_of_openspiel(rows, cols, drawn):
     for _ in range(4):
         state, moves = some_moves(game, drawn, rng)
         assert (solver.results(state) == spiel_results(theirs, moves, game.actions)).all()
+
+
+def test_follow_up_promises_nothing_false():
+    "Positions with an even number of stones, where the rules of OpenSpiel say what the first player can reach."
+    game, theirs, rng, spoke = get_game("connect4"), pyspiel.load_game("connect_four"), np.random.default_rng(3), 0
+    for _ in range(300):
+        state, moves = some_moves(game, int(rng.choice([30, 32, 34])), rng)
+        own, mask = read_bits(state)
+        if (bound := follow_up_bound(own, mask)) == UNKNOWN or winning_cells(own, mask) & (mask + BOTTOM): continue
+        results = spiel_results(theirs, moves, 7)
+        spoke += 1
+        assert results[results != ILLEGAL].max() <= bound, moves
+    assert spoke > 20
+
+
+def test_what_the_table_keeps_comes_back():
+    seen, rng = np.zeros(101, np.int64), np.random.default_rng(4)
+    assert read_bounds(seen, 0) == (-UNKNOWN, UNKNOWN)
+    for _ in range(200):
+        key, (lower, upper) = int(rng.integers(1, 1 << 49)), sorted(rng.integers(-UNKNOWN, UNKNOWN + 1, 2).tolist())
+        write_bounds(seen, key, lower, upper)
+        assert read_bounds(seen, key) == (lower, upper)
+        assert read_bounds(seen, key + 101) == (-UNKNOWN, UNKNOWN), "another position in the same place"
