@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 from ..core.device import Device, get_device
 from ..core.game import Game
 from ..network.checkpoint import fill_network, flatten, require_like
@@ -22,7 +22,7 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['TrainSettings', 'default_training', 'losses', 'Learner', 'learner_arrays', 'restore_learner']
+__all__ = ['TrainSettings', 'default_training', 'losses', 'newest_share', 'Learner', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TrainSettings:
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.25  # Weight of the search value in the value target
-    ema_decay: float = 0.99          # Decay per step of the averaged weights, which play and are saved
+    ema_decay: float = 0.99          # Largest decay per step of the averaged weights, which play and are saved
     gradient_clip: float = 5.0       # Maximum norm of the gradient
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
     evaluate_games: int = 40         # Games per match; with hidden cards deals, each played from every seat
@@ -63,6 +63,11 @@ def losses(logits, values, policy, targets):
     "Return the policy cross-entropy in nats and the mean squared error of the values, averaged over the batch."
     return -(policy * F.log_softmax(logits.float(), 1)).sum(1).mean(), F.mse_loss(values.float(), targets)
 
+# %% ../../nbs/61_training.learner.ipynb #61a10001
+def newest_share(steps: int, decay: float) -> float:
+    "Return the share of the newest weights in the average after this many steps."
+    return max(1 - decay, 9 / (10 + steps))
+
 # %% ../../nbs/61_training.learner.ipynb #7a92bc76
 class Learner:
     "Train a network on batches."
@@ -70,12 +75,17 @@ class Learner:
         self.device, self.settings, self.steps, self.skipped = get_device(device), settings, 0, 0
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
-        average = get_ema_multi_avg_fn(settings.ema_decay)
-        self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True)
+        self.average = AveragedModel(self.network, multi_avg_fn=self._blend, use_buffers=True)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), settings.learning_rate,
                                            weight_decay=settings.weight_decay, fused=self.device.type != "mps")
         half = self.device.train_dtype == "float16"
         self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
+
+    def _blend(self, average: list, newest: list, _) -> None:
+        "Move averaged tensors, all of one type, towards the newest ones. Integers are copied."
+        if average[0].is_floating_point():
+            torch._foreach_lerp_(average, newest, newest_share(self.steps, self.settings.ema_decay))
+        else: torch._foreach_copy_(average, newest)
 
     def _autocast(self):
         if self.device.train_dtype == "float32": return nullcontext()
@@ -102,8 +112,6 @@ class Learner:
         if math.isfinite(norm):
             self.scaler.step(self.optimizer)
             self.average.update_parameters(self.network)
-            for mine, theirs in zip(self.average.module.buffers(), self.network.buffers()):
-                if not mine.is_floating_point(): mine.copy_(theirs)
             self.steps, self.skipped = self.steps + 1, 0
         elif self.device.train_dtype == "float16" and self.skipped < 20: self.skipped += 1
         else: raise RuntimeError("the gradient is not finite: training has diverged. The last checkpoint is intact. "

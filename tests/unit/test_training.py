@@ -471,6 +471,23 @@ def test_whole_numbers_of_the_network_are_not_averaged(decay):
     assert learner.average.module.policy.cells.tolist() == game.cells.tolist()
 
 
+def test_the_average_follows_at_once_and_slows_down():
+    game, rng = get_game("tictactoe"), np.random.default_rng(0)
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(ema_decay=.8))
+    batch = Batch(rng.integers(0, 2, (16, *game.shape)).astype(np.int8), np.eye(9, dtype=np.float32)[rng.integers(0, 9, 16)],
+                  rng.uniform(-1, 1, (16, 2)).astype(np.float32))
+    want = None
+    for step in range(60):
+        learner.step(batch)
+        newest = {name: array.astype(float) for name, array in network_arrays(learner.network).items()
+                  if array.dtype.kind == "f"}
+        share = max(.2, 9 / (10 + step))
+        want = newest if step == 0 else {name: old + share * (newest[name] - old) for name, old in want.items()}
+        if step in (2, 10, 59):
+            found = network_arrays(learner.average.module)
+            for name in want: np.testing.assert_allclose(found[name], want[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
     run = trainer(tmp_path / "run", play_settings=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
     assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
