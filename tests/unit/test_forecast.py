@@ -1,0 +1,103 @@
+"The plan of a run: measured speeds add up, the network that pays is chosen, and what came is put beside it."
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from alphazero_nb.core.game import get_game, list_games
+from alphazero_nb.network.networks import PRESETS
+from alphazero_nb.search.search import SearchSettings
+from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
+from alphazero_nb.training import forecast as page
+from alphazero_nb.training.forecast import LEAST, Speed, expected_share, forecast, measure_speed, read_curves, usual_game
+from alphazero_nb.training.learner import TrainSettings, default_training
+from small_run import QUICK, trainer
+
+pytestmark = pytest.mark.usefixtures("one_thread_inside")
+
+
+def test_the_time_of_a_position_is_that_of_its_moves_and_its_steps():
+    speed = Speed("tiny", evaluations=100, steps=2)   # A fifth of a second to play a position, a fiftieth to learn it
+    assert speed.positions(22, 20, TrainSettings(replay_ratio=4, batch_size=100)) == pytest.approx(100)
+
+
+def test_a_usual_game_is_counted():
+    game, play = get_game("tictactoe"), SelfPlaySettings(SearchSettings(8), full_search_fraction=1, keep_subtree=False)
+    length, evaluations = usual_game(game, play, 256)
+    assert 5 < length <= 9 and 3 < evaluations <= 8   # Finished games are not evaluated
+
+
+def at_speeds(monkeypatch, speeds):
+    "Let the networks have these speeds: preset to (evaluations, steps) per second. Return the list of those measured."
+    asked = []
+
+    def measured(game, preset, *rest, **engine):
+        asked.append(preset)
+        return Speed(preset, *speeds[preset])
+    monkeypatch.setattr(page, "measure_speed", measured)
+    return asked
+
+
+@pytest.mark.parametrize("minutes, preset, asked", [
+    (1, "tiny", ["tiny", "small"]), (100, "small", ["tiny", "small", "medium"]), (100_000, "large", [*LEAST])])
+def test_more_minutes_buy_a_larger_network(monkeypatch, minutes, preset, asked):
+    speeds = dict(tiny=(20_000, 40), small=(4_000, 10), medium=(600, 2), large=(120, .3))
+    measured = at_speeds(monkeypatch, speeds)
+    plan = forecast("connect4", minutes, "cpu")
+    assert (plan.preset, measured) == (preset, asked)
+    play, train = default_settings(plan.game), default_training(plan.game)
+    (evaluations, steps), moves = speeds[preset], plan.positions / play.full_search_fraction
+    each = (.9 * 60 * minutes - plan.steps / steps) * evaluations / moves   # Evaluations of a move
+    assert 10 < each < 40 and plan.positions >= LEAST[preset] and moves / 43 < plan.games < moves / 7
+    assert plan.steps == pytest.approx(plan.positions * train.replay_ratio / train.batch_size)
+
+
+def test_a_network_that_was_named_is_not_replaced(monkeypatch):
+    at_speeds(monkeypatch, dict(medium=(100, 1)))
+    assert forecast("connect4", 1, "cpu", "medium").preset == "medium"
+
+
+def test_card_games_have_their_own_network(monkeypatch):
+    asked = at_speeds(monkeypatch, dict(cards=(20_000, 50)))
+    assert forecast("blob", 5, "cpu").preset == "cards" and asked == ["cards"]
+
+
+@pytest.mark.parametrize("minutes", [0, -1])
+def test_no_time_is_refused(minutes):
+    with pytest.raises(ValueError, match=f"minutes is {minutes}; it must be more than 0"): forecast("connect4", minutes)
+
+
+def test_a_speed_is_measured():
+    speed = measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=1)
+    assert speed.preset == "tiny" and speed.evaluations > 0 and speed.steps > 0
+
+
+def test_the_curves_of_the_package_are_those_of_its_games_and_networks():
+    for name, curves in read_curves().items():
+        assert get_game(name).name == name and name.partition("(")[0] in list_games()
+        for preset, curve in curves.items():
+            assert preset in PRESETS and (np.diff(curve["positions"]) > 0).all() and curve["device"]
+            assert len(curve["positions"]) == len(curve["share"]) == len(curve["minutes"])
+            assert all(0 < share <= 1 for share in curve["share"])
+
+
+def test_a_curve_is_followed(monkeypatch):
+    curves = {"connect4": {"tiny": dict(positions=[100, 10_000], share=[.6, .8], minutes=[1, 9], device="cpu")}}
+    monkeypatch.setattr(page, "read_curves", lambda: curves)
+    game = get_game("connect4")
+    assert [expected_share(game, "tiny", n) for n in (99, 100, 1000, 10_000, 99_999)] == [None, .6, pytest.approx(.7), .8, .8]
+    assert expected_share(game, "small", 1000) is None and expected_share(get_game("tictactoe"), "tiny", 1000) is None
+
+
+def test_what_came_stands_beside_the_plan(tmp_path, monkeypatch):
+    at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
+    plan = forecast("tictactoe", 1, "cpu")
+    run = trainer(tmp_path / "run", "tictactoe", train_settings=replace(QUICK, evaluate_every=1, evaluate_games=2,
+                                                                         baseline="random")).fit(iterations=1)
+    keeps = run.history[-1]["keeps"][0]
+    text = replace(plan, share=.5).beside(run)
+    assert f"{run.games} games (planned " in text and f"{run.replay.added} positions (planned " in text
+    assert f"keeps the result in {keeps:.0%} of positions (planned 50%)" in text
+    assert "keeps" not in replace(plan, share=None).beside(run)
+    assert json.loads(json.dumps(plan.row()))["game"] == "tictactoe"
