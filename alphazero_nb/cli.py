@@ -197,18 +197,23 @@ def _ablate(args):
     print(f"\n{experiment_table(result)}\n\n{folder} has these figures in result.json, and a plot in plot.png.")
 
 # %% ../nbs/82_cli.ipynb #43fbc40d
+def _game_of(args, *players):
+    "Return the game of --game, or that of the first player who is a training run."
+    from alphazero_nb.arena.players import get_player
+    if args.game: return _get_game(args)
+    if _given(players=args.players, cards=args.cards): raise ValueError("--players and --cards need --game.")
+    folders = [name for name in players if Path(name).exists()]
+    if folders: return get_player(folders[0], None, 1, args.device).game
+    who = "neither player is" if len(players) > 1 else "the player is not"
+    raise ValueError(f"{who} a training run; add the game, for example --game connect4.")
+
+
 def _arena(args):
     from alphazero_nb.arena.players import get_player
     from alphazero_nb.arena.matches import play_series
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
-    game = _get_game(args) if args.game else None
-    if game is None and _given(players=args.players, cards=args.cards):
-        raise ValueError("--players and --cards need --game.")
-    folders = [name for name in (args.player, args.opponent) if Path(name).exists()]
-    if game is None and not folders:
-        raise ValueError("neither player is a training run; add the game, for example --game connect4.")
-    if game is None: game = get_player(folders[0], None, 1, args.device).game
+    game = _game_of(args, args.player, args.opponent)
     players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i, **_given(worlds=args.worlds))
                for i, name in enumerate((args.player, args.opponent))]
     progress = None if args.json else TextProgress()
@@ -217,6 +222,19 @@ def _arena(args):
     progress(Message(_match_line(row)))
 
 # %% ../nbs/82_cli.ipynb #8db661a2
+def _judge(args):
+    from alphazero_nb.arena.judge import judge, packaged_positions, read_positions
+    from alphazero_nb.arena.players import get_player
+    game = _game_of(args, args.player)
+    positions = read_positions(args.positions, game) if args.positions else packaged_positions(game)
+    if positions is None:
+        raise ValueError(f"the package has no solved positions of {game.name}; name a file with --positions.")
+    if args.per_phase: positions = positions.sample(args.per_phase)
+    rows = judge(get_player(args.player, game, args.simulations or 64, args.device, args.seed), positions)
+    if args.json: return dict(player=args.player, rows=[row.to_dict() for row in rows])
+    for row in rows: print(row)
+
+
 def _bench(args):
     from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_selfplay
     game = _get_game(args)
@@ -277,6 +295,8 @@ _OPTIONS = {
                           "auto measures layouts before a run of at least 3 minutes"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
     "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
+    "--positions": dict(metavar="FILE", help="solved positions (those of the package)"),
+    "--per-phase": dict(type=_count, help="positions of each phase of the game (all)"),
     "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
     "--games": dict(type=_count,
                     help="in self-play, games at a time; "
@@ -328,6 +348,10 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                           "or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
+               "--seed", "--json"]),
+    "judge": (_judge, "ask a player for moves in solved positions, and say how many keep the result",
+              dict(player="random, rollouts:N, solver, pretrained, or the folder of a run"),
+              ["--game", "--rules", "--players", "--cards", "--positions", "--per-phase", "--simulations", "--device",
                "--seed", "--json"]),
     "show-game": (_show_game, "play given moves, for example to reproduce an error in the rules",
                   dict(game="a game"), ["--rules", "--seed", "--moves"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue, zipfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Callable
@@ -174,6 +174,10 @@ class Judgement:
         "The 95 % interval of the share."
         low, high = wilson_interval(self.share, max(1, self.positions))
         return float(low), float(high)
+
+    def to_dict(self) -> dict:
+        "Return the counts, the share and its interval as plain data."
+        return dict(asdict(self), share=self.share, interval=self.interval)
 
     def __str__(self):
         low, high = self.interval

@@ -47,7 +47,7 @@ class SearchSettings:
     noise_fraction: float = 0.25  # Share of Dirichlet noise in the root's priors, in self-play
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
-    proofs: bool = False          # Pass on exact results of finished games; not with hidden cards
+    proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
 
     def __post_init__(self):
         require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),

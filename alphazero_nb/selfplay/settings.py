@@ -25,9 +25,8 @@ class SelfPlaySettings:
     half_life: float = 8.0           # Moves in which the distance to this limit halves
     keep_subtree: bool = True        # Start a search from the subtree below the last move
     smooth_targets: bool = False     # Teach the policy that the visits approach, without noise; not with hidden cards
-    random_start_fraction: float = 0.0  # Share of games that begin with random moves
-    random_start_plies: int = 16     # Maximum number of these moves; each number from 0 on is equally likely
-    mixed_starts: bool = False       # Only a share of these moves is random, the others come from fast searches
+    random_start_fraction: float = 0.0  # Share of games that begin with moves of which some are random
+    random_start_plies: int = 24     # Maximum number of these moves; each number from 0 on is equally likely
 
     def __post_init__(self):
         require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None),
@@ -43,7 +42,8 @@ def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
     if effort not in EFFORTS:
         raise ValueError(f"effort {effort!r} is unknown; choose one of {', '.join(EFFORTS)}."
                          f"{did_you_mean(effort, EFFORTS)}")
-    if not game.has_hidden_information: return SelfPlaySettings()
+    if not game.has_hidden_information:
+        return SelfPlaySettings(random_start_fraction=0.5, random_start_plies=min(24, game.max_length // 2))
     worlds, simulations = EFFORTS[effort]
     search = SearchSettings(simulations, worlds=worlds)
     return SelfPlaySettings(search, full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)

@@ -27,7 +27,7 @@ __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'improved_policy', 'LogT
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
     "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "mixed_starts", "worlds", "hidden", "proofs", "smooth_targets")])
+    "worlds", "hidden", "proofs", "smooth_targets")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
@@ -59,7 +59,7 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
     row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
            s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
-           s.random_start_fraction, s.random_start_plies, s.mixed_starts,
+           s.random_start_fraction, s.random_start_plies,
            count_worlds(game, search), game.has_hidden_information,
            search.proofs and not game.has_hidden_information, s.smooth_targets and not game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
@@ -210,10 +210,10 @@ def init_worlds(api, trees, slots, slot):
 def draw_start(slots, slot):
     "Draw how many moves of a game are its start, and which share of them is random."
     row, settings = slots.rows[slot], slots.settings[0]
-    row.start_plies, row.random_share = 0, 1
+    row.start_plies, row.random_share = 0, 0
     if settings.random_start_fraction <= 0 or uniform(slots.random, slot) >= settings.random_start_fraction: return
     row.start_plies = int(uniform(slots.random, slot) * (settings.random_start_plies + 1))
-    if settings.mixed_starts > 0: row.random_share = uniform(slots.random, slot) ** 2
+    row.random_share = uniform(slots.random, slot) ** 2
 
 
 @kernel

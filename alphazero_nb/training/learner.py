@@ -29,12 +29,12 @@ __all__ = ['TrainSettings', 'default_training', 'losses', 'newest_share', 'Learn
 class TrainSettings:
     "Settings of training."
     games_per_iteration: int | None = None  # Games between two updates of the weights; default: as many as run at once
-    batch_size: int = 256            # Positions per optimiser step
-    replay_ratio: float = 8.0        # How often each fully searched position is drawn on average
+    batch_size: int = 128            # Positions per optimiser step
+    replay_ratio: float = 4.0        # How often each fully searched position is drawn on average
     learning_rate: float = 2e-3      # Of AdamW
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
-    search_value_weight: float = 0.25  # Weight of the search value in the value target
+    search_value_weight: float = 0.5   # Weight of the search value in the value target
     ema_decay: float = 0.99          # Largest decay per step of the averaged weights, which play and are saved
     gradient_clip: float = 5.0       # Maximum norm of the gradient
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
@@ -53,10 +53,10 @@ class TrainSettings:
 
 
 def default_training(game: Game) -> TrainSettings:
-    "Return the default settings. Card games are short and noisy, so they use more games and a lower replay ratio."
+    "Return the default settings. Card games are short and noisy, so they use more games and larger batches."
     if not game.has_hidden_information: return TrainSettings()
-    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, evaluate_every=10, evaluate_games=100,
-                         baseline=default_baseline(game))
+    return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
+                         evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
 # %% ../../nbs/61_training.learner.ipynb #02c6623b
 def losses(logits, values, policy, targets):

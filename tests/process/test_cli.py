@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
+import alphazero_nb
+from alphazero_nb.arena.judge import judge, packaged_positions
+from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
 from alphazero_nb.core.device import usable_cores
+from alphazero_nb.core.game import get_game
 from processes import Program
 
+POSITIONS = Path(alphazero_nb.__file__).parent / "positions"
 SMALL = ["--iterations", "1", "--games-per-iter", "8", "--batch-size", "32", "--simulations", "8", "--preset", "tiny",
          "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
 
@@ -140,6 +145,23 @@ def test_a_game_has_its_parameters_from_brackets_and_options(words, name):
     assert _get_game(make_parser().parse_args(["train", *words])).name == name
 
 
+def test_the_judge_is_asked(run, capsys):
+    words = ["judge", str(run), "--simulations", "8", "--per-phase", "50", "--device", "cpu"]
+    assert main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    positions = packaged_positions(get_game("tictactoe")).sample(50)
+    want = judge(get_player(str(run), positions.game, 8, "cpu"), positions)
+    assert rows == [json.loads(json.dumps(row.to_dict())) for row in want] and rows[-1]["positions"] == 50
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines() == list(map(str, want))
+
+
+def test_the_solver_keeps_every_result_of_a_file(tmp_path, capsys):
+    packaged_positions(get_game("tictactoe")).sample(20).save(tmp_path / "some.npz")
+    assert main(["judge", "solver", "--game", "tictactoe", "--positions", str(tmp_path / "some.npz"), "--json"]) == 0
+    assert [row["share"] for row in json.loads(capsys.readouterr().out)["rows"]] == [1, 1]
+
+
 def test_arena_without_a_run_needs_the_game(capsys):
     assert main(["arena", "random", "rollouts:5", "--games", "2"]) == 2
     assert "--game" in capsys.readouterr().err
@@ -203,7 +225,7 @@ def test_moves_are_replayed(capsys):
 
 
 def test_help_explains_every_command(capsys):
-    for name in ("check-device", "games", "train", "play", "arena", "show-game", "report", "bench"):
+    for name in ("check-device", "games", "train", "play", "arena", "judge", "show-game", "report", "bench"):
         with pytest.raises(SystemExit) as stop: make_parser().parse_args([name, "--help"])
         assert stop.value.code == 0
     assert "--minutes" in capsys.readouterr().out
@@ -212,6 +234,10 @@ def test_help_explains_every_command(capsys):
 BAD = {
     "unknown game": (["train", "conect4"], ["'conect4'", "connect4"]),
     "unknown parameter": (["train", "gomoku(sise=9)"], ["'sise'", "'size'"]),
+    "a judge without a game": (["judge", "solver"], ["--game"]),
+    "a judge of an unsolved game": (["judge", "random", "--game", "gomoku(size=5)"], ["gomoku(size=5)", "--positions"]),
+    "a judge with positions of another game": (
+        ["judge", "random", "--game", "connect4", "--positions", str(POSITIONS / "tictactoe.npz")], ["tictactoe", "connect4"]),
     "unknown preset": (["train", "connect4", "--preset", "smal"], ["'smal'", "'small'"]),
     "unknown device": (["train", "connect4", "--device", "cuda:97"], ["'cuda:97'", "cpu"]),
     "unknown player": (["arena", "rolouts:5", "random", "--game", "tictactoe"], ["'rolouts:5'", "rollouts"]),

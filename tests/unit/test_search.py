@@ -71,12 +71,12 @@ def test_visits_are_those_of_the_slow_search(name, budget):
     want = np.stack([visits_of(game, root) for root in slow])
     values = np.stack([root.sums / root.visits for root in slow])
     evaluator = HashEvaluator(game)
-    block = search(game, evaluator, states, SearchSettings(simulations=budget))
+    block = search(game, evaluator, states, SearchSettings(simulations=budget, proofs=False))
     assert evaluator.batches[0] == len(states), "the block's roots are one batch"
     assert block.visits.tolist() == want.tolist()
     assert np.allclose(block.values, values, atol=1e-6)
     for state, visits in zip(states, want):
-        alone = search(game, HashEvaluator(game), state[None], SearchSettings(simulations=budget))
+        alone = search(game, HashEvaluator(game), state[None], SearchSettings(simulations=budget, proofs=False))
         assert alone.visits[0].tolist() == visits.tolist()
 
 
@@ -84,7 +84,7 @@ def test_visits_are_those_of_the_slow_search(name, budget):
 def test_constants_mean_what_they_say(c_puct, fpu):
     game = game_named("dots(rows=2,cols=2)")
     states = random_states(game, 4, seed=5)
-    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=80, c_puct=c_puct, fpu=fpu))
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=80, c_puct=c_puct, fpu=fpu, proofs=False))
     slow = [slow_search(game, HashEvaluator(game), Node(game, state), 80, c_puct, fpu) for state in states]
     assert found.visits.tolist() == [visits_of(game, root).tolist() for root in slow]
 
@@ -96,7 +96,7 @@ def test_visits_with_a_real_network(name):
     torch.set_num_threads(1)
     evaluator = NetworkEvaluator(game, sharp(PolicyValueNet(game, preset="tiny")), device="cpu", shapes=(8,))
     states = random_states(game, 5, seed=11)
-    found = search(game, evaluator, states, SearchSettings(simulations=60))
+    found = search(game, evaluator, states, SearchSettings(simulations=60, proofs=False))
     slow = [visits_of(game, slow_search(game, evaluator, Node(game, state), 60)).tolist() for state in states]
     torch.set_num_threads(threads)
     assert found.visits.tolist() == slow
@@ -181,7 +181,7 @@ def test_a_kept_subtree_goes_on_as_if_it_had_always_been_the_tree(name):
 def test_visits_sum_to_the_budget_on_legal_moves(name, budget):
     game = game_named(name)
     states = random_states(game, 20, seed=budget)
-    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=budget))
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=budget, proofs=False))
     assert (found.visits.sum(1) == budget).all() and (found.visits >= 0).all()
     assert np.allclose(found.policy.sum(1), 1, atol=1e-6)
     for state, visits in zip(states, found.visits):
@@ -191,8 +191,8 @@ def test_visits_sum_to_the_budget_on_legal_moves(name, budget):
 def test_finished_games_keep_zero_visits_and_disturb_no_other():
     game = game_named("tictactoe")
     won, open_state = game.state_after([0, 3, 1, 4, 2]), game.state_after([0, 3])
-    found = search(game, HashEvaluator(game), np.stack([won, open_state, won]), SearchSettings(simulations=30))
-    alone = search(game, HashEvaluator(game), open_state[None], SearchSettings(simulations=30))
+    found = search(game, HashEvaluator(game), np.stack([won, open_state, won]), SearchSettings(simulations=30, proofs=False))
+    alone = search(game, HashEvaluator(game), open_state[None], SearchSettings(simulations=30, proofs=False))
     assert found.visits.sum(1).tolist() == [0, 30, 0]
     assert found.visits[1].tolist() == alone.visits[0].tolist()
 
@@ -226,7 +226,7 @@ def test_agent_is_the_search():
     game = game_named("connect4")
     states = random_states(game, 5, seed=2)
     agent = Agent(game, HashEvaluator(game), simulations=40)
-    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40))
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40, proofs=False))
     assert agent.policy(states).tolist() == found.policy.tolist() and agent.value(states).tolist() == found.values.tolist()
     assert agent.acts(states).tolist() == found.visits.argmax(1).tolist() == [agent.act(state) for state in states]
     assert agent.policy(states[0]).shape == (1, game.actions), "one state is a block of one"
@@ -237,7 +237,7 @@ def wrong_moves(game, states, simulations=1000, chunk=256):
     wrong, known = [], {}
     for start in range(0, len(states), chunk):
         part = np.stack(states[start:start + chunk])
-        found = search(game, Ignorant(game), part, SearchSettings(simulations=simulations))
+        found = search(game, Ignorant(game), part, SearchSettings(simulations=simulations, proofs=False))
         for state, visits in zip(part, found.visits):
             best, worth = best_actions(game, state, known)
             if visits.argmax() not in best: wrong.append((game.text(state), game.mover(state), visits.tolist(), worth))

@@ -188,7 +188,7 @@ def test_laws_of_a_record(name):
 def test_searches_of_a_game_are_those_of_the_slow_search(name, keep):
     "Without noise, every search of every move, from a fresh tree or from what the last one found below the move."
     game, judge = get_game(name), HashEvaluator(get_game(name))
-    settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0), full_search_fraction=1, keep_subtree=keep)
+    settings = SelfPlaySettings(SearchSettings(simulations=40, noise_fraction=0, proofs=False), full_search_fraction=1, keep_subtree=keep)
     playing = engine(game, simulations=None, settings=settings, games=4, max_batch=4, threads=1)
     playing.pool.inference.evaluator = Submits(judge)
     for record in playing.generate_games(4):
@@ -220,7 +220,7 @@ class Submits:
 @pytest.mark.parametrize("share, recorded", [(0., 0), (1., 1)])
 def test_the_share_of_full_searches(share, recorded):
     game = get_game("connect4")
-    settings = SelfPlaySettings(SearchSettings(simulations=20), fast_simulations=5, full_search_fraction=share)
+    settings = SelfPlaySettings(SearchSettings(simulations=20, proofs=False), fast_simulations=5, full_search_fraction=share)
     for record in play(game, 6, simulations=None, settings=settings):
         counts = np.diff(record.policy_offsets)
         states = game.states_of(record.actions, record.seed)[:-1]
@@ -239,7 +239,7 @@ def test_noise_makes_full_searches_try_more_and_is_no_part_of_a_cheap_one():
             return logits, torch.zeros(len(x), 2)
 
     def first_visits(fraction):
-        settings = SelfPlaySettings(SearchSettings(simulations=50, noise_fraction=fraction), full_search_fraction=1, keep_subtree=False)
+        settings = SelfPlaySettings(SearchSettings(simulations=50, noise_fraction=fraction, proofs=False), full_search_fraction=1, keep_subtree=False)
         records = play(game, 40, Sure(), simulations=None, settings=settings)
         assert len({tuple(r.policy_visits[:r.policy_offsets[1]]) for r in records}) == 1 or fraction, "noise differs by game"
         return np.mean([r.policy_offsets[1] for r in records])
@@ -249,7 +249,7 @@ def test_noise_makes_full_searches_try_more_and_is_no_part_of_a_cheap_one():
 def test_cheap_searches_are_never_noisy():
     "Where no search is full, no amount of noise changes anything."
     game = get_game("connect4")
-    games = [play(game, 8, simulations=None, settings=SelfPlaySettings(SearchSettings(simulations=16, noise_fraction=fraction),
+    games = [play(game, 8, simulations=None, settings=SelfPlaySettings(SearchSettings(simulations=16, noise_fraction=fraction, proofs=False),
                                                                        full_search_fraction=0)) for fraction in (0., .9)]
     assert games[0] == games[1]
 
@@ -261,7 +261,7 @@ def test_noise_comes_once_per_search():
             logits = torch.zeros(len(x), 7)
             logits[:, 3] = 20
             return logits, torch.zeros(len(x), 2)
-    settings = SelfPlaySettings(SearchSettings(simulations=60, noise_fraction=.25), full_search_fraction=1, keep_subtree=False)
+    settings = SelfPlaySettings(SearchSettings(simulations=60, noise_fraction=.25, proofs=False), full_search_fraction=1, keep_subtree=False)
     for record in play(get_game("connect4"), 40, Sure(), simulations=None, settings=settings):
         first = slice(0, record.policy_offsets[1])
         visits = dict(zip(record.policy_actions[first].tolist(), record.policy_visits[first].tolist()))
@@ -322,7 +322,7 @@ def test_noise_is_a_mixture_with_a_dirichlet(count, total, fraction):
 def first_moves(temperature, n=1500, **more):
     "Shares of the first moves played, and of the visits they were drawn from."
     game = get_game("tictactoe")
-    settings = SelfPlaySettings(SearchSettings(simulations=30, noise_fraction=0), full_search_fraction=1, temperature=temperature,
+    settings = SelfPlaySettings(SearchSettings(simulations=30, noise_fraction=0, proofs=False), full_search_fraction=1, temperature=temperature,
                                 final_temperature=temperature, **more)
     records = play(game, n, simulations=None, settings=settings, games=64, max_batch=64)
     visits = np.zeros(9)
@@ -690,7 +690,7 @@ def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, net
 
 
 def test_some_games_begin_with_random_moves():
-    "These moves are uniform, are not searched and teach nothing. Without them the games are the usual ones."
+    "These moves teach nothing, some of them are random, and the others searched. Without them the games are the usual ones."
     game = get_game("connect4")
 
     def play(**options):
@@ -698,29 +698,27 @@ def test_some_games_begin_with_random_moves():
         with SelfPlayEngine(game, None, "cpu", layout="threads", threads=1, games=64, settings=settings, seed=3,
                             listeners=()) as engine: return engine.generate_games(400)
 
-    def random_moves(record):
+    def begins(record):
         searched = np.diff(record.policy_offsets) > 0
         return int(searched.argmax()) if searched.any() else len(record)
     assert play() == play(random_start_fraction=0.0, random_start_plies=3)
     records = play(random_start_fraction=1.0, random_start_plies=6)
-    lengths = np.array([random_moves(record) for record in records])
-    counts = np.bincount(lengths)
+    starts = [begins(record) for record in records]
+    counts = np.bincount(starts)
     assert len(counts) == 7 and counts.min() > 25, "each number of moves is equally likely: 57 of 400"
-    first = np.bincount([record.actions[0] for record, length in zip(records, lengths) if length], minlength=7)
-    assert 20 < first.min() and first.max() < 90, "and each move: 49 of 343"
-    for record, length in zip(records, lengths):
-        assert np.isnan(record.values[:length]).all() and not np.isnan(record.values[length:length + 1]).any()
-    half = [random_moves(record) > 0 for record in play(random_start_fraction=.5, random_start_plies=6)]
+    chosen = [np.isnan(record.values[:length, 0]) for record, length in zip(records, starts)]   # Random, not searched
+    shares = [random.mean() for random, length in zip(chosen, starts) if length == 6]
+    assert 0 in shares and 1 in shares
+    assert abs(np.mean(shares) - 1 / 3) < .15, "the share of random moves is the square of a uniform number"
+    for record, length in zip(records, starts):
+        assert (np.diff(record.policy_offsets[:length + 1]) == 0).all() and not np.isnan(record.values[length:length + 1]).any()
+    first = np.bincount([record.actions[0] for record, random in zip(records, chosen) if random[:1].any()], minlength=7)
+    assert first.min() > 2 and first.max() < .35 * first.sum(), "and each random move is equally likely"
+    half = [begins(record) > 0 for record in play(random_start_fraction=.5, random_start_plies=6)]
     assert .3 < np.mean(half) < .56, "6/7 of a half"
     wild = play(random_start_fraction=1.0, random_start_plies=100)
     assert all(game.over(retrace(game, record.seed, record.actions)) for record in wild)
-    assert any(random_moves(record) == len(record) for record in wild), "a game may end before its first search"
-    mixed = play(random_start_fraction=1.0, random_start_plies=6, mixed_starts=True)
-    starts = [random_moves(record) for record in mixed]
-    chosen = [np.isnan(record.values[:length, 0]).mean() for record, length in zip(mixed, starts) if length == 6]
-    assert len(np.bincount(starts)) == 7 and 0 in chosen and 1 in chosen
-    assert abs(np.mean(chosen) - 1 / 3) < .15, "the share of random moves is the square of a uniform number"
-    for record, length in zip(mixed, starts): assert (np.diff(record.policy_offsets[:length + 1]) == 0).all()
+    assert any(begins(record) == len(record) for record in wild), "a game may end before its first search"
 
 
 # Targets
@@ -753,7 +751,7 @@ def test_the_smooth_target_solves_its_equation():
 
 def test_smooth_targets_are_recorded_and_change_no_move():
     game = get_game("connect4")
-    rows = [play(game, 24, settings=SelfPlaySettings(SearchSettings(32), smooth_targets=smooth), simulations=None, seed=4)
+    rows = [play(game, 24, settings=SelfPlaySettings(SearchSettings(32, proofs=False), smooth_targets=smooth), simulations=None, seed=4)
             for smooth in (False, True)]
     for plain, smooth in zip(*rows):
         assert (plain.actions == smooth.actions).all() and np.array_equal(plain.values, smooth.values, equal_nan=True)

@@ -139,8 +139,8 @@ def test_worlds_that_hide_nothing_are_the_game_itself():
                 observe=stones.observe, resample_hidden=resample_hidden, state_size=12, players=2, actions=9, shape=(2, 3, 3), max_length=9)
     plain = get_game("tictactoe")
     states = np.stack([plain.new(), plain.state_after([4, 0, 8])])
-    one = search(plain, HashEvaluator(plain), states, SearchSettings(50))
-    three = search(same, HashEvaluator(same), states, SearchSettings(50, worlds=3))
+    one = search(plain, HashEvaluator(plain), states, SearchSettings(50, proofs=False))
+    three = search(same, HashEvaluator(same), states, SearchSettings(50, worlds=3, proofs=False))
     assert same.has_hidden_information and (three.visits == 3 * one.visits).all() and np.allclose(three.values, one.values)
 
 
@@ -182,7 +182,9 @@ def test_a_bust_is_worth_the_same_in_the_search_and_in_the_target():
 def test_cards_have_settings_of_their_own():
     from alphazero_nb.selfplay.settings import EFFORTS, default_settings
     game = get_game("blob(players=3,cards=2)")
-    assert list(EFFORTS) == ["light", "medium", "heavy"] and default_settings(get_game("tictactoe")) == SelfPlaySettings()
+    assert list(EFFORTS) == ["light", "medium", "heavy"]
+    usual = SelfPlaySettings(random_start_fraction=.5, random_start_plies=4)
+    assert default_settings(get_game("tictactoe")) == usual and default_settings(game).random_start_fraction == 0
     light, medium, heavy = EFFORTS.values()
     assert all(less < more for rows in ((light, medium), (medium, heavy)) for less, more in zip(*rows)), "worlds and simulations grow"
     for effort, (worlds, simulations) in EFFORTS.items():
