@@ -29,8 +29,8 @@ __all__ = ['TrainSettings', 'default_training', 'losses', 'newest_share', 'Learn
 class TrainSettings:
     "Settings of training."
     games_per_iteration: int | None = None  # Games between two updates of the weights; default: as many as run at once
-    batch_size: int = 128            # Positions per optimiser step
-    replay_ratio: float = 4.0        # How often each fully searched position is drawn on average
+    batch_size: int = 64             # Positions per optimiser step
+    replay_ratio: float = 8.0        # How often each fully searched position is drawn on average
     learning_rate: float = 2e-3      # Of AdamW
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
