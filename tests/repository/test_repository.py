@@ -231,7 +231,7 @@ def test_a_notebook_installs_the_package_where_colab_opens_it(notebook):
     "Every cell runs in Colab, which ignores nbdev's directives; a comment in the place of the command would be a syntax error."
     first = next("".join(cell["source"]) for cell in read(notebook) if "google.colab" in "".join(cell["source"]))
     command = f"%pip install -q git+{sync.read_address()['git_url']}.git"
-    assert first.endswith(f'import sys\nif "google.colab" in sys.modules:\n    {command}')
+    assert f'import sys\nif "google.colab" in sys.modules:\n    {command}\n' in f"{first}\n"
 
 
 def test_a_notebook_works_where_nbdev_is_not(notebook):

@@ -226,7 +226,7 @@ def test_agent_is_the_search():
     game = game_named("connect4")
     states = random_states(game, 5, seed=2)
     agent = Agent(game, HashEvaluator(game), simulations=40)
-    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40, proofs=False))
+    found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40))
     assert agent.policy(states).tolist() == found.policy.tolist() and agent.value(states).tolist() == found.values.tolist()
     assert agent.acts(states).tolist() == found.visits.argmax(1).tolist() == [agent.act(state) for state in states]
     assert agent.policy(states[0]).shape == (1, game.actions), "one state is a block of one"

@@ -158,7 +158,8 @@ def test_seeds_of_games_are_distinct():
 @pytest.mark.parametrize("name", GAMES)
 def test_laws_of_a_record(name):
     game = get_game(name)
-    records, full_searches = play(game, 24, seed=2, games=24, simulations=20), 0
+    plain = SelfPlaySettings(SearchSettings(20, proofs=False))
+    records, full_searches = play(game, 24, seed=2, games=24, simulations=None, settings=plain), 0
     for record in records:
         state = game.new(record.seed)
         assert len(record.movers) == len(record.values) == len(record.policy_offsets) - 1 == len(record)
