@@ -117,7 +117,7 @@ class Forecast:
 
     def __str__(self):
         keeps = "" if self.share is None else f", and the agent keeps the result in {self.share:.0%} of positions"
-        return (f"Plan for {self.minutes:g} minutes on {self.device}: network {self.preset}, about "
+        return (f"Plan for {self.minutes:g} min on {self.device}: network {self.preset}, about "
                 f"{_round(self.games)} games, {_round(self.positions)} positions and {_round(self.steps)} "
                 f"optimiser steps{keeps}.")
 
@@ -165,7 +165,7 @@ def forecast(
         speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), **engine)
         positions = speed.positions(60 * SHARE * minutes, evaluations / play.full_search_fraction, train)
         say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
-            f"{_round(positions)} positions in {minutes:g} minutes")
+            f"{_round(positions)} positions in {minutes:g} min")
         if found and positions < LEAST[name]: break
         found = name, positions
     games = found[1] / play.full_search_fraction / length

@@ -78,7 +78,7 @@ def test_minutes_are_planned_and_what_came_is_printed(tmp_path, capsys):
     report = json.loads(out)
     plan = report["plan"]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["preset"] == plan["preset"]
-    assert err.index("Plan for 1 minutes on cpu") < err.index(f"{report['games']:,} games (planned ")
+    assert err.index("Plan for 1 min on cpu") < err.index(f"{report['games']:,} games (planned ")
     assert plan["games"] / 2 < report["games"] < plan["games"] * 2
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["plan"] is None, "a run that goes on has its network"
