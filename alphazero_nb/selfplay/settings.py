@@ -24,7 +24,6 @@ class SelfPlaySettings:
     final_temperature: float = 0.2   # Limit that the temperature approaches
     half_life: float = 8.0           # Moves in which the distance to this limit halves
     keep_subtree: bool = True        # Start a search from the subtree below the last move
-    smooth_targets: bool = False     # Teach the policy that the visits approach, without noise; not with hidden cards
     random_start_fraction: float = 0.0  # Share of games that begin with moves of which some are random
     random_start_plies: int = 24     # Maximum number of these moves; each number from 0 on is equally likely
 

@@ -19,15 +19,15 @@ from ..search.search import Requests, count_worlds, init_root, merge_worlds, run
 from .settings import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'improved_policy', 'LogTables', 'GameLog', 'write_move', 'begin_search',
-           'init_worlds', 'draw_start', 'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step',
-           'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
+__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'write_move', 'begin_search', 'init_worlds',
+           'draw_start', 'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step', 'SlotBlock',
+           'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
     "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "worlds", "hidden", "proofs", "smooth_targets")])
+    "worlds", "hidden", "proofs")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
@@ -49,8 +49,6 @@ class SlotTables(NamedTuple):
     random: np.ndarray       # (slots,) uint64, state of each slot's generator
     true_states: np.ndarray  # (slots, state_size) int16, the actual positions; the trees hold the worlds
     world: np.ndarray        # (state_size,) int16, scratch array for one world
-    priors: np.ndarray       # (slots, max_legal) float32, priors of each slot's root before the noise
-    policy: np.ndarray       # (max_legal,) float64, scratch array for a target
 
 
 def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTables:
@@ -60,11 +58,9 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
            s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
            s.random_start_fraction, s.random_start_plies,
-           count_worlds(game, search), game.has_hidden_information,
-           search.proofs and not game.has_hidden_information, s.smooth_targets and not game.has_hidden_information)
+           count_worlds(game, search), game.has_hidden_information, search.proofs and not game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
-                        np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16),
-                        np.zeros((slots, game.max_legal), np.float32), np.zeros(game.max_legal))
+                        np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
     tables.rows["number"] = -1
     return tables
 
@@ -100,27 +96,6 @@ def choose(trees, root, slots, slot):
         left -= (edges[e].visits / edges[best].visits) ** (1 / temperature)
         if left <= 0 and edges[e].visits > 0: return e
     return best
-
-# %% ../../nbs/42_selfplay.slots.ipynb #42f10002
-@kernel
-def improved_policy(nodes, edges, values, root, priors, c_puct, fpu, policy):
-    "Write the policy that the visits of this root approach into the first entries of `policy`, one per edge."
-    row = nodes[root]
-    weight = c_puct * math.sqrt(row.visits) / (row.visits + row.count)
-    mass, low, high = 0.0, -1e30, -1e30
-    for i in range(row.count): mass += priors[i] * (edges[row.first + i].visits > 0)
-    untried = values[root, row.mover] / row.visits - fpu * math.sqrt(mass)
-    for i in range(row.count):
-        edge = edges[row.first + i]
-        policy[i] = edge.value / edge.visits if edge.visits > 0 else untried
-        if edge.exact and edge.visits == 0: policy[i] = -1e30   # Refuted
-        low, high = max(low, policy[i] + weight * priors[i]), max(high, policy[i] + weight)
-    for _ in range(40):
-        middle, total = (low + high) / 2, 0.0
-        for i in range(row.count): total += weight * priors[i] / (middle - policy[i])
-        if total > 1: low = middle
-        else: high = middle
-    for i in range(row.count): policy[i] = weight * priors[i] / (high - policy[i])
 
 # %% ../../nbs/42_selfplay.slots.ipynb #76f96f01
 class LogTables(NamedTuple):
@@ -166,17 +141,12 @@ def write_move(trees, root, slots, log, slot, edge):
     log.actions[slot, ply], log.movers[slot, ply] = edges[edge].action, row.mover
     for player in range(values.shape[1]):
         log.values[slot, ply, player] = values[root, player] / row.visits if row.visits > 0 else math.nan
-    entry, settings = log.offsets[slot, ply], slots.settings[0]
+    entry = log.offsets[slot, ply]
     if slots.rows[slot].full and row.count > 1 and row.visits > 0:
-        smooth = settings.smooth_targets > 0 and not row.exact
-        if smooth:
-            improved_policy(trees.nodes, edges, values, root, slots.priors[slot], settings.c_puct, settings.fpu,
-                            slots.policy)
         for i in range(row.count):
             edge = edges[row.first + i]
-            weight = round(4096 * slots.policy[i]) if smooth else edge.visits
-            if weight == 0: continue
-            log.policy_actions[slot, entry], log.policy_visits[slot, entry] = edge.action, weight
+            if edge.visits == 0: continue
+            log.policy_actions[slot, entry], log.policy_visits[slot, entry] = edge.action, edge.visits
             entry += 1
     log.offsets[slot, ply + 1] = entry
 
@@ -250,9 +220,6 @@ def add_noise_to_worlds(trees, requests, slots, slot):
         tree, bit = slot * worlds + world, np.uint64(1) << np.uint64(world)
         root = root_of(trees, tree)
         if row.noisy & bit and requests.waiting[tree] < 0 and trees.nodes[root].visits > 0:
-            if settings.smooth_targets > 0:
-                first = trees.nodes[root].first
-                for i in range(trees.nodes[root].count): slots.priors[slot, i] = trees.edges[first + i].prior
             add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
             row.noisy ^= bit
 

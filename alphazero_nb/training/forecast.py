@@ -99,7 +99,7 @@ def expected_share(game: Game, preset: str, positions: float) -> float | None:
     return float(np.interp(math.log(positions), np.log(curve["positions"]), curve["share"]))
 
 # %% ../../nbs/64_training.forecast.ipynb #20ee7c21
-LEAST = {"tiny": 0, "small": 20_000, "medium": 150_000, "large": 1_000_000}   # Positions from which a network pays
+LEAST = {"tiny": 0, "small": 50_000, "medium": 150_000, "large": 1_000_000}   # Positions from which a network pays
 SHARE = 0.9   # Of the time is for self-play and optimiser steps; start-up, matches and saving take the rest
 
 

@@ -19,7 +19,7 @@ from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import SearchSettings
-from alphazero_nb.selfplay.slots import GameFailed, add_noise, improved_policy, retrace
+from alphazero_nb.selfplay.slots import GameFailed, add_noise, retrace
 from alphazero_nb.core.streams import gamma, uniform
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay import calibration, engine as engine_module, layout as layout_module, pools
@@ -723,46 +723,6 @@ def test_some_games_begin_with_random_moves():
 
 
 # Targets
-
-
-def improved(nodes, edges, values, priors, c_puct):
-    policy = np.zeros(len(priors))
-    improved_policy(nodes, edges, values, 0, priors, c_puct, .2, policy)
-    return policy
-
-
-def test_the_smooth_target_solves_its_equation():
-    "λ P / π + Q is the same number for all actions, which is α; the sum is 1; and a refuted action has no share."
-    rng = np.random.default_rng(0)
-    for count in (2, 3, 7, 30):
-        trees = make_trees(1, 10, count, 1, 2)
-        root = add_node(trees.counts, trees.nodes, trees.values, 0, -1, 0)
-        add_edges(trees.counts, trees.nodes, trees.edges, 0, root, 0, np.arange(count), count)
-        edges, priors = trees.edges[:count], rng.dirichlet(np.ones(count)).astype(np.float32)
-        edges["visits"], means = rng.integers(1, 30, count), rng.uniform(-1, 1, count)
-        edges["value"] = means * edges["visits"]
-        trees.nodes["visits"][0] = n = edges["visits"].sum() + 1
-        policy, weight = improved(trees.nodes, trees.edges, trees.values, priors, 1.5), 1.5 * n ** .5 / (n + count)
-        alphas = weight * priors / policy + edges["value"] / edges["visits"]
-        assert abs(policy.sum() - 1) < 1e-5 and np.ptp(alphas) < 1e-3 and alphas.min() > means.max()
-        edges["exact"][0], edges["visits"][0] = 1, 0
-        policy = improved(trees.nodes, trees.edges, trees.values, priors, 1.5)
-        assert policy[0] < 1e-9 and abs(policy.sum() - 1) < 1e-5
-
-
-def test_smooth_targets_are_recorded_and_change_no_move():
-    game = get_game("connect4")
-    rows = [play(game, 24, settings=SelfPlaySettings(SearchSettings(32, proofs=False), smooth_targets=smooth), simulations=None, seed=4)
-            for smooth in (False, True)]
-    for plain, smooth in zip(*rows):
-        assert (plain.actions == smooth.actions).all() and np.array_equal(plain.values, smooth.values, equal_nan=True)
-        for ply in range(len(plain)):
-            a, b = (slice(*record.policy_offsets[ply:ply + 2]) for record in (plain, smooth))
-            assert (a.start == a.stop) == (b.start == b.stop)
-            if a.start == a.stop: continue
-            total = smooth.policy_visits[b].sum()
-            assert abs(total - 4096) <= 4 and set(plain.policy_actions[a]) <= set(smooth.policy_actions[b]) | {
-                action for action, visits in zip(plain.policy_actions[a], plain.policy_visits[a]) if visits <= 2}
 
 
 @pytest.mark.parametrize("name", ["connect4", "tictactoe", "dots(rows=2,cols=2)"])
