@@ -26,9 +26,8 @@ def make_curve(folder, per_phase):
     curve = dict(minutes=[], positions=[], share=[], phases=[])
     learned = dict(zip((row["iteration"] for row in rows), accumulate(row["positions"] for row in rows)))
     minutes_at = {row["iteration"]: row["done"]["seconds"] / 60 for row in rows}
-    for file in sorted(folder.glob("network-*.npz")):
-        try: agent, iteration = Agent.load(file, 64), int(file.stem.partition("-")[2])
-        except ValueError: continue   # The network of the checkpoint before, which no agent loads
+    for iteration in map(int, json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["networks"]):
+        agent = Agent.load(folder / f"network-{iteration:06}.npz", 64)
         found = judge(agent, packaged_positions(agent.game).sample(per_phase))
         minutes, positions = minutes_at[iteration], learned[iteration]
         for name, value in dict(minutes=round(minutes, 2), positions=positions, share=round(found[-1].share, 4),

@@ -233,7 +233,7 @@ def test_a_hint_is_a_legal_move_and_no_move():
     assert match.hint() and match.advice == 2 and match.history == actions   # three in a row
     analysis = match.line.analyses[-1]
     assert 0 < sum(analysis.visits.values()) <= 300 and sum(analysis.shares().values()) == pytest.approx(1)
-    assert analysis.values[0] > 0.5
+    assert analysis.values == (1, -1), "proven"
     assert match.move(match.advice) and match.over and not match.hint() and "over" in match.said
     assert not Match(game).hint()
 

@@ -235,7 +235,8 @@ def test_a_folder_that_lost_its_manifests_is_not_begun_anew(tmp_path):
 # Formats -----------------------------------------------------------------------------------------
 
 def test_a_folder_of_format_1_goes_on_as_it_would_have_then(tmp_path, monkeypatch):
-    monkeypatch.setattr("alphazero_nb.training.learner.newest_share", lambda steps, decay: 1 - decay)   # The average of that time
+    then_new = "alphazero_nb.training.learner.newest_share"   # The average of that time did not begin faster
+    monkeypatch.setattr(then_new, lambda steps, decay: 1 - decay)
     shutil.copytree(DATA / "run_v1", tmp_path / "run")
     run = linear_run(tmp_path / "run")
     assert run.iteration == 4 and run.games == 64 and len(run.history) == 4 and [m["iteration"] for m in run.matches] == [2, 4]
