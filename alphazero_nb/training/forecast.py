@@ -22,7 +22,7 @@ from ..selfplay.scheduler import GameScheduler, play_games
 from ..selfplay.pools import make_pool
 from ..selfplay.calibration import measure_window, play_for
 from .replay import Batch
-from .learner import Learner, TrainSettings, default_training
+from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import Trainer
 
 # %% auto #0
@@ -59,11 +59,12 @@ def random_batch(game: Game, size: int) -> Batch:
 
 def step_rate(learner: Learner, batch: Batch, seconds: float) -> float:
     "Return optimiser steps per second, measured for about this long."
-    for _ in range(2): float(learner.step(batch)[0])
-    start, steps = time.perf_counter(), 0
-    while (took := time.perf_counter() - start) < seconds or not steps:
-        float(learner.step(batch)[0])
-        steps += 1
+    with StepThreads(learner.device) as threads:
+        for _ in range(4): threads.run(lambda: float(learner.step(batch)[0]))
+        start, steps = time.perf_counter(), 0
+        while (took := time.perf_counter() - start) < seconds or not steps:
+            threads.run(lambda: float(learner.step(batch)[0]))
+            steps += 1
     return steps / took
 
 
