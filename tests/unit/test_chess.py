@@ -41,7 +41,7 @@ def perft_by_address(api, rows, actions, depth):
     if depth == 0: return 1
     total = 0
     for i in range(call_legal(api[LEGAL], rows[0], actions[0])):
-        rows[1] = rows[0]
+        for k in range(rows.shape[1]): rows[1, k] = rows[0, k]
         call_play(api[PLAY], rows[1], actions[0, i])
         total += perft_by_address(api, rows[1:], actions[1:], depth - 1)
     return total
@@ -93,9 +93,9 @@ def test_two_million_positions_a_second(game):
     perft_of_game(game, game.new(), 3)
     times = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()   # Another process may use the same core
         assert perft_of_game(game, game.new(), 5) == 4_865_609
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     print(f"{4.865609 / min(times):.2f} million positions a second")
     assert 4.865609 / min(times) >= 2
 
