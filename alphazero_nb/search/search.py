@@ -190,11 +190,12 @@ class Requests:
             np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32),
             np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32))
 
-    def gather(self, game: Game, settings: SearchSettings) -> bool:
+    def gather(self, game: Game, settings: SearchSettings, simulations: int | None = None) -> bool:
         "Run all trees to their next requests. Return False when the searches are over."
+        budget = settings.simulations if simulations is None else simulations
         proofs, n = settings.proofs and not game.has_hidden_information, len(self.trees.counts)
-        self.count, waits = run_trees(game.api, self.trees, self.tables, 0, 0, n, settings.simulations,
-                                      settings.c_puct, settings.fpu, proofs, self.leaves, self.pending)
+        self.count, waits = run_trees(game.api, self.trees, self.tables, 0, 0, n, budget, settings.c_puct,
+                                      settings.fpu, proofs, self.leaves, self.pending)
         return waits
 
     def arguments(self) -> tuple:
