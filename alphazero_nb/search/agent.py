@@ -24,7 +24,7 @@ class Agent:
         name: str = "agent",
         seed: int = 0,          # Seed of the worlds, in games with hidden information
         worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
-        leaves: int = 1,        # Rows of a batch, for fewer positions than that; see "One game" below
+        leaves: int = 16,       # Positions per batch of the network; see below
         **settings,             # Other fields of SearchSettings
     ):
         check_leaves(leaves)

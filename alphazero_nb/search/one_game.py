@@ -15,7 +15,7 @@ from .search import Requests, SearchSettings, check_leaves, init_root
 
 # %% auto #0
 __all__ = ['RankedMove', 'GameSearch', 'root_edges', 'advance', 'best_line', 'playable_visits', 'ranked_moves', 'count_plies',
-           'plies_to_end']
+           'plies_to_end', 'warm_up']
 
 # %% ../../nbs/33_search.one_game.ipynb #8f15149b
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class RankedMove:
     proven: bool     # True if the value is exact
     line: tuple      # Actions of the expected continuation, this move first
 
-# %% ../../nbs/33_search.one_game.ipynb #4eb09237
+# %% ../../nbs/33_search.one_game.ipynb #00337f33
 class GameSearch:
     "The search of one game, in batches of up to `leaves` positions of its tree. Raises a ValueError if cards are hidden."
     def __init__(
@@ -44,10 +44,10 @@ class GameSearch:
                              f"use search().")
         self.game, self.evaluator, self.settings, self.leaves, self.room = game, evaluator, settings, leaves, room
         self.trees = make_trees(1, room, game.max_legal, game.state_size, game.players)
-        self.requests = Requests(game, self.trees, leaves)
 
     def start(self, state: np.ndarray) -> None:
         "Begin an empty tree at this state. Raise a ValueError if the game is over there."
+        self.requests = Requests(self.game, self.trees, self.leaves)   # Without any that an error has left waiting
         if not init_root(self.game.api, self.trees, 0, state):
             raise ValueError(f"{self.game.name}: the game is over; search a state of a game in progress.")
 
@@ -87,7 +87,7 @@ def advance(search: GameSearch, action: int) -> bool:
     else: search.start(state)
     return True
 
-# %% ../../nbs/33_search.one_game.ipynb #b57d361e
+# %% ../../nbs/33_search.one_game.ipynb #baeacb2e
 def best_line(trees, node: int, most: int = 32) -> tuple:
     "Return the actions of the expected continuation from a node, at most `most`."
     actions = []
@@ -112,12 +112,13 @@ def playable_visits(trees, node: int = 0) -> np.ndarray:
 def ranked_moves(search: GameSearch, count: int = 1) -> list[RankedMove]:
     "Return the best `count` visited moves at the root, the best one first."
     trees, edges, visits = search.trees, root_edges(search.trees), playable_visits(search.trees)
+    root_value = float(trees.values[0, trees.nodes["mover"][0]]) / max(1, search.visits)
     order = np.lexsort([edges["action"], -edges["prior"], -edges["visits"], -visits])
     moves = []
     for i in order[:count]:
         edge = edges[i]
         if edge["visits"] == 0 and moves: break
-        value = float(edge["value"]) / max(1, int(edge["visits"]))
+        value = float(edge["value"]) / int(edge["visits"]) if edge["visits"] else root_value
         line = (int(edge["action"]), *(best_line(trees, int(edge["child"])) if edge["child"] >= 0 else ()))
         moves.append(RankedMove(int(edge["action"]), int(edge["visits"]), min(1.0, max(-1.0, value)),
                                 bool(edge["exact"]), line))
@@ -148,3 +149,18 @@ def plies_to_end(search: GameSearch) -> int | None:
     plies = np.zeros(used, np.int32)
     count_plies(trees.nodes, trees.edges, used, plies)
     return int(plies[0])
+
+# %% ../../nbs/33_search.one_game.ipynb #0826c98b
+def warm_up(search: GameSearch) -> None:
+    "Compile everything that a search of this game uses, and evaluate batches of all sizes."
+    game, state, rows = search.game, search.game.new(), 1
+    legal = np.array(game.legal_actions(state), np.int32)
+    while rows < 2 * search.leaves:
+        count = min(rows, search.leaves)
+        offsets = np.arange(count + 1, dtype=np.int32) * len(legal)
+        search.evaluator.evaluate(np.tile(game.inputs(state), (count, 1)), offsets, np.tile(legal, count))
+        rows *= 2
+    search.start(state)
+    while search.step(4 * search.leaves): pass
+    count_plies(search.trees.nodes, search.trees.edges, 1, np.zeros(1, np.int32))
+    advance(search, ranked_moves(search)[0].action)

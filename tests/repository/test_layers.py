@@ -17,7 +17,7 @@ GROUPS = dict(
     arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external"],
     training=["replay", "learner", "run_folder", "trainer", "forecast"],
     ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
-    benchmark=[], ablate=[], cli=[], all=[])
+    benchmark=[], ablate=[], uci=[], cli=[], all=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 HEAVY = ["torch", "numba", "matplotlib"]
 
