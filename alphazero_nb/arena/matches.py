@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import numpy as np
 from ..core.streams import Purpose, derive_seed
@@ -17,7 +17,8 @@ from ..core.game import Game
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'MatchResult', 'rotate', 'play_match', 'measure', 'DuplicateResult', 'play_duplicate', 'play_series']
+           'PlayedGame', 'MatchResult', 'rotate', 'play_match', 'match_pgn', 'measure', 'DuplicateResult',
+           'play_duplicate', 'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
 def canonical(game: Game, state) -> tuple:
@@ -43,7 +44,7 @@ def random_openings(
     seed: int,
 ) -> tuple[list, int]:  # States, and the number of moves that led to each
     "Return `count` unfinished positions, distinct ones as far as the game has enough."
-    start, rng = game.new(), np.random.default_rng(derive_seed(seed, Purpose.OPENINGS))
+    start, rng = game.new_match(), np.random.default_rng(derive_seed(seed, Purpose.OPENINGS))
     if game.over(start): raise ValueError(f"{game.name} is over before the first move, so there is nothing to play.")
     for share in (2, 8, 32, 128):
         states, depth, complete = [start], 0, True
@@ -60,7 +61,7 @@ def random_openings(
 def start_positions(game: Game, count: int, plies: int, seed: int) -> tuple[list, int]:
     "Return `count` start positions of a match, and the number of moves that led to each."
     if not game.has_hidden_information: return random_openings(game, count, plies, seed)
-    return [game.new(derive_seed(seed, Purpose.OPENINGS, number)) for number in range(count)], 0
+    return [game.new_match(derive_seed(seed, Purpose.OPENINGS, number)) for number in range(count)], 0
 
 # %% ../../nbs/53_arena.matches.ipynb #7cca1881
 def play_tables(
@@ -68,6 +69,7 @@ def play_tables(
     states,   # Start positions
     tables,   # tables[i][seat]: the player in this seat of game i
     on_round: Callable | None = None,  # on_round(over, moves) after every round: games over and moves so far
+    lines: list | None = None,  # A list for each game, to which its actions are appended
 ) -> tuple:   # final positions, (games,) int: moves of each game
     "Play games side by side to their ends."
     states, moves, going = list(states), np.zeros(len(states), int), list(range(len(states)))
@@ -81,7 +83,9 @@ def play_tables(
         if not going: return states, moves
         for player, turn in turns.values():
             actions = player.acts(np.stack([states[i] for i in turn]))
-            for i, action in zip(turn, actions): states[i] = game.play(states[i], int(action))
+            for i, action in zip(turn, actions):
+                states[i] = game.play(states[i], int(action))
+                if lines is not None: lines[i].append(int(action))
         moves[going] += 1
 
 # %% ../../nbs/53_arena.matches.ipynb #4e096314
@@ -91,6 +95,13 @@ def share_beaten(results, seat: int) -> float:
     return float(((np.sign(results[seat] - others) + 1) / 2).mean())
 
 # %% ../../nbs/53_arena.matches.ipynb #6257f939
+class PlayedGame(NamedTuple):
+    "A game of a match."
+    players: tuple      # Names by seat
+    start: np.ndarray   # (state_size,) int16, the position after the opening
+    actions: list       # From there to the end
+
+
 @dataclass(frozen=True)
 class MatchResult:
     "The scores of a player against an opponent."
@@ -99,6 +110,7 @@ class MatchResult:
     scores: np.ndarray  # (games,) float: fraction of opponents beaten; with two players 1 win, 0.5 draw, 0 loss
     lengths: np.ndarray # (games,) int
     deals: np.ndarray | None = None  # (games,) int: the deal of each game; games that share a deal are not independent
+    games: tuple = ()   # PlayedGame of each game
 
     @property
     def score(self) -> float: return float(self.scores.mean())
@@ -146,9 +158,25 @@ def play_match(
     tables = rotate(game, player, opponent) * len(starts)
     def report(over, moves):
         listener(MatchMoved(player.name, opponent.name, over, len(tables), moves + plies * len(tables)))
-    states, moves = play_tables(game, [state for state in starts for _ in seats], tables, report if listener else None)
+    first, lines = [state for state in starts for _ in seats], [[] for _ in tables]
+    states, moves = play_tables(game, first, tables, report if listener else None, lines)
     scores = [share_beaten(game.returns(state), i % game.players) for i, state in enumerate(states)]
-    return MatchResult(player.name, opponent.name, np.array(scores), moves + plies)
+    played = (PlayedGame(tuple(p.name for p in table), *line) for table, *line in zip(tables, first, lines))
+    return MatchResult(player.name, opponent.name, np.array(scores), moves + plies, games=tuple(played))
+
+# %% ../../nbs/53_arena.matches.ipynb #c4e50002
+def match_pgn(
+    game: Game,
+    match: MatchResult,
+    **headers,   # Such as Site or Date, for all games
+) -> str:        # A ValueError if the game has no such notation
+    "Return the games of a chess match in PGN."
+    if game.name.partition("(")[0] != "chess": raise ValueError(f"{game.name} has no PGN; that is for chess.")
+    from alphazero_nb.games.chess_text import to_fen, write_pgn
+    event = dict(Event=f"{match.player} against {match.opponent}")
+    return "\n".join(write_pgn(game, actions, {**event, **headers, "Round": number + 1, "White": players[0],
+                                               "Black": players[1], "FEN": to_fen(game, start)})
+                     for number, (players, start, actions) in enumerate(match.games))
 
 # %% ../../nbs/53_arena.matches.ipynb #6fb5f1d9
 def measure(game: Game, state) -> dict[str, list[float]]:

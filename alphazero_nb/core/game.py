@@ -106,6 +106,12 @@ class ByHand:
         self.compiled["start"](state, seed)
         return state
 
+    def new_match(self, seed: int = 0) -> np.ndarray:
+        "Return the initial position of a match, which differs from `new` in games with special rules for training."
+        state = self.new(seed)
+        if self.match_start is not None: self.match_start(state, seed)
+        return state
+
     def mover(self, state) -> int:
         "Return the player to move, or −1 when the game is over."
         return self.compiled["mover"](state)
@@ -240,6 +246,7 @@ class Game(Sendable):
         heuristic: Callable | None = None,   # state -> action: a player written by hand, if the game has one
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
         material: Callable | None = None,  # material(state, out): what each seat has on the board, such as pieces or boxes
+        match_start: Callable | None = None,  # Changes a new row into the start of a match, if training has other rules
     ):
         if (privileged is None) != (privileged_size == 0):
             raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
@@ -249,6 +256,7 @@ class Game(Sendable):
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.cells = None if cells is None else np.asarray(cells, np.int64)
         self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
+        self.match_start = match_start
         self.observation_size, self.privileged_size, self.groups = int(np.prod(shape)), privileged_size, groups
         self.input_size = self.observation_size + privileged_size
         self.input_shape = (self.input_size,) if privileged_size else self.shape
@@ -318,7 +326,7 @@ def board_symmetries(
     return pairs
 
 # %% ../../nbs/01_core.game.ipynb #a7315c55
-_LIBRARY = ("blob", "connect4", "dots", "gomoku", "openspiel", "tictactoe")
+_LIBRARY = ("blob", "chess", "connect4", "dots", "gomoku", "openspiel", "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
 _registry: dict[str, Callable[..., Game]] = {}
 

@@ -52,7 +52,7 @@ class GameLine:
     @classmethod
     def start(cls, game: Game, seed: int, seats: tuple) -> GameLine:
         "Return the line of a new game."
-        return cls(game, seed, seats, (game.new(seed),))
+        return cls(game, seed, seats, (game.new_match(seed),))
 
     def with_analysis(self, ply: int, analysis: Analysis | None) -> GameLine:
         "Return the line with a search result at one ply."
