@@ -38,7 +38,7 @@ class Node:
 class Edge:
     def __init__(self, action, prior):
         self.action, self.prior, self.visits, self.value, self.child = action, prior, 0, np.float32(0), None
-        self.lost = 0   # Walks through this edge that wait for an answer
+        self.waiting = 0   # Walks through this edge that wait for an answer
 
 
 def judge(game, evaluator, node):
@@ -54,14 +54,16 @@ def judge(game, evaluator, node):
 
 
 def puct(node, c_puct, fpu):
-    "PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first."
-    tried = sum(float(edge.prior) for edge in node.edges if edge.visits + edge.lost)
-    untried = float(node.sums[node.mover]) / node.visits - fpu * math.sqrt(tried)
-    walks = node.visits + sum(edge.lost for edge in node.edges)
+    """PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first. Walks
+    that wait are visits without a result; a move with no others is expected to be worth the node's mean less fpu."""
+    tried = sum(float(edge.prior) for edge in node.edges if edge.visits + edge.waiting)
+    average = float(node.sums[node.mover]) / node.visits
+    walks = node.visits + sum(edge.waiting for edge in node.edges)
 
     def score(edge):
-        visits = edge.visits + edge.lost
-        mean = (float(edge.value) - edge.lost) / visits if visits else untried
+        visits = edge.visits + edge.waiting
+        untried = average - fpu * (1 if edge.waiting else math.sqrt(tried))
+        mean = float(edge.value) / edge.visits if edge.visits else untried
         return mean + c_puct * math.sqrt(walks) * float(edge.prior) / (1 + visits)
     return max(node.edges, key=score)
 
@@ -86,11 +88,11 @@ def slow_search(game, evaluator, root, budget, c_puct=1.5, fpu=0.2, priors=None)
 
 def slow_batches(game, evaluator, root, budget, leaves):
     """The search with up to `leaves` walks per batch: each walk that ends at a position without an answer counts as a
-    lost visit in every edge of its path, for the player who chose the edge, until all answers of the batch are there."""
+    visit in every edge of its path until all answers of the batch are there."""
     if not root.visits: slow_search(game, evaluator, root, 0)
     while sum(edge.visits for edge in root.edges) < budget:
         waiting, walks = {}, []
-        while len(walks) < leaves and sum(edge.visits + edge.lost for edge in root.edges) < budget:
+        while len(walks) < leaves and sum(edge.visits + edge.waiting for edge in root.edges) < budget:
             node, path = root, []
             while node.edges:
                 edge = puct(node, 1.5, .2)
@@ -100,12 +102,12 @@ def slow_batches(game, evaluator, root, budget, leaves):
             if node.mover < 0:
                 back_up(path, node, game.returns(node.state))
                 continue
-            for _, edge in path: edge.lost += 1
+            for _, edge in path: edge.waiting += 1
             walks.append(path)
             waiting[id(node)] = path, node
         for path, node in waiting.values(): back_up(path, node, judge(game, evaluator, node))
         for path in walks:
-            for _, edge in path: edge.lost -= 1
+            for _, edge in path: edge.waiting -= 1
     return root
 
 

@@ -21,7 +21,7 @@ from alphazero_nb.games import chess_text
 from processes import children, patience
 
 STUB = Path(__file__).resolve().parents[1] / "uci_stub.py"
-QUEENS = "chess(fen=7k/8/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye for mates end such a game soon
+QUEENS = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye for mates end such a game soon
 
 
 @pytest.fixture
