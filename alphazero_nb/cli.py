@@ -154,6 +154,21 @@ def _play(args):
     play_text(Match(agent.game, agent, args.seat, seed=args.seed))
 
 
+def _uci(args):
+    from alphazero_nb.uci import UciProgram, run_uci
+
+    def load():
+        from alphazero_nb.search.agent import Agent
+        return (Agent.load if Path(args.folder).exists() else Agent.pretrained)(args.folder, device=args.device)
+    if not Path(args.folder).exists():
+        from alphazero_nb.network.pretrained import check_pretrained
+        check_pretrained(args.folder)
+    if hasattr(sys.stdin, "reconfigure"): sys.stdin.reconfigure(errors="replace")
+    name = f"alphazero_nb {Path(args.folder).resolve().name if Path(args.folder).exists() else args.folder}"
+    run_uci(UciProgram(load, lambda line: print(line, flush=True), name,
+                       **_given(Simulations=args.simulations)), sys.stdin)
+
+
 def _report(args):
     from alphazero_nb.ui.report import report
     print(f"Open {report(args.folder)} in a browser.")
@@ -190,12 +205,21 @@ def _arena(args):
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
     game = _game_of(args, args.player, args.opponent)
-    players = [get_player(name, game, args.simulations or 64, args.device, args.seed + i, **_given(worlds=args.worlds))
-               for i, name in enumerate((args.player, args.opponent))]
-    progress = None if args.json else TextProgress()
-    row = play_series(game, *players, args.games, args.seed, progress).to_dict()
+    players, progress = [], None if args.json else TextProgress()
+    try:
+        for i, name in enumerate((args.player, args.opponent)):
+            players.append(get_player(name, game, args.simulations or 64, args.device, args.seed + i,
+                                      **_given(worlds=args.worlds)))
+        row = play_series(game, *players, args.games, args.seed, progress).to_dict()
+    finally: _close(players)
     if args.json: return row
     progress(Message(_match_line(row)))
+
+
+def _close(players) -> None:
+    "End the programs among some players."
+    for player in players:
+        if hasattr(player, "close"): player.close()
 
 # %% ../nbs/82_cli.ipynb #8db661a2
 def _judge(args):
@@ -206,7 +230,9 @@ def _judge(args):
     if positions is None:
         raise ValueError(f"the package has no solved positions of {game.name}; name a file with --positions.")
     if args.per_phase: positions = positions.sample(args.per_phase)
-    rows = judge(get_player(args.player, game, args.simulations or 64, args.device, args.seed), positions)
+    player = get_player(args.player, game, args.simulations or 64, args.device, args.seed)
+    try: rows = judge(player, positions)
+    finally: _close([player])
     if args.json: return dict(player=args.player, rows=[row.to_dict() for row in rows])
     for row in rows: print(row)
 
@@ -318,10 +344,14 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "play": (_play, "play against a trained agent in the terminal",
              dict(folder="the folder of a run, or a game of which the package has an agent: connect4"),
              ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
+    "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
+            dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
+            ["--rules", "--simulations", "--device"]),
     "arena": (_arena, "play a match between two players, with 95 percent intervals; "
               "with hidden cards, the same deals from every seat",
               dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), "
-                          "or the folder of a run",
+                          "greedy or minimax:N (if it counts material), "
+                          "uci:COMMAND (a program that plays chess), or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
                "--seed", "--json"]),

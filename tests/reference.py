@@ -38,6 +38,7 @@ class Node:
 class Edge:
     def __init__(self, action, prior):
         self.action, self.prior, self.visits, self.value, self.child = action, prior, 0, np.float32(0), None
+        self.waiting = 0   # Walks through this edge that wait for an answer
 
 
 def judge(game, evaluator, node):
@@ -53,13 +54,17 @@ def judge(game, evaluator, node):
 
 
 def puct(node, c_puct, fpu):
-    "PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first."
-    tried = sum(float(edge.prior) for edge in node.edges if edge.visits)
-    untried = float(node.sums[node.mover]) / node.visits - fpu * math.sqrt(tried)
+    """PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first. Walks
+    that wait are visits without a result; a move with no others is expected to be worth the node's mean less fpu."""
+    tried = sum(float(edge.prior) for edge in node.edges if edge.visits + edge.waiting)
+    average = float(node.sums[node.mover]) / node.visits
+    walks = node.visits + sum(edge.waiting for edge in node.edges)
 
     def score(edge):
+        visits = edge.visits + edge.waiting
+        untried = average - fpu * (1 if edge.waiting else math.sqrt(tried))
         mean = float(edge.value) / edge.visits if edge.visits else untried
-        return mean + c_puct * math.sqrt(node.visits) * float(edge.prior) / (1 + edge.visits)
+        return mean + c_puct * math.sqrt(walks) * float(edge.prior) / (1 + visits)
     return max(node.edges, key=score)
 
 
@@ -77,14 +82,43 @@ def slow_search(game, evaluator, root, budget, c_puct=1.5, fpu=0.2, priors=None)
             if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
             path.append((node, edge))
             node = edge.child
-        result = game.returns(node.state) if node.mover < 0 else judge(game, evaluator, node)
-        for above, edge in path:
-            edge.visits += 1
-            edge.value += result[above.mover]
-        for seen in [above for above, _ in path] + [node]:
-            seen.visits += 1
-            seen.sums += result
+        back_up(path, node, game.returns(node.state) if node.mover < 0 else judge(game, evaluator, node))
     return root
+
+
+def slow_batches(game, evaluator, root, budget, leaves):
+    """The search with up to `leaves` walks per batch: each walk that ends at a position without an answer counts as a
+    visit in every edge of its path until all answers of the batch are there."""
+    if not root.visits: slow_search(game, evaluator, root, 0)
+    while sum(edge.visits for edge in root.edges) < budget:
+        waiting, walks = {}, []
+        while len(walks) < leaves and sum(edge.visits + edge.waiting for edge in root.edges) < budget:
+            node, path = root, []
+            while node.edges:
+                edge = puct(node, 1.5, .2)
+                if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
+                path.append((node, edge))
+                node = edge.child
+            if node.mover < 0:
+                back_up(path, node, game.returns(node.state))
+                continue
+            for _, edge in path: edge.waiting += 1
+            walks.append(path)
+            waiting[id(node)] = path, node
+        for path, node in waiting.values(): back_up(path, node, judge(game, evaluator, node))
+        for path in walks:
+            for _, edge in path: edge.waiting -= 1
+    return root
+
+
+def back_up(path, leaf, result):
+    "Adds a result to a leaf and to the edges and nodes above it."
+    for node, edge in path:
+        edge.visits += 1
+        edge.value += result[node.mover]
+    for node in [above for above, _ in path] + [leaf]:
+        node.visits += 1
+        node.sums += result
 
 
 def visits_of(game, root):

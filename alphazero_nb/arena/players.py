@@ -5,10 +5,11 @@
 # %% ../../nbs/52_arena.players.ipynb #eb1c6c9e
 from __future__ import annotations
 
-import math
+import importlib, math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 from ..core.device import usable_cores
@@ -23,7 +24,7 @@ from .solvers import get_solver
 
 # %% auto #0
 __all__ = ['UCT_CONSTANT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'RolloutPlayer', 'HeuristicPlayer',
-           'SolverPlayer', 'get_player']
+           'SolverPlayer', 'register_player', 'get_player']
 
 # %% ../../nbs/52_arena.players.ipynb #68073086
 class Player:
@@ -162,8 +163,24 @@ class SolverPlayer(Player):
         return np.array([self.rng.choice(np.flatnonzero(row == row.max())) for row in scores])
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
+_LIBRARY = dict(greedy="material", minimax="material", uci="external")   # Module of a player with its own page
+_registry: dict[str, Callable] = {}
+
+
+def register_player(word: str, factory: Callable) -> None:
+    "Make `get_player` call `factory(game, rest, seed)` for the name `word` or `word:rest`."
+    _registry[word] = factory
+
+
+def _registered(word: str) -> Callable | None:
+    "Return the factory of a player, or None."
+    if word in _LIBRARY and word not in _registry: importlib.import_module(f"alphazero_nb.arena.{_LIBRARY[word]}")
+    return _registry.get(word)
+
+
 def get_player(
-    name,                   # "random", "heuristic", "solver", "rollouts:400", "pretrained", a run folder or a network
+    name,                   # "random", "heuristic", "solver", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
+                            # "pretrained", a run folder or a network
     game: Game | None = None,  # Required, except for a run folder, which has its own
     simulations: int = 64,  # For a trained agent
     device: str = "auto",   # For a trained agent
@@ -172,6 +189,7 @@ def get_player(
 ):
     "Return the player of this name. Raise a ValueError that lists the accepted names."
     word, _, number = str(name).partition(":")
+    if factory := _registered(word): return factory(game, number, seed)
     if word == "random" and not number: return RandomPlayer(game, seed)
     if word == "heuristic" and not number: return HeuristicPlayer(game)
     if word == "solver" and not number: return SolverPlayer(game, seed)
@@ -184,6 +202,8 @@ def get_player(
         if game is not None and agent.game.name != game.name:
             raise ValueError(f"{name} plays {agent.game.name}, not {game.name}.")
         return agent
+    known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND"]
     raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N (N playouts per move), heuristic, "
-                     f"solver or pretrained (if the game has one), or the folder of a training run."
-                     f"{did_you_mean(str(name), ['random', 'heuristic', 'solver', 'pretrained', 'rollouts:400'])}")
+                     f"solver or pretrained (if the game has one), greedy or minimax:N (if the game counts material), "
+                     f"uci:COMMAND (a program that plays chess), or the folder of a training run."
+                     f"{did_you_mean(str(name), known)}")

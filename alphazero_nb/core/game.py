@@ -19,8 +19,8 @@ from .compiled import compile_for, digest, kernel
 __all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
            'call_resample_hidden', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE', 'RESAMPLE_HIDDEN',
            'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL', 'PRIVILEGED', 'PRIVILEGED_SIZE',
-           'write_inputs', 'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries', 'register',
-           'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
+           'MATERIAL', 'write_inputs', 'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries',
+           'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -57,7 +57,7 @@ call_observe, call_resample_hidden = _caller(SIGNATURES["observe"]), _caller(SIG
 # %% ../../nbs/01_core.game.ipynb #35729228
 START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN = range(7)
 STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL = range(7, 12)
-PRIVILEGED, PRIVILEGED_SIZE = 12, 13
+PRIVILEGED, PRIVILEGED_SIZE, MATERIAL = 12, 13, 14
 
 # %% ../../nbs/01_core.game.ipynb #46500cec
 @kernel
@@ -72,9 +72,12 @@ class ContractError(ValueError):
     "A game breaks its contract; the message names the function, the moves and the requirement."
 
 # %% ../../nbs/01_core.game.ipynb #530d80dc
+_LIKE = dict(privileged="observe", material="returns")   # Optional functions, with the signatures of these
+
+
 def _compile(name: str, function: Callable, **options):
     "Compile `function` with the signature that the contract requires for `name`."
-    signature, python = SIGNATURES["observe" if name == "privileged" else name], getattr(function, "py_func", function)
+    signature, python = SIGNATURES[_LIKE.get(name, name)], getattr(function, "py_func", function)
     parameters = list(inspect.signature(python).parameters)
     if len(parameters) != len(signature.args):
         raise ContractError(f"{name}({', '.join(parameters)}) takes {len(parameters)} arguments; "
@@ -243,6 +246,7 @@ class Game(Sendable):
         text: Callable | None = None,   # state -> str, a text drawing
         heuristic: Callable | None = None,   # state -> action: a player written by hand, if the game has one
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
+        material: Callable | None = None,  # material(state, out): what each seat has on the board, such as pieces or boxes
         match_start: Callable | None = None,  # Changes a new row into the start of a match, if training has other rules
     ):
         if (privileged is None) != (privileged_size == 0):
@@ -261,19 +265,24 @@ class Game(Sendable):
         self.start_symmetries = tuple(range(len(self.symmetries[0])) if start_symmetries is None else start_symmetries)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                          resample_hidden=resample_hidden or _nothing_hidden,
-                         **(dict(privileged=privileged) if privileged else {}))
+                         **(dict(privileged=privileged) if privileged else {}),
+                         **(dict(material=material) if material else {}))
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
         self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
         sizes = [state_size, players, actions, self.observation_size, self.max_legal]
-        privileged_facts = [_address(self.compiled["privileged"]) if privileged else 0, privileged_size]
-        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes + privileged_facts, np.int64)
+        optional = {key: _address(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
+        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes +
+                            [optional["privileged"], privileged_size, optional["material"]], np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
 
     @property
     def has_hidden_information(self) -> bool:  # True if the game defines `resample_hidden`
         return self.functions["resample_hidden"] is not _nothing_hidden
+
+    @property
+    def has_material(self) -> bool: return "material" in self.functions   # True if the game counts material
 
     def check(self, games: int = 20, seed: int = 0) -> None:
         "Check the contract in random games; a ContractError names the requirement that fails."
@@ -428,7 +437,13 @@ class Checker(_Checker):
         self.law(legal == sorted(set(legal)), "legal", f"actions must be in increasing order, not {legal}")
         self.law(0 <= legal[0] and legal[-1] < game.actions, "legal", f"actions must lie in 0 to {game.actions - 1}")
         self.hidden(state, mover, legal, self.seen(state))
+        if self.game.has_material: self.counted(state)
         return legal
+
+    def counted(self, state) -> None:
+        out = np.zeros(self.game.players, np.float32)
+        self.read("material", state, out)
+        self.law(bool(np.isfinite(out).all()), "material", f"it must write finite numbers, not {out.tolist()}")
 
     def seen(self, state) -> np.ndarray:
         planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.privileged_size, np.int8)

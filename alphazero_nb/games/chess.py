@@ -17,8 +17,9 @@ from .chess_moves import CHECKMATE, STALEMATE, dead_end, legal_moves, make_move
 # %% auto #0
 __all__ = ['UNDER', 'WAYS', 'FIFTY_MOVES', 'REPETITION', 'MATERIAL', 'LENGTH', 'DARK', 'DRAW', 'BY_MATERIAL', 'MATCH_PLIES',
            'PIECE_PLANES', 'PLANES', 'VARIANTS', 'LONGEST', 'MOST_LEGAL', 'action_of', 'move_of', 'fingerprint',
-           'remember', 'no_mate_possible', 'ending', 'match_start', 'mover', 'legal', 'play', 'material', 'returns',
-           'write_pieces', 'write_position', 'fill_plane', 'observe', 'action_text', 'text', 'position', 'chess']
+           'remember', 'no_mate_possible', 'ending', 'match_start', 'mover', 'legal', 'play', 'material',
+           'count_material', 'returns', 'write_pieces', 'write_position', 'fill_plane', 'observe', 'action_text',
+           'text', 'position', 'chess']
 
 # %% ../../nbs/18_games.chess.ipynb #f75ae8a2
 def _ways(size):
@@ -148,6 +149,14 @@ def material(state, out):
         out[1 - seat] += worth * count(pieces & ~board.own)
 
 
+def count_material(state, out):
+    board, own, other = read_board(state, BOARD), state[MOVER], 1 - state[MOVER]
+    for pieces, worth in ((board.pawns, 1), (board.knights, 3), (board.diagonals, 3), (board.straights, 5),
+                          (board.diagonals & board.straights, 1)):
+        out[own] += worth * count(pieces & board.own)
+        out[other] += worth * count(pieces & ~board.own)
+
+
 def returns(state, out):
     result = 0.0
     if state[ENDED] == CHECKMATE: result = -1.0
@@ -271,8 +280,8 @@ def chess(
     return Game(f"chess({inside})" if inside else "chess", start=_start(row), mover=mover, legal=legal, play=play,
                 returns=returns, observe=observe, state_size=ROW, players=2, actions=actions,
                 shape=(PLANES, size, size), max_length=plies, max_legal=MOST_LEGAL[size],
-                cells=(ways * size * size + cells[:, None]).ravel(), text=text, match_start=match_start,
-                action_names=lambda action: action_text(size, action))
+                cells=(ways * size * size + cells[:, None]).ravel(), text=text, material=count_material,
+                match_start=match_start, action_names=lambda action: action_text(size, action))
 
 
 register("chess", chess)

@@ -9,7 +9,7 @@ import numpy as np
 from ..core.game import Game, board_symmetries, register
 
 # %% auto #0
-__all__ = ['mover', 'legal', 'play', 'returns', 'observe', 'line_cells', 'text', 'dots']
+__all__ = ['mover', 'legal', 'play', 'material', 'returns', 'observe', 'line_cells', 'text', 'dots']
 
 # %% ../../nbs/13_games.dots.ipynb #0333c92a
 _MOVER, _LEFT, _FIRST, _SECOND, _ROWS, _COLUMNS, _LINES = range(7)
@@ -53,6 +53,9 @@ def play(state, action):
     if closed == 0: state[_MOVER] = 1 - seat
 
 # %% ../../nbs/13_games.dots.ipynb #f8f5d24e
+def material(state, out): out[0], out[1] = state[_FIRST], state[_SECOND]
+
+
 def returns(state, out):
     if state[_FIRST] != state[_SECOND]:
         winner = 0 if state[_FIRST] > state[_SECOND] else 1
@@ -109,7 +112,7 @@ def dots(
     return Game(f"dots(rows={rows},cols={cols})", start=_start(rows, cols), mover=mover, legal=legal, play=play,
                 returns=returns, observe=observe, state_size=_LINES + total + rows * cols, players=2, actions=total,
                 shape=shape, max_length=total, symmetries=board_symmetries(shape, line_cells(rows, cols)),
-                cells=line_cells(rows, cols), text=text)
+                cells=line_cells(rows, cols), text=text, material=material)
 
 
 register("dots", dots)

@@ -15,7 +15,7 @@ from .checkpoint import fill_network, network_arrays, read_arrays, write_arrays
 from .networks import PolicyValueNet
 
 # %% auto #0
-__all__ = ['save_agent', 'read_agent', 'list_pretrained', 'load_pretrained']
+__all__ = ['save_agent', 'read_agent', 'list_pretrained', 'check_pretrained', 'load_pretrained']
 
 # %% ../../nbs/25_network.pretrained.ipynb #796bca6f
 def save_agent(path: str | Path, game: Game, preset: str, network: nn.Module) -> None:
@@ -52,11 +52,15 @@ def list_pretrained() -> list[str]:
     return names
 
 
+def check_pretrained(name: str) -> None:
+    "Raise a ValueError that lists the games unless the package has a trained agent for this one."
+    if (files("alphazero_nb") / "agents" / f"{file_stem(name)}.npz").is_file(): return
+    known = list_pretrained()
+    raise ValueError(f"there is no folder and no trained agent {name!r}; the package has agents for "
+                     f"{', '.join(known) or 'no game'}.{did_you_mean(name, known)}")
+
+
 def load_pretrained(name: str) -> tuple[Game, nn.Module]:
     "Return the game and the network of the trained agent for a game. Raise a ValueError that lists the games."
-    file = files("alphazero_nb") / "agents" / f"{file_stem(name)}.npz"
-    if not file.is_file():
-        known = list_pretrained()
-        raise ValueError(f"there is no folder and no trained agent {name!r}; the package has agents for "
-                         f"{', '.join(known) or 'no game'}.{did_you_mean(name, known)}")
-    with as_file(file) as path: return read_agent(path)
+    check_pretrained(name)
+    with as_file(files("alphazero_nb") / "agents" / f"{file_stem(name)}.npz") as path: return read_agent(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from ..core.game import Game
 from ..core.streams import Purpose, derive_seed
-from .search import SearchResult, SearchSettings, search
+from .search import SearchResult, SearchSettings, check_leaves, search
 
 # %% auto #0
 __all__ = ['Agent']
@@ -24,8 +24,11 @@ class Agent:
         name: str = "agent",
         seed: int = 0,          # Seed of the worlds, in games with hidden information
         worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
+        leaves: int = 16,       # Positions per batch of the network; see below
         **settings,             # Other fields of SearchSettings
     ):
+        check_leaves(leaves)
+        self.leaves = leaves
         self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
         self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)
 
@@ -64,7 +67,7 @@ class Agent:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
         self.asked += 1
         seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
-        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed)
+        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed, self.leaves)
 
     def policy(self, states) -> np.ndarray:
         "Return the shares of the search's visits, (n, actions) float32."

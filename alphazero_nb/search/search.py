@@ -20,8 +20,8 @@ from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, make_trees
 
 # %% auto #0
 __all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
-           'RequestTables', 'write_request', 'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots',
-           'draw_worlds', 'search']
+           'RequestTables', 'write_request', 'add_pending', 'apply_evaluations', 'Requests', 'run_trees',
+           'SearchResult', 'read_roots', 'check_leaves', 'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -79,15 +79,18 @@ def init_root(api, trees, tree, state):
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
 @kernel
-def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs):
+def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     "Run simulations. Return the node that needs the network, or −1 when the root has its visits or is proven."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
+    if pending is not None: budget -= pending[root]
     if nodes[root].visits == 0: return root
     while nodes[root].visits <= budget and not nodes[root].exact:
         node = root
         while nodes[node].mover >= 0 and not nodes[node].exact:
-            edge = select_edge(nodes, edges, values, node, c_puct, fpu)
+            if pending is not None:
+                if nodes[node].visits == 0: return node
+            edge = select_edge(nodes, edges, values, node, c_puct, fpu, pending)
             child = edges[edge].child
             if child >= 0:
                 node = child
@@ -99,7 +102,6 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs):
             if expand(api, counts, nodes, edges, actions, tree, child, states[child]): return child
             node = child
         if nodes[node].exact:
-            result[:] = values[node] / np.float32(nodes[node].visits)
             back_up(nodes, edges, values, node, result)
             continue
         result[:] = 0
@@ -139,11 +141,12 @@ def merge_worlds(trees, first, worlds):
 # %% ../../nbs/31_search.search.ipynb #690411da
 class RequestTables(NamedTuple):
     "Requests of a block of trees, one row per waiting tree."
-    waiting: np.ndarray       # (trees,) int32, the node that each tree waits for; −1 if none
-    rows: np.ndarray          # (trees,) int32, the tree of each row
-    observations: np.ndarray  # (trees, input_size) int8
-    edge_offsets: np.ndarray  # (trees + 1,) int32, where each row's actions begin
-    edge_actions: np.ndarray  # (trees · max_legal,) int32
+    waiting: np.ndarray       # (trees,) int32, the number of rows that each tree waits for
+    rows: np.ndarray          # (rows,) int32, the tree of each row
+    leaves: np.ndarray        # (rows,) int32, the node of each row
+    observations: np.ndarray  # (rows, input_size) int8
+    edge_offsets: np.ndarray  # (rows + 1,) int32, where each row's actions begin
+    edge_actions: np.ndarray  # (rows · max_legal,) int32
 
 
 @kernel
@@ -155,26 +158,45 @@ def write_request(api, nodes, edges, state, observations, edge_offsets, edge_act
     for i in range(count): edge_actions[offset + i] = edges[first + i].action
     edge_offsets[row + 1] = offset + count
 
+# %% ../../nbs/31_search.search.ipynb #a10c0002
+@kernel
+def add_pending(nodes, pending, node, count):
+    "Count `node` as pending `count` more times, in the node and all its ancestors."
+    while node >= 0:
+        pending[node] += count
+        node = nodes[node].parent
+
+
 # %% ../../nbs/31_search.search.ipynb #b18c8a7a
 @kernel
-def apply_evaluations(trees, requests, count, edge_logits, values):
+def apply_evaluations(trees, requests, count, edge_logits, values, pending=None):
     "Write the evaluations of `count` rows into their trees."
     nodes, edges, sums, result = trees.nodes, trees.edges, trees.values, trees.result
-    waiting, rows, offsets = requests.waiting, requests.rows, requests.edge_offsets
+    leaves, offsets = requests.leaves, requests.edge_offsets
     for row in range(count):
-        tree, logits = rows[row], edge_logits[offsets[row]:offsets[row + 1]]
-        apply_evaluation(nodes, edges, sums, waiting[tree], logits, values[row], result)
-        waiting[tree] = -1
+        node, logits = leaves[row], edge_logits[offsets[row]:offsets[row + 1]]
+        if pending is not None: add_pending(nodes, pending, node, -pending[node])
+        apply_evaluation(nodes, edges, sums, node, logits, values[row], result)
+        requests.waiting[requests.rows[row]] -= 1
 
 
 class Requests:
     "The requests of a block of trees, as an evaluator takes them."
-    def __init__(self, game: Game, trees: Trees):
-        n = len(trees.counts)
-        self.trees, self.count = trees, 0   # Number of rows in use
+    def __init__(self, game: Game, trees: Trees, leaves: int = 1):
+        n = len(trees.counts) * leaves
+        self.trees, self.leaves, self.count = trees, leaves, 0   # Number of rows in use
+        self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
         self.tables = RequestTables(
-            np.full(n, -1, np.int32), np.zeros(n, np.int32), np.zeros((n, game.input_size), np.int8),
-            np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32))
+            np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32),
+            np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32))
+
+    def gather(self, game: Game, settings: SearchSettings, simulations: int | None = None) -> bool:
+        "Run all trees to their next requests. Return False when the searches are over."
+        budget = settings.simulations if simulations is None else simulations
+        proofs, n = settings.proofs and not game.has_hidden_information, len(self.trees.counts)
+        self.count, waits = run_trees(game.api, self.trees, self.tables, 0, 0, n, budget, settings.c_puct,
+                                      settings.fpu, proofs, self.leaves, self.pending)
+        return waits
 
     def arguments(self) -> tuple:
         "Return the arguments of an evaluator's `evaluate` or `submit`."
@@ -183,24 +205,29 @@ class Requests:
 
     def apply(self, edge_logits, values) -> None:
         "Write the evaluations of all rows into their trees."
-        apply_evaluations(self.trees, self.tables, self.count, edge_logits, values)
+        apply_evaluations(self.trees, self.tables, self.count, edge_logits, values, self.pending)
         self.count = 0
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @kernel
-def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs):
+def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs, leaves=1, pending=None):
     "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
     nodes, edges, states, waiting = trees.nodes, trees.edges, trees.states, requests.waiting
     waits = False
     for tree in range(first, last):
-        if waiting[tree] < 0:
-            node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs)
-            if node >= 0:
-                waiting[tree], requests.rows[count] = node, tree
+        if waiting[tree] == 0:
+            for _ in range(leaves):
+                node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending)
+                if node < 0: break
+                if pending is not None:
+                    add_pending(nodes, pending, node, 1)
+                    if pending[node] > 1: continue
                 write_request(api, nodes, edges, states[node], requests.observations, requests.edge_offsets,
                               requests.edge_actions, node, count)
+                requests.rows[count], requests.leaves[count] = tree, node
+                waiting[tree] += 1
                 count += 1
-        waits |= waiting[tree] >= 0
+        waits |= waiting[tree] > 0
     return count, waits
 
 # %% ../../nbs/31_search.search.ipynb #4f4f0eed
@@ -229,6 +256,12 @@ def read_roots(trees, visits, means):
         for player in range(means.shape[1]): means[n, player] = trees.values[root, player] / max(1, row.visits)
 
 # %% ../../nbs/31_search.search.ipynb #a30a42e3
+def check_leaves(leaves: int) -> None:
+    "Raise a ValueError unless `leaves` is a whole number of at least 1."
+    if isinstance(leaves, bool) or not isinstance(leaves, Integral) or leaves < 1:
+        raise ValueError(f"leaves is {leaves!r}; it must be a whole number of at least 1.")
+
+
 def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.ndarray:
     "Return the worlds of each position in turn, (n · worlds, state_size), or the positions if nothing is hidden."
     if not game.has_hidden_information: return states
@@ -243,8 +276,10 @@ def search(
     states: np.ndarray,  # (n, state_size) int16
     settings: SearchSettings = SearchSettings(),
     seed: int = 0,       # Seed of the worlds, in games with hidden information
+    leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
 ) -> SearchResult:
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
+    check_leaves(leaves)
     visits = np.zeros((len(states), game.actions), np.int32)
     means = np.zeros((len(states), game.players), np.float32)
     is_open = np.array([not game.over(state) for state in states], bool)
@@ -254,12 +289,8 @@ def search(
     roots = draw_worlds(game, np.asarray(states)[is_open], count_worlds(game, settings), seed)
     trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players)
     for tree, state in enumerate(roots): init_root(game.api, trees, tree, state)
-    requests = Requests(game, trees)
-    while True:
-        requests.count, waits = run_trees(game.api, trees, requests.tables, 0, 0, len(roots),
-                                          settings.simulations, settings.c_puct, settings.fpu,
-                                          settings.proofs and not game.has_hidden_information)
-        if not waits: break
+    requests = Requests(game, trees, max(1, leaves // len(roots)))
+    while requests.gather(game, settings):
         requests.apply(*evaluator.evaluate(*requests.arguments()))
     open_visits, open_means = visits[is_open], means[is_open]
     read_roots(trees, open_visits, open_means)

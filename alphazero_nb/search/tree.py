@@ -113,32 +113,39 @@ WON, LOST = 1 - 1e-5, -1 + 1e-5   # No result is better than 1 or worse than −
 
 
 @kernel
-def select_edge(nodes, edges, values, node, c_puct, fpu):
-    "Return the edge of `node` with the largest PUCT score."
+def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
+    "Return the edge of `node` with the largest PUCT score. `pending` counts the leaves that wait at and below each node."
     row = nodes[node]
-    scale, mass = c_puct * math.sqrt(row.visits), 0.0
+    total, mass, expected = row.visits, 0.0, values[node, row.mover] / row.visits
+    if pending is not None: total += pending[node]
+    scale = c_puct * math.sqrt(total)
     best, best_score, untried, untried_prior = -1, -1e30, -1, -1.0
     for e in range(row.first, row.first + row.count):
         edge = edges[e]
-        if edge.visits == 0:
+        visits = edge.visits
+        if pending is not None:
+            if edge.child >= 0: visits += pending[edge.child]
+        if visits == 0:
             if edge.prior > untried_prior: untried, untried_prior = e, edge.prior
             continue
         mass += edge.prior
-        mean = edge.value / edge.visits
+        mean = edge.value / edge.visits if edge.visits > 0 else expected - fpu
         if edge.exact and mean <= LOST: continue
-        score = mean if edge.exact else mean + scale * edge.prior / (1 + edge.visits)
+        score = mean if edge.exact else mean + scale * edge.prior / (1 + visits)
         if score > best_score: best, best_score = e, score
     if untried < 0: return best
-    score = values[node, row.mover] / row.visits - fpu * math.sqrt(mass) + scale * untried_prior
+    score = expected - fpu * math.sqrt(mass) + scale * untried_prior
     if score > best_score or (score == best_score and untried < best): return untried
     return best
 
 # %% ../../nbs/30_search.tree.ipynb #27f340e2
 @kernel
 def back_up(nodes, edges, values, node, result):
-    "Add `result`, one number per seat, to `node` and all its ancestors."
+    "Add `result`, one number per seat, to `node` and all its ancestors. A proven node replaces it with its own."
     while True:
         row = nodes[node]
+        if row.exact:
+            for player in range(values.shape[1]): result[player] = values[node, player] / np.float32(row.visits)
         row.visits += 1
         for player in range(values.shape[1]): values[node, player] += result[player]
         if row.parent < 0: break

@@ -219,7 +219,7 @@ def add_noise_to_worlds(trees, requests, slots, slot):
     for world in range(worlds):
         tree, bit = slot * worlds + world, np.uint64(1) << np.uint64(world)
         root = root_of(trees, tree)
-        if row.noisy & bit and requests.waiting[tree] < 0 and trees.nodes[root].visits > 0:
+        if row.noisy & bit and requests.waiting[tree] == 0 and trees.nodes[root].visits > 0:
             add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
             row.noisy ^= bit
 

@@ -12,12 +12,12 @@ GROUPS = dict(
     core=["device", "compiled", "streams", "events", "game", "python_game", "records", "intervals"],
     games=None,
     network=["networks", "spiking", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
-    search=["tree", "search", "agent"],
+    search=["tree", "search", "agent", "one_game"],
     selfplay=["settings", "layout", "slots", "scheduler", "actors", "worker_process", "workers", "pools", "calibration", "engine"],
-    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge"],
+    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external"],
     training=["replay", "learner", "run_folder", "trainer", "forecast"],
     ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
-    benchmark=[], ablate=[], cli=[], all=[])
+    benchmark=[], ablate=[], uci=[], cli=[], all=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 CHESS = ["games.chess_board", "games.chess_moves", "games.chess", "games.chess_text"]
 HEAVY = ["torch", "numba", "matplotlib"]

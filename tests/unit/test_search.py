@@ -10,7 +10,7 @@ from alphazero_nb.search.tree import keep_subtree, make_trees
 from alphazero_nb.search.search import Requests, SearchSettings, apply_evaluation, init_root, run_to_leaf, search, write_request
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.solvers import get_solver
-from reference import (HashEvaluator, Ignorant, Node, all_positions, best_actions, late_positions, slow_search, solve,
+from reference import (HashEvaluator, Ignorant, Node, all_positions, best_actions, late_positions, slow_batches, slow_search, solve,
                        visits_of)
 
 
@@ -225,7 +225,7 @@ def test_bad_settings_are_refused():
 def test_agent_is_the_search():
     game = game_named("connect4")
     states = random_states(game, 5, seed=2)
-    agent = Agent(game, HashEvaluator(game), simulations=40)
+    agent = Agent(game, HashEvaluator(game), simulations=40, leaves=1)
     found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40))
     assert agent.policy(states).tolist() == found.policy.tolist() and agent.value(states).tolist() == found.values.tolist()
     assert agent.acts(states).tolist() == found.visits.argmax(1).tolist() == [agent.act(state) for state in states]
@@ -269,13 +269,64 @@ def test_a_block_of_nothing_is_nothing():
     assert found.visits.shape == (0, 9) and found.values.shape == (0, 2)
 
 
+# Several leaves of one tree
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("leaves", [2, 5, 16])
+def test_leaves_gathered_in_one_tree(name, leaves):
+    "The same visits and the same values as the slow search, in games of two and three players, with double moves too."
+    game = game_named(name)
+    for state in random_states(game, 4, seed=leaves):
+        settings, evaluator = SearchSettings(simulations=90, proofs=False), HashEvaluator(game)
+        found = search(game, evaluator, state[None], settings, leaves=leaves)
+        slow = slow_batches(game, HashEvaluator(game), Node(game, state), 90, leaves)
+        assert found.visits[0].tolist() == visits_of(game, slow).tolist()
+        assert np.allclose(found.values[0], slow.sums / slow.visits, atol=1e-5)
+        assert max(evaluator.batches) <= leaves and sum(evaluator.batches) <= 91
+
+
+def test_one_tree_fills_batches_and_many_trees_do_not_change():
+    "The rows of a batch are divided among the positions; with as many positions as rows, nothing differs."
+    game = game_named("connect4")
+    states, settings = random_states(game, 8, seed=4), SearchSettings(simulations=200)
+    alone, together, today = (HashEvaluator(game) for _ in range(3))
+    first = search(game, alone, states[:1], settings, leaves=8)
+    assert first.visits.sum() == 200 and 2 < np.mean(alone.batches) <= 8
+    assert (search(game, HashEvaluator(game), states[:1], settings, leaves=8).visits == first.visits).all()
+    found, plain = search(game, together, states, settings, leaves=8), search(game, today, states, settings)
+    assert (found.visits == plain.visits).all() and (found.values == plain.values).all()
+    assert together.batches == today.batches
+    agent = Agent(game, HashEvaluator(game), 200, leaves=8)
+    assert agent.act(states[0]) == first.visits[0].argmax() and agent.acts(states).tolist() == plain.visits.argmax(1).tolist()
+
+
+def test_worlds_share_the_rows_of_a_batch():
+    game = get_game("blob(players=3,cards=2)")
+    state = np.stack([game.new(3)])
+    for leaves in (1, 2, 12):
+        evaluator = HashEvaluator(game)
+        found = search(game, evaluator, state, SearchSettings(simulations=40, worlds=3), seed=1, leaves=leaves)
+        assert found.visits.sum() == 120 and max(evaluator.batches) <= max(3, leaves)
+        assert max(evaluator.batches) > 3 or leaves < 12
+
+
+@pytest.mark.parametrize("leaves", [0, -3, 2.5, True])
+def test_an_impossible_number_of_leaves_is_refused(leaves):
+    game = game_named("tictactoe")
+    with pytest.raises(ValueError, match="leaves is"): Agent(game, Ignorant(game), leaves=leaves)
+    with pytest.raises(ValueError, match="leaves is"): search(game, Ignorant(game), game.new()[None], leaves=leaves)
+
+
 # Proofs
 
 
-def prover(game, state, budget):
+def prover(game, state, budget, leaves=1):
     "A tree after a search with proofs."
     driver = Driver(game, HashEvaluator(game), state, budget)
-    while (node := run_to_leaf(game.api, driver.trees, 0, budget, 1.5, 0.2, True)) >= 0: driver.answer(node)
+    requests = Requests(game, driver.trees, leaves)
+    while requests.gather(game, SearchSettings(budget)): requests.apply(*driver.evaluator.evaluate(*requests.arguments()))
+    assert requests.pending is None or not requests.pending.any(), "no walk is left pending"
     return driver
 
 
@@ -290,13 +341,14 @@ PROVEN = ["tictactoe", "dots(rows=2,cols=2)", "connect4", "three_takers"]
 
 
 @pytest.mark.parametrize("name", PROVEN)
-def test_proofs_are_right_and_complete(name):
+@pytest.mark.parametrize("leaves", [1, 12])
+def test_proofs_are_right_and_complete(name, leaves):
     "A node is proven exactly if its edges decide it; proven nodes have the true result, and all sums follow from below."
     game, known, count, rng = game_named(name), {}, 0, np.random.default_rng(5)
     starts = late_positions(game, 6, 8, 3) if name != "connect4" else [game.state_after(moves) for moves in (
         [3, 0, 3, 0, 3, 1], [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2], [3, 2, 3, 4, 4, 3, 2, 5])]
     for state in starts:
-        trees = prover(game, state, int(rng.choice([3, 30, 400]))).trees
+        trees = prover(game, state, int(rng.choice([3, 30, 400])), leaves).trees
         for number in range(trees.counts[0]["nodes"]):
             node, sums, position = trees.nodes[number], trees.values[number], trees.states[number]
             if not node["visits"]: continue

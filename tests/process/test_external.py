@@ -1,0 +1,164 @@
+"""Programs of other people in the arena: what they are told, and how each way to fail ends."""
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
+
+from alphazero_nb.arena.external import EngineFailed, EngineProcess, UciPlayer, play_clocked, read_spec
+from alphazero_nb.arena.matches import play_match
+from alphazero_nb.arena.players import get_player
+from alphazero_nb.cli import main
+from alphazero_nb.core.game import get_game
+from alphazero_nb.games import chess_text
+from processes import children, patience
+
+STUB = Path(__file__).resolve().parents[1] / "uci_stub.py"
+QUEENS = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye for mates end such a game soon
+
+
+@pytest.fixture
+def stub(tmp_path):
+    "The command of a stub that behaves in a certain way; its commands go to `log`. No process may be left."
+    before = {child.pid for child in children()}
+    def command(mode): return shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
+    yield command
+    end = time.monotonic() + 5
+    while (left := [child for child in children() if child.pid not in before]) and time.monotonic() < end: time.sleep(.05)
+    assert not left, "a program outlives its player"
+
+
+def commands(tmp_path, word): return [line.split() for line in (tmp_path / "log").read_text().splitlines() if line.startswith(word)]
+
+
+def test_a_match_against_a_program(stub, tmp_path):
+    "Every game is told from its beginning, with all moves; options and limits arrive."
+    game = get_game(QUEENS)
+    player = get_player(f"uci:{stub('fair')}?skill level=7&Style=wild&nodes=3&movetime=20", game)
+    try: result = play_match(game, player, get_player("random", game, seed=1), 4)
+    finally: player.close()
+    assert len(result.scores) == 4 and result.score >= .5 and player.name.startswith("uci:")
+    assert ["setoption", "name", "Skill", "Level", "value", "7"] in commands(tmp_path, "setoption")
+    assert ["setoption", "name", "Style", "value", "wild"] in commands(tmp_path, "setoption")
+    assert {" ".join(words) for words in commands(tmp_path, "go")} == {"go movetime 20 nodes 3"}
+    told = [" ".join(words) for words in commands(tmp_path, "position")]
+    begun = {text for text in told if "moves" not in text}
+    assert len(commands(tmp_path, "ucinewgame")) == len([text for text in told if "moves" not in text]) == 4
+    for text in told:   # The moves of each position are those of an earlier one, and two more
+        head, _, moves = text.partition(" moves ")
+        assert head in begun and (not moves or len(moves.split()) % 2 == 0)
+        if len(moves.split()) > 2: assert f"{head} moves {' '.join(moves.split()[:-2])}" in told
+
+
+@pytest.mark.parametrize("mode, words", [
+    ("hang", "did not answer 'go movetime 10' with 'bestmove' within"),
+    ("die", r"died after 'go movetime 10' \(exit code 3\); it said: out of luck\.$"),
+    ("illegal", "answered 'a1a8', which is not a legal move in "),
+    ("empty", "answered '', which is not a legal move in "),
+])
+def test_a_program_that_fails_during_a_match(stub, mode, words, monkeypatch):
+    monkeypatch.setattr(UciPlayer, "patience_s", .5)
+    game = get_game(QUEENS)
+    player = get_player(f"uci:{stub(mode)}?movetime=10", game)
+    with pytest.raises(EngineFailed, match=words) as caught: play_match(game, player, get_player("random", game), 4)
+    assert "\n" not in str(caught.value) and "uci_stub.py" in str(caught.value)
+    player.close()   # Once more does no harm
+
+
+@pytest.mark.parametrize("command, words", [
+    ("no-such-program-anywhere", "'no-such-program-anywhere' did not start: No such file or directory"),
+    ("'unbalanced", "did not start: No closing quotation"),
+    ("/etc", "did not start: "),
+])
+def test_a_program_that_does_not_exist(command, words):
+    with pytest.raises(EngineFailed, match=words) as caught: EngineProcess(command)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_program_that_never_speaks_or_ends_at_once(stub):
+    with pytest.raises(EngineFailed, match="did not answer 'uci' with 'uciok' within 0.4 s"): EngineProcess(stub("mute"), start_s=.4)
+    with pytest.raises(EngineFailed, match=r"died after 'uci' \(exit code 1\); it said: no licence"): EngineProcess(stub("early"))
+
+
+@pytest.mark.parametrize("mode", ["fair", "stubborn", "family"])
+def test_closing_ends_the_program_and_whatever_it_has_started(stub, mode):
+    with EngineProcess(stub(mode)) as engine:
+        engine.ready()
+        family = children(engine.process.pid)
+        assert bool(family) == (mode == "family")
+    assert engine.process.returncode is not None and not any(member.is_running() for member in family if mode == "family" and
+                                                             member.status() != psutil.STATUS_ZOMBIE)
+
+
+def test_a_forgotten_program_ends_with_python(stub):
+    source = (f"from alphazero_nb.arena.external import EngineProcess\nengine = EngineProcess({stub('stubborn')!r})\n"
+              f"print(engine.process.pid)")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not psutil.pid_exists(int(done.stdout))
+
+
+def test_errors_of_a_program_stay_its_own(stub, capfd):
+    "It writes a megabyte to its error output: nothing blocks, and nothing of it appears."
+    game = get_game(QUEENS)
+    player = get_player(f"uci:{stub('chatty')}?movetime=5", game)
+    for _ in range(3): player.act(game.new_match())
+    player.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_the_clock_of_a_program_runs(stub, tmp_path):
+    game = get_game(QUEENS)
+    player = get_player(f"uci:{stub('slow')}?clock=1+0.1", game)
+    state = game.new_match()
+    with pytest.raises(EngineFailed, match=r"lost on time: it used 0\.\d+ s of 0\.\d+"):
+        for _ in range(8):
+            state = game.play(state, player.act(state))
+            if game.over(state): state = game.new_match()
+            else: state = game.play(state, game.legal_actions(state)[0])
+    clocks = [int(words[2]) for words in commands(tmp_path, "go")]
+    assert clocks[0] == 1000 and clocks == sorted(clocks, reverse=True) and len(clocks) >= 3
+    assert all(words[1::2] == ["wtime", "btime", "winc", "binc"] and words[6] == "100" for words in commands(tmp_path, "go"))
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "needs a command"), ("x?movetime=0", "movetime is '0'"), ("x?movetime=soon", "movetime is 'soon'"),
+    ("x?clock=10+", "clock is '10\\+'"), ("x?clock=0", "clock is '0'"), ("x?Hash", "write name=value"), ("x?depth=-3", "depth is '-3'"),
+])
+def test_a_name_that_makes_no_sense(text, words):
+    with pytest.raises(ValueError, match=words): read_spec(text)
+
+
+def test_an_option_that_the_program_does_not_have(stub):
+    with pytest.raises(ValueError, match="has no option 'Skil Level'; it has: Skill Level, Style. Did you mean 'Skill Level'?"):
+        EngineProcess(stub("fair"), {"Skil Level": 1})
+    with pytest.raises(ValueError, match="plays chess"): get_player(f"uci:{stub('fair')}", get_game("connect4"))
+
+
+def test_the_referee(stub):
+    "A fair program wins or draws against one that dies, hangs until its time is out, or cheats; each game is kept."
+    game = get_game(QUEENS)
+    for mode, words in (("fair", "^$"), ("die", "died"), ("illegal", "not a legal move"), ("slow", "lost on time")):
+        with EngineProcess(stub("fair")) as fair, EngineProcess(stub(mode)) as other:
+            played = play_clocked(game, (fair, other), .8 if mode == "slow" else 30, .01)
+        assert re.search(words, played.ending), played
+        if mode != "fair" and played.ending: assert played.result == (1, -1)
+        if mode == "fair": assert played.result == tuple(game.returns(state_of(game, played.actions)))
+
+
+def state_of(game, actions):
+    state = game.new_match()
+    for action in actions: state = game.play(state, action)
+    return state
+
+
+def test_the_command_line_ends_with_a_sentence(stub, capsys):
+    assert main(["arena", f"uci:{stub('die')}?movetime=10", "random", "--game", "chess", "--games", "2", "--json"]) == 2
+    assert re.fullmatch(r"alphazero-nb: the program .* died after .* out of luck\.\n", capsys.readouterr().err)

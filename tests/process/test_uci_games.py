@@ -1,0 +1,131 @@
+"""The UCI program as a process: games with a clock against other programs, and a board that somebody else wrote."""
+import io
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
+import chess.engine
+import chess.pgn
+
+from alphazero_nb.arena.external import EngineProcess, play_clocked
+from alphazero_nb.core.game import get_game
+from alphazero_nb.games import chess_text
+from processes import patience
+from small_run import trainer
+
+PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"])
+PROGRAMS = {"stockfish": ("", {"Skill Level": 0}), "gnuchess": ("--uci", {})}
+FOUND = {name: shutil.which(name, path=PATH) for name in PROGRAMS}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    "The command of the program with an agent that has hardly learnt anything."
+    folder = tmp_path_factory.mktemp("uci") / "chess"
+    run = trainer(folder, game="chess(max_plies=6)")
+    run.fit(iterations=1)
+    code = "import sys; from alphazero_nb.cli import main; sys.exit(main())"
+    return shlex.join([sys.executable, "-c", code, "uci", str(folder), "--device", "cpu"])
+
+
+def play_games(program, name, games, clock_s, increment_s, text):
+    "Plays games with both colours by turns. Returns the games, and writes their PGN."
+    game, played = get_game("chess"), []
+    words, options = PROGRAMS[name]
+    with EngineProcess(program) as ours, EngineProcess(f"{FOUND[name]} {words}", options) as other:
+        for number in range(games):
+            pair = (ours, other) if number % 2 == 0 else (other, ours)
+            played.append(play_clocked(game, pair, clock_s, increment_s))
+            names = ["alphazero_nb", name] if number % 2 == 0 else [name, "alphazero_nb"]
+            text.write(chess_text.write_pgn(game, played[-1].actions, dict(White=names[0], Black=names[1], Round=number + 1)) + "\n")
+    return played
+
+
+def check_games(played, text):
+    "Nobody moved illegally, nobody lost on time, nobody died; python-chess reads the same games with the same results."
+    assert [game.ending for game in played] == [""] * len(played)
+    assert all(min(game.left_s) > 0 for game in played)
+    text.seek(0)
+    for game in played:
+        read = chess.pgn.read_game(text)
+        assert read.errors == [] and len(list(read.mainline_moves())) == len(game.actions)
+        board = read.end().board()
+        want = {(1, -1): "1-0", (-1, 1): "0-1", (0, 0): "1/2-1/2"}[tuple(map(int, game.result))]
+        assert read.headers["Result"] == want
+        if want != "1/2-1/2": assert board.is_checkmate() and board.result() == want
+        else: assert board.is_game_over(claim_draw=True)
+    assert chess.pgn.read_game(text) is None
+
+
+@pytest.mark.skipif(not FOUND["stockfish"], reason="Debian's stockfish is not installed: apt-get install stockfish")
+def test_two_games_with_a_clock(program):
+    text, slow = io.StringIO(), patience()
+    check_games(play_games(program, "stockfish", 2, 3 * slow, .03 * slow, text), text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_twenty_games_with_a_clock(program, name):
+    if not FOUND[name]: pytest.skip(f"Debian's {name} is not installed: apt-get install {name}")
+    text = io.StringIO()
+    check_games(play_games(program, name, 20, 10, .1, text), text)
+
+
+def test_a_board_of_somebody_else(program):
+    "python-chess as the board: options, a game, an analysis that is stopped, and an end without a word on the error output."
+    slow, board = patience(), chess.Board()
+    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=60 * slow) as engine:
+        assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
+        engine.configure({"Move Overhead": 20})
+        for _ in range(6):
+            result = engine.play(board, chess.engine.Limit(time=.1), info=chess.engine.INFO_ALL)
+            assert result.move in board.legal_moves and result.info["nodes"] > 0 and result.info["pv"][0] == result.move
+            board.push(result.move)
+        infos = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=3)
+        assert len(infos) == 3 and all(info["pv"][0] in board.legal_moves for info in infos)
+        with engine.analysis(board) as analysis:
+            for _ in range(3): analysis.next()
+            start = time.monotonic()
+            analysis.stop()
+            assert analysis.wait().move in board.legal_moves and time.monotonic() - start < .2 * slow
+        mate = chess.Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")
+        found = engine.play(mate, chess.engine.Limit(white_clock=20, black_clock=20, white_inc=.1, black_inc=.1), info=chess.engine.INFO_SCORE)
+        assert found.move == chess.Move.from_uci("d1d8") and found.info["score"].white() == chess.engine.Mate(1)
+
+
+def test_everything_is_compiled_before_readyok(program):
+    "The first move after `readyok` keeps to its time, in a process that has just begun; stop takes tens of milliseconds."
+    slow = patience()
+    with EngineProcess(program) as engine:
+        for go, most in (("go movetime 150", .3), ("go wtime 3000 btime 3000", .3)):
+            engine.send("position startpos")
+            start = time.monotonic()
+            engine.send(go)
+            engine.wait_for("bestmove", 60)
+            assert time.monotonic() - start < most * slow, go
+        engine.send("go infinite")
+        time.sleep(.3)
+        start = time.monotonic()
+        engine.send("stop")
+        engine.wait_for("bestmove", 60)
+        assert time.monotonic() - start < .1 * slow
+
+
+def run(program, lines, **options):
+    return subprocess.run(shlex.split(program), input=lines, capture_output=True, timeout=120, **options)
+
+
+def test_it_ends_with_its_input_and_says_what_is_wrong(program, tmp_path):
+    "The input ends in the middle of a search, or has bytes that are no text; a folder has no chess, or is not there."
+    done = run(program, b"uci\nisready\n\xff\xfe\nposition startpos\ngo infinite\n")
+    assert done.returncode == 0 and done.stderr == b"" and b"unknown" in done.stdout and done.stdout.count(b"bestmove") == 1
+    other = program.replace("/chess ", "/nothing ")
+    done = run(other, b"uci\nisready\n")
+    assert done.returncode == 2 and done.stdout == b""
+    assert done.stderr.startswith(b"alphazero-nb: there is no folder and no trained agent") and done.stderr.count(b"\n") == 1
