@@ -85,7 +85,7 @@ def test_the_known_counts_of_longer_lines(game, fen):
 
 @pytest.mark.slow
 def test_longer_lines_of_gardner_against_the_slow_generator(small):
-    assert perft_of_game(small, small.new(), 7) == slow.perft(slow.read(FENS[5]), 7)
+    assert perft_of_game(small, small.new(), 6) == slow.perft(slow.read(FENS[5]), 6)
 
 
 @pytest.mark.slow
@@ -169,8 +169,8 @@ def random_position(rng, chess):
         if board.is_valid() and not board.is_game_over(): return board
 
 
-def compare_with_python_chess(game, board, rng, chess, plies=60):
-    "Play a random game of both from this position, with all names of moves, checks, ends and results."
+def compare_with_python_chess(game, board, rng, chess, plies=60, names_every=2):
+    "Play a random game of both from this position, with all legal moves, names of moves, ends and results."
     state, line, over, ended = from_fen(game, board.fen()), [], False, None
     while len(line) < plies:
         assert to_fen(game, state) == board.fen(en_passant="legal")
@@ -180,7 +180,9 @@ def compare_with_python_chess(game, board, rng, chess, plies=60):
         if over: break
         moves = {move.uci(): board.san(move) for move in board.legal_moves}
         ours = {move_to_uci(game, state, action): action for action in game.legal_actions(state)}
-        assert {name: move_to_san(game, state, action) for name, action in ours.items()} == moves
+        assert ours.keys() == moves.keys()
+        if len(line) % names_every == 0:
+            assert {name: move_to_san(game, state, action) for name, action in ours.items()} == moves
         assert all(uci_to_action(game, state, name) == action == san_to_action(game, state, moves[name])
                    for name, action in list(ours.items())[:3])
         name = sorted(ours)[rng.integers(len(ours))]
@@ -204,8 +206,8 @@ def test_text_ends_and_results_agree_with_python_chess(game):
 def test_many_games_agree_with_python_chess(game):
     chess = pytest.importorskip("chess")
     rng = np.random.default_rng(6)
-    for _ in range(300): compare_with_python_chess(game, random_position(rng, chess), rng, chess, 400)
-    for _ in range(20): compare_with_python_chess(game, chess.Board(), rng, chess, 400)
+    for _ in range(200): compare_with_python_chess(game, random_position(rng, chess), rng, chess, 400, names_every=9)
+    for _ in range(20): compare_with_python_chess(game, chess.Board(), rng, chess, 400, names_every=9)
 
 
 def test_python_chess_reads_our_pgn(game):
