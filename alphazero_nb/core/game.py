@@ -231,6 +231,7 @@ class Game(Sendable):
         max_length: int,                # Most moves in any game
         max_legal: int | None = None,   # Most legal actions in any position; None means `actions`
         symmetries: list | None = None, # Pairs (observation, action) of index arrays, the identity first
+        start_symmetries: tuple | None = None,  # Indices of those that keep the start position; None means all
         cells: np.ndarray | None = None,  # (actions,) place of each action, on planes of the board's size
         action_names: Callable | None = None,  # action -> str
         text: Callable | None = None,   # state -> str, a text drawing
@@ -249,6 +250,7 @@ class Game(Sendable):
         self.input_size = self.observation_size + privileged_size
         self.input_shape = (self.input_size,) if privileged_size else self.shape
         self.symmetries = _symmetry_arrays(symmetries, self.input_size, actions)
+        self.start_symmetries = tuple(range(len(self.symmetries[0])) if start_symmetries is None else start_symmetries)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                          resample_hidden=resample_hidden or _nothing_hidden,
                          **(dict(privileged=privileged) if privileged else {}))
@@ -309,7 +311,7 @@ def board_symmetries(
     return pairs
 
 # %% ../../nbs/01_core.game.ipynb #a7315c55
-_LIBRARY = ("blob", "connect4", "dots", "gomoku", "openspiel", "tictactoe")
+_LIBRARY = ("blob", "connect4", "dots", "gomoku", "openspiel", "othello", "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
 _registry: dict[str, Callable[..., Game]] = {}
 
@@ -471,6 +473,14 @@ def _check_groups(checker: Checker, count: int, features: int, actions: int) -> 
                                f"observation and the actions, and privileged must be {count} equal parts")
 
 
+def _check_closed(checker: Checker) -> None:
+    "Two symmetries in succession must be a symmetry again: this covers those that move the start position."
+    pairs = list(zip(*checker.game.symmetries))
+    known = {(observation.tobytes(), action.tobytes()) for observation, action in pairs}
+    closed = all((o[other].tobytes(), then[a].tobytes()) in known for o, a in pairs for other, then in pairs)
+    checker.law(closed, "symmetries", "two of them in succession must be one of them")
+
+
 def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
     "Check the contract in `games` random games; a ContractError names the requirement that fails."
     checker, rng = Checker(game), np.random.default_rng(seed)
@@ -478,6 +488,8 @@ def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
         whole = array.shape[1] == size and np.array_equal(np.sort(array), np.tile(np.arange(size), (len(array), 1)))
         checker.law(whole, "symmetries", f"each {name} array must be a permutation of {size} numbers")
     if game.groups: _check_groups(checker, *game.groups)
+    turns = (0,) if game.has_hidden_information else game.start_symmetries
+    if len(game.start_symmetries) < len(game.symmetries[0]): _check_closed(checker)
     for number in range(games):
         checker.seed = seed + number
-        _play_one(checker, rng, 0 if game.has_hidden_information else number % len(game.symmetries[0]))
+        _play_one(checker, rng, turns[number % len(turns)])

@@ -93,8 +93,15 @@ def _gomoku(game, state):
     return stone_board(owners, look="lines", rows=range(size, 0, -1), columns=names)
 
 
+def _othello(game, state):
+    size = game.shape[1]
+    owners = state[-size * size:].reshape(size, size) - 1
+    return stone_board(owners, look="lines", rows=range(1, size + 1), columns=[game.action_name(column)[0] for column in range(size)])
+
+
 register_drawing("connect4", _connect4)
 register_drawing("gomoku", _gomoku)
+register_drawing("othello", _othello)
 
 # %% ../../nbs/73_ui.board.ipynb #dc1366bc
 def _dots(game, state):

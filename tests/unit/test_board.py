@@ -11,7 +11,7 @@ from alphazero_nb.ui.board import (Board, Marks, Square, board_svg, find_drawing
                                    letters_svg, register_drawing, stone_board)
 from alphazero_nb.ui.svg import svg_image
 
-GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
+GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)", "othello(size=6)"]
 if importlib.util.find_spec("pyspiel"): GAMES += [f"openspiel(game={word})" for word in ("tic_tac_toe", "connect_four", "othello")]
 
 

@@ -10,7 +10,7 @@ from alphazero_nb.core.game import ContractError, Game, get_game, list_games
 
 GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",
-            "dots(rows=2,cols=4)", "dots(rows=1,cols=2)", "dots(rows=1,cols=1)"]
+            "dots(rows=2,cols=4)", "dots(rows=1,cols=2)", "dots(rows=1,cols=1)", "othello(size=8)", "othello(size=6)"]
 # OpenSpiel's gomoku and its mnk both let five or more win; gomoku is the faster of the two.
 TWINS = {
     "tictactoe": "tic_tac_toe", "connect4": "connect_four",
@@ -18,6 +18,7 @@ TWINS = {
     "dots(rows=3,cols=3)": "dots_and_boxes(num_rows=3,num_cols=3)",
     "dots(rows=2,cols=4)": "dots_and_boxes(num_rows=2,num_cols=4)",
     "dots(rows=1,cols=2)": "dots_and_boxes(num_rows=1,num_cols=2)",
+    "othello(size=8)": "othello",
 }
 CAN_DRAW_OFTEN = ("tictactoe", "dots(rows=2,cols=4)", "dots(rows=1,cols=2)")
 
@@ -100,6 +101,86 @@ def test_who_closes_a_box_moves_again():
     assert game.mover(waited) == 0 and game.returns(game.play(waited, 5)).tolist() == [1, -1]
 
 
+class Discs:
+    "Othello as a dictionary of discs, written apart from the page."
+    def __init__(self, size):
+        self.size, half = size, size // 2
+        self.owner = {(half - 1, half - 1): 1, (half, half): 1, (half - 1, half): 0, (half, half - 1): 0}
+        self.seat = 0
+
+    def enclosed(self, square, seat):
+        "The discs that turn over."
+        found = set()
+        for step in ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)):
+            ray = [(square[0] + step[0] * k, square[1] + step[1] * k) for k in range(1, self.size)]
+            owners = [self.owner.get(spot) for spot in ray]
+            stop = next((k for k, owner in enumerate(owners) if owner != 1 - seat), None)
+            if stop and owners[stop] == seat: found |= set(ray[:stop])
+        return found
+
+    def moves(self, seat):
+        squares = [(row, column) for row in range(self.size) for column in range(self.size)]
+        return [square for square in squares if square not in self.owner and self.enclosed(square, seat)]
+
+    def over(self): return not self.moves(0) and not self.moves(1)
+
+    def put(self, square):
+        if square is not None: self.owner.update(dict.fromkeys([square, *self.enclosed(square, self.seat)], self.seat))
+        self.seat = 1 - self.seat
+
+
+@pytest.mark.parametrize("size, games", [(6, 150), (8, 30)])
+def test_othello_agrees_with_slow_rules(size, games):
+    game, rng, passes, results = get_game(f"othello(size={size})"), np.random.default_rng(size), 0, set()
+    for _ in range(games):
+        state, slow = game.new(), Discs(size)
+        while not slow.over():
+            moves = slow.moves(slow.seat)
+            assert game.mover(state) == slow.seat
+            assert game.legal_actions(state) == ([size * row + column for row, column in moves] or [size * size])
+            owners = np.full((size, size), -1)
+            for square, owner in slow.owner.items(): owners[square] = owner
+            seen = game.observe(state)
+            assert np.array_equal(seen[0], owners == slow.seat) and np.array_equal(seen[1], owners == 1 - slow.seat)
+            assert [tuple(spot) for spot in np.argwhere(seen[2]).tolist()] == moves
+            square = moves[rng.integers(len(moves))] if moves else None
+            passes += square is None
+            state = game.play(state, size * size if square is None else size * square[0] + square[1])
+            slow.put(square)
+        lead = sum(1 - 2 * owner for owner in slow.owner.values())
+        assert game.over(state) and game.returns(state).tolist() == [np.sign(lead), -np.sign(lead)]
+        results.add(int(np.sign(lead)))
+    assert passes > games // 4 and results >= {1, -1}
+
+
+def turned_discs(state, size, action):
+    "The row of an Othello position, transformed by hand."
+    turned, cells = state.copy(), state[2:].copy()
+    turned[2 + action[:size * size]] = cells
+    return turned
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_all_eight_symmetries_of_othello_hold_for_the_rules(size):
+    "Also the four that exchange the colours of the first four discs, with which `check` cannot play a whole game."
+    game, rng = get_game(f"othello(size={size})"), np.random.default_rng(size)
+    assert len({action.tobytes() for action in game.symmetries[1]}) == 8 and len(game.start_symmetries) == 4
+    start = game.new()
+    kept = [np.array_equal(turned_discs(start, size, action), start) for action in game.symmetries[1]]
+    assert np.flatnonzero(kept).tolist() == list(game.start_symmetries)
+    for _ in range(5):
+        state = game.new()
+        while not game.over(state):
+            legal, move = game.legal_actions(state), int(rng.choice(game.legal_actions(state)))
+            after = game.play(state, move)
+            for observation, action in zip(*game.symmetries):
+                turned = turned_discs(state, size, action)
+                assert np.array_equal(game.inputs(state)[observation], game.inputs(turned))
+                assert game.legal_actions(turned) == sorted(action[legal].tolist())
+                assert np.array_equal(game.play(turned, int(action[move])), turned_discs(after, size, action))
+            state = after
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_game_keeps_the_laws(name):
     get_game(name).check(games=16, seed=5)
@@ -128,6 +209,8 @@ def test_every_listed_game_is_checked_and_keeps_its_name():
     "dots(rows=0)": ["1 to 10 rows", "0"],
     "dots(rows=2,cols=11)": ["1 to 10 cols", "11"],
     "dots(cols=many)": ["1 to 10 cols", "'many'"],
+    "othello(size=7)": ["size 6 or 8", "7"],
+    "othello(sice=8)": ["'sice'", "Did you mean 'size'?"],
 }.items())
 def test_a_bad_name_is_answered_with_what_exists(name, words):
     with pytest.raises(ValueError) as error: get_game(name)
@@ -138,9 +221,10 @@ def test_a_bad_name_is_answered_with_what_exists(name, words):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_an_illegal_move_is_refused_and_changes_nothing(name):
     game = get_game(name)
-    state = game.play(game.new(), 0)
+    first = game.legal_actions(game.new())[0]
+    state = game.play(game.new(), first)
     before = state.copy()
-    for action in (-1, game.actions) + (() if name == "connect4" else (0,)):
+    for action in (-1, game.actions) + (() if name == "connect4" else (first,)):
         with pytest.raises(ValueError, match=f"action {action} is not legal here; legal: "): game.play(state, action)
     assert np.array_equal(state, before)
 
@@ -283,6 +367,9 @@ BROKEN = {
                                  "each observation array must be a permutation of 11 numbers"),
     "symmetry of the actions": (dict(symmetries=[(np.arange(11), np.array([2, 1, 0]))]), "symmetries",
                                 "symmetry 0 must transform observation and legal actions alike"),
+    "symmetries that are not closed": (dict(start_symmetries=(0,), symmetries=[
+        (np.arange(11), np.arange(3)), (np.arange(11), np.array([1, 2, 0]))]), "symmetries",
+        "two of them in succession must be one of them"),
     "symmetry of the planes": (dict(symmetries=[(np.arange(11)[::-1], np.arange(3))]), "symmetries",
                                "symmetry 0 must transform observation and legal actions alike"),
 }
