@@ -283,7 +283,7 @@ _OPTIONS = {
                           help="simulations per move; with hidden cards, in each world "
                                "(64; 200 in play; with hidden cards: see --effort)"),
     "--seed": dict(type=_at_least(int, 0), default=0, help="seed of all random numbers (0)"),
-    "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp or cards (cards for Blob, else small)"),
+    "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp, cards or spiking (cards for Blob, else small)"),
     "--players": dict(type=_count, help="number of players, if the game has this parameter"),
     "--cards": dict(type=_count, help="number of cards per player, if the game has this parameter"),
     "--worlds": dict(type=_count, help="with hidden cards: worlds per search (see --effort; 5 in play and arena)"),
