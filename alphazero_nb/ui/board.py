@@ -95,8 +95,9 @@ def _gomoku(game, state):
 
 def _othello(game, state):
     size = game.shape[1]
+    names = [game.action_name(column)[0] for column in range(size)]
     owners = state[-size * size:].reshape(size, size) - 1
-    return stone_board(owners, look="lines", rows=range(1, size + 1), columns=[game.action_name(column)[0] for column in range(size)])
+    return stone_board(owners, look="lines", rows=range(1, size + 1), columns=names)
 
 
 register_drawing("connect4", _connect4)
