@@ -5,7 +5,7 @@
 # %% ../nbs/81_ablate.ipynb #6dd073b6
 from __future__ import annotations
 
-import hashlib, json, math
+import hashlib, json, math, textwrap
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Callable
@@ -331,5 +331,5 @@ def plot_experiment(result: dict):   # From Laboratory.run
             axis.plot(middle, names.index(row["name"]), "o", color=BLUE if sure else GREY, markersize=4)
         axis.set_yticks(range(len(names)), [label(name, 32) for name in names] if axis is axes[0] else [])
         axis.set_ylim(len(names) - .5, -.5)
-        axis.set_title(measure.replace(", ", "\n").replace(" the control", "\nthe control"), fontsize=8)
+        axis.set_title(textwrap.fill(measure, 18, break_long_words=False), fontsize=8)
     return figure

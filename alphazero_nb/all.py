@@ -22,6 +22,7 @@ from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import run_folder
 from alphazero_nb.training.trainer import Trainer
+from alphazero_nb.training.forecast import forecast, train
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
@@ -40,10 +41,11 @@ __all__ = [
     "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings",
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries",
-    "check_device", "default_settings", "default_training", "describe", "device_report", "get_device", "get_game",
+    "check_device", "default_settings", "default_training", "describe", "device_report", "forecast", "get_device", "get_game",
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
     "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "read_events", "read_positions", "register",
     "register_drawing", "register_table", "report", "retrace", "run_folder", "run_ladder", "stone_board",
+    "train",
 ]

@@ -68,7 +68,7 @@ def _train(args):
     from alphazero_nb.core.events import Message, SelfPlayDone
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
     from alphazero_nb.training.learner import default_training
-    from alphazero_nb.training.trainer import Trainer
+    from alphazero_nb.training.forecast import plan_run
     game = _get_game(args)
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
@@ -77,13 +77,10 @@ def _train(args):
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
     listeners = [progress]
     if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
-    build = lambda preset: Trainer(game, preset, folder, args.device, None, args.seed, settings, _selfplay(game, args),
-                                   listeners=listeners, layout=args.layout, **_given(
-                                       games=args.games, threads=args.threads, devices=_cards(args.gpus),
-                                       workers=args.workers))
-    trainer = build(args.preset or _preset_of(folder))
-    plan = _forecast(trainer, args, progress)
-    if plan and plan.preset != trainer.preset: trainer = build(plan.preset)
+    engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
+    trainer, plan = plan_run(game, args.minutes, folder, args.preset, args.device, lambda text: progress(Message(text)),
+                             seed=args.seed, train_settings=settings, play_settings=_selfplay(game, args),
+                             listeners=listeners, layout=args.layout, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     if plan: progress(Message(plan.beside(trainer)))
     ladder = _ladder(trainer, args) if args.ladder else []
@@ -94,27 +91,6 @@ def _train(args):
     print(f"Play against the agent: alphazero-nb play {trainer.folder.path}{rules}")
 
 # %% ../nbs/82_cli.ipynb #c6e0bae5
-def _preset_of(folder) -> str | None:
-    "Return the network preset of the run in a folder, if there is one."
-    from alphazero_nb.network.networks import PRESETS
-    from alphazero_nb.network.saved_run import read_config
-    file = Path(folder) / "config.json"
-    preset = read_config(file).get("preset") if file.is_file() else None
-    return preset if preset in PRESETS else None
-
-
-def _forecast(trainer, args, progress):
-    "Return the plan of a new run of at least a minute, with the network that was named or the one that pays."
-    from alphazero_nb.core.events import Message
-    from alphazero_nb.training.forecast import forecast
-    if trainer.iteration or args.minutes is None or args.minutes < 1: return None
-    layout = None if args.layout == "auto" else args.layout
-    plan = forecast(trainer.game, args.minutes, trainer.device, args.preset, trainer.play_settings,
-                    trainer.train_settings, lambda text: progress(Message(text)), layout=layout, **trainer.plan.engine)
-    progress(Message(str(plan)))
-    return plan
-
-
 def _cards(text: str | None):
     "Return the devices for `--gpus`."
     if text in (None, "all"): return text

@@ -16,7 +16,7 @@ if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 AGENTS = ROOT / "alphazero_nb" / "agents"
 GAMES = {   # Minutes of training, opponents of the card, games or deals against each
     "tictactoe": (2, ["random", "rollouts:400"], 200),
-    "connect4": (25, ["rollouts:400"], 200),
+    "connect4": (30, ["rollouts:400", "rollouts:5000"], 200),
     "gomoku(size=9)": (30, ["rollouts:400", "rollouts:2000"], 200),
     "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
     "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
@@ -25,10 +25,10 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
 
 def train(name, minutes):
     "Train an agent up to this many minutes in all. Return its trainer."
-    from alphazero_nb.core.game import file_stem, get_game
-    from alphazero_nb.training.trainer import Trainer
+    from alphazero_nb.core.game import file_stem
+    from alphazero_nb.training.forecast import plan_run
     from alphazero_nb.ui.progress import TextProgress
-    trainer = Trainer(get_game(name), folder=ROOT / "runs" / "agents" / file_stem(name), listeners=(TextProgress(),))
+    trainer, _ = plan_run(name, minutes, ROOT / "runs" / "agents" / file_stem(name), listeners=(TextProgress(),))
     left = minutes - trainer.seconds / 60
     return trainer.fit(minutes=left) if left > .2 else trainer
 

@@ -9,25 +9,27 @@ import json, math, time
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Callable
 
 import numpy as np
 from ..core.device import Device, get_device
 from ..core.game import Game, get_game
 from ..search.search import count_worlds
-from ..network.networks import PolicyValueNet, default_preset
+from ..network.networks import PRESETS, PolicyValueNet, default_preset
+from ..network.saved_run import read_config
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import plan_layout
 from ..selfplay.scheduler import GameScheduler, play_games
 from ..selfplay.pools import make_pool
 from ..selfplay.calibration import measure_window, play_for
 from .replay import Batch
-from .learner import Learner, TrainSettings, default_training
+from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import Trainer
 
 # %% auto #0
 __all__ = ['LEAST', 'SHARE', 'Speed', 'usual_game', 'random_batch', 'step_rate', 'measure_speed', 'read_curves', 'expected_share',
-           'Forecast', 'forecast']
+           'Forecast', 'forecast', 'plan_run', 'train']
 
 # %% ../../nbs/64_training.forecast.ipynb #ca774a0e
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Speed:
         "Return how many positions a run plays and learns in this time, if it evaluates so many for each one it learns."
         return seconds / (evaluations / self.evaluations + train.replay_ratio / train.batch_size / self.steps)
 
-
+# %% ../../nbs/64_training.forecast.ipynb #c64a0002
 def usual_game(game: Game, play: SelfPlaySettings, games: int = 64) -> tuple[float, float]:
     "Return moves per game, and evaluations per move, in games that the search plays without a network."
     layout = plan_layout(game, None, layout="threads", games=games, worlds=count_worlds(game, play.search))
@@ -49,7 +51,7 @@ def usual_game(game: Game, play: SelfPlaySettings, games: int = 64) -> tuple[flo
         moves = sum(len(record) for record in play_games(pool, games))
         return moves / games, pool.report()["evaluations"] / moves
 
-
+# %% ../../nbs/64_training.forecast.ipynb #c64a0004
 def random_batch(game: Game, size: int) -> Batch:
     "Return a batch of meaningless rows of the right shapes."
     rng = np.random.default_rng(0)
@@ -59,11 +61,12 @@ def random_batch(game: Game, size: int) -> Batch:
 
 def step_rate(learner: Learner, batch: Batch, seconds: float) -> float:
     "Return optimiser steps per second, measured for about this long."
-    for _ in range(2): float(learner.step(batch)[0])
-    start, steps = time.perf_counter(), 0
-    while (took := time.perf_counter() - start) < seconds or not steps:
-        float(learner.step(batch)[0])
-        steps += 1
+    with StepThreads(learner.device) as threads:
+        for _ in range(4): threads.run(lambda: float(learner.step(batch)[0]))
+        start, steps = time.perf_counter(), 0
+        while (took := time.perf_counter() - start) < seconds or not steps:
+            threads.run(lambda: float(learner.step(batch)[0]))
+            steps += 1
     return steps / took
 
 
@@ -125,10 +128,6 @@ class Forecast:
         "Return the plan as plain data."
         return dict(asdict(replace(self, game=None, device=None)), game=self.game.name, device=str(self.device))
 
-    def trainer(self, **options):   # Of Trainer: folder, seed and others
-        "Return the trainer of this run."
-        return Trainer(self.game, self.preset, device=self.device, **options)
-
     def beside(self, trainer: Trainer) -> str:
         "Return what a run has become beside its plan."
         keeps = next((row["keeps"] for row in reversed(trainer.history) if row["keeps"]), None)
@@ -138,7 +137,7 @@ class Forecast:
                   (trainer.learner.steps, self.steps, "optimiser steps")]
         return "; ".join([f"{is_:,} {what} (planned {_round(planned)})" for is_, planned, what in counts] + shares) + "."
 
-
+# %% ../../nbs/64_training.forecast.ipynb #c64a0006
 def _round(number: float) -> str:
     "Return a number with two digits that count."
     unit = 10 ** max(0, int(math.log10(max(1, number))) - 1)
@@ -171,3 +170,38 @@ def forecast(
     games = found[1] / play.full_search_fraction / length
     steps = found[1] * train.replay_ratio / train.batch_size
     return Forecast(game, minutes, device, found[0], games, found[1], steps, expected_share(game, *found))
+
+# %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
+def _preset_of(folder: str | Path) -> str | None:
+    "Return the network preset of the run in a folder, if there is one."
+    file = Path(folder) / "config.json"
+    preset = read_config(file)["preset"] if file.is_file() else None
+    return preset if preset in PRESETS else None
+
+
+def plan_run(
+    game: Game | str,
+    minutes: float | None,                  # None: until it is stopped, so without a plan
+    folder: str | Path = "runs/run",
+    preset: str | None = None,              # Default: that of the run in the folder, or the one that pays
+    device: str | Device = "auto",
+    say: Callable = print,                  # Called with each line of text
+    **options,                              # Of Trainer: seed, simulations, train_settings, listeners and others
+) -> tuple[Trainer, Forecast | None]:
+    "Return the trainer of a run, and the plan if the run is new and lasts for at least a minute."
+    build = lambda name: Trainer(game, name, folder, device, **options)
+    trainer = build(preset or _preset_of(folder))
+    if trainer.iteration or minutes is None or minutes < 1 or options.get("network") is not None: return trainer, None
+    run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
+    plan = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
+    say(str(plan))
+    return trainer if plan.preset == trainer.preset else build(plan.preset), plan
+
+
+def train(game: Game | str, minutes: float, folder: str | Path = "runs/run", *args, say: Callable = print,
+          **options) -> Trainer:   # Arguments as for `plan_run`
+    "Train for some minutes with the network that pays. Print the plan before and the result after."
+    trainer, plan = plan_run(game, minutes, folder, *args, say=say, **options)
+    trainer.fit(minutes=minutes)
+    if plan: say(plan.beside(trainer))
+    return trainer

@@ -5,9 +5,10 @@
 # %% ../../nbs/61_training.learner.ipynb #6fdf22e4
 from __future__ import annotations
 
-import math
+import math, time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Callable
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['TrainSettings', 'default_training', 'losses', 'newest_share', 'Learner', 'learner_arrays', 'restore_learner']
+__all__ = ['TrainSettings', 'default_training', 'losses', 'newest_share', 'Learner', 'StepThreads', 'learner_arrays',
+           'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -117,6 +119,28 @@ class Learner:
         else: raise RuntimeError("the gradient is not finite: training has diverged. The last checkpoint is intact. "
                                  "Use a smaller learning rate.")
         self.scaler.update()
+
+# %% ../../nbs/61_training.learner.ipynb #a1c0f7d2
+class StepThreads:
+    "Run steps with all threads of PyTorch or with one, whichever takes less time. Use it in a `with` block."
+    def __init__(self, device: Device, free: bool = True, every: int = 200):   # free: False keeps all threads
+        self.most, self.every, self.steps = torch.get_num_threads(), every, 0
+        self.counts = [self.most, 1] if free and device.type == "cpu" and self.most > 1 else [self.most]
+
+    def __enter__(self) -> "StepThreads": return self
+    def __exit__(self, *error) -> None: torch.set_num_threads(self.most)
+
+    def run(self, step: Callable):
+        "Return the result of `step()`, run with the number of threads that has been fastest lately."
+        trial = self.steps % self.every
+        if trial == 0: self.seconds = dict.fromkeys(self.counts, math.inf)
+        if trial < 2 * len(self.counts): count = self.counts[trial % len(self.counts)]
+        else: count = min(self.seconds, key=self.seconds.get)
+        torch.set_num_threads(count)
+        start, self.steps = time.perf_counter(), self.steps + 1
+        result = step()
+        self.seconds[count] = min(self.seconds[count], time.perf_counter() - start)
+        return result
 
 # %% ../../nbs/61_training.learner.ipynb #5b6f3fb8
 def learner_arrays(learner: Learner) -> dict[str, np.ndarray]:

@@ -35,7 +35,8 @@ from ..arena.matches import play_series
 from ..arena.ladder import check_match
 from ..arena.judge import judge, packaged_positions
 from .replay import Replay, window_size
-from .learner import Learner, TrainSettings, default_training, learner_arrays, restore_learner
+from .learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
+                                           restore_learner)
 from .run_folder import LayoutFile, RunFolder
 
 # %% auto #0
@@ -202,12 +203,13 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable) ->
     rng = np.random.default_rng([plan.seed, state.iteration, Purpose.BATCHES])
     steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
     sums = torch.zeros(2, device=plan.device.name)
-    for step in range(steps):
-        batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
-        sums += torch.stack(state.learner.step(batch))
-        if step % 20 == 19 or step + 1 == steps:
-            policy_loss, value_loss = (sums / (step + 1)).tolist()
-            emit(StepsTaken(state.iteration, state.learner.steps, policy_loss, value_loss, step + 1, steps))
+    with StepThreads(plan.device, free=not plan.reproducible) as threads:
+        for step in range(steps):
+            batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
+            sums += torch.stack(threads.run(lambda: state.learner.step(batch)))
+            if step % 20 == 19 or step + 1 == steps:
+                policy_loss, value_loss = (sums / (step + 1)).tolist()
+                emit(StepsTaken(state.iteration, state.learner.steps, policy_loss, value_loss, step + 1, steps))
     policy_loss, value_loss = (sums / steps).tolist()
     return policy_loss, value_loss
 

@@ -272,7 +272,7 @@ def legal_words(match: Match, most: int = 12) -> str:
 def help_text(match: Match) -> str:
     "Return the list of what can be typed."
     rows = {**COMMANDS, **{f"{word} FILE": about for word, about in FILE_COMMANDS.items()},
-            "help": "show this list", "quit": "leave the game"}
+            "help": "show this list", "quit": "leave the game; also q, exit or Ctrl-D"}
     lines = [f"  {word:9}  {about}" for word, about in rows.items()]
     move = [f"Type a move: {legal_words(match)}."] if match.turn else []
     return "\n".join([*move, "Or type a command:" if move else "Type a command:", *lines])
@@ -312,7 +312,7 @@ def play_text(
     except Exception: letters = []   # If the rules or their text fail, the game itself reports the error.
     view, printed, seats = MatchView(match), None, ()
     against = f" against {match.name}" if match.agent else ""
-    say(f"{match.game.name}{against}. Type a move, or help for a list of commands.")
+    say(f"{match.game.name}{against}. Type a move, help for a list of commands, or quit.")
     while True:
         done = True
         while match.waiting and done:
@@ -330,5 +330,5 @@ def play_text(
         except NotImplementedError:
             say("Moves cannot be typed here, so the game is paused. Open the notebook in a browser to play.")
             return match
-        if words.lower() == "quit": return match
+        if words.lower() in ("quit", "exit", "q"): return match
         if words: say(run_typed(match, words))

@@ -10,7 +10,8 @@ from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
-from alphazero_nb.training.forecast import LEAST, Speed, expected_share, forecast, measure_speed, read_curves, usual_game
+from alphazero_nb.training.forecast import (LEAST, Speed, expected_share, forecast, measure_speed, plan_run, read_curves, train,
+                                             usual_game)
 from alphazero_nb.training.learner import TrainSettings, default_training
 from small_run import QUICK, trainer
 
@@ -101,3 +102,28 @@ def test_what_came_stands_beside_the_plan(tmp_path, monkeypatch):
     assert f"keeps the result in {keeps:.0%} of positions (planned 50%)" in text
     assert "keeps" not in replace(plan, share=None).beside(run)
     assert json.loads(json.dumps(plan.row()))["game"] == "tictactoe"
+
+
+def test_a_new_run_gets_the_network_that_pays_and_an_older_one_keeps_its_own(tmp_path, monkeypatch):
+    asked, said = at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1))), []
+    options = dict(device="cpu", say=said.append, train_settings=QUICK, simulations=4, listeners=())
+    run, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
+    assert run.preset == plan.preset == "tiny" and said[-1] == str(plan) and asked == ["tiny", "small"]
+    run.fit(iterations=1)
+    monkeypatch.setattr(page, "default_preset", lambda game: "small")
+    again, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
+    assert again.preset == "tiny" and again.iteration == 1 and plan is None and len(asked) == 2, "nothing is measured"
+
+
+def test_train_puts_the_result_beside_the_plan(tmp_path, monkeypatch):
+    at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
+    fit, said = page.Trainer.fit, []
+    monkeypatch.setattr(page.Trainer, "fit", lambda run, minutes: fit(run, iterations=1))
+    run = train("tictactoe", 1, tmp_path / "run", device="cpu", say=said.append, train_settings=QUICK, simulations=4, listeners=())
+    assert run.iteration == 1 and said[-2].startswith("Plan for 1 min") and said[-1].startswith(f"{run.games:,} games (planned ")
+
+
+def test_less_than_a_minute_has_no_plan(tmp_path, monkeypatch):
+    asked = at_speeds(monkeypatch, {})
+    run = train("tictactoe", .001, tmp_path / "run", device="cpu", train_settings=QUICK, simulations=4, listeners=())
+    assert run.preset == "small" and not asked

@@ -646,9 +646,10 @@ def test_where_nobody_can_type_the_game_waits():
 
 def test_leaving_a_typed_game_keeps_it():
     game = get_game("tictactoe")
-    match = Match(game, searcher(game))
-    typed(match, "4", "quit", "0")
-    assert len(match.history) == 2
+    for word in ("quit", "exit", "q", "Q"):
+        match = Match(game, searcher(game))
+        typed(match, "4", word, "0")
+        assert len(match.history) == 2
     failing = Match(game, Moody(game, RuntimeError("no")))
     assert any("failed: no." in line for line in typed(failing, "4", "", "8")) and failing.history[:3] == [4, 0, 8]
 

@@ -30,7 +30,7 @@ from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.training import run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
-from alphazero_nb.training.learner import Learner, TrainSettings, learner_arrays, restore_learner
+from alphazero_nb.training.learner import Learner, StepThreads, TrainSettings, learner_arrays, restore_learner
 from alphazero_nb.training.trainer import TimeAccount
 from alphazero_nb.ui.progress import describe
 from small_run import QUICK, differ, trainer, weights
@@ -591,3 +591,29 @@ def test_a_drive_that_is_not_mounted_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", object())
     with pytest.raises(ValueError, match="Google Drive is not mounted"): trainer("/content/drive/MyDrive/run")
     assert not Path("/content/drive/MyDrive/run").exists()
+
+
+# Threads -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_steps_run_with_the_number_of_threads_that_is_fastest(busy):
+    "With a busy core, threads that share a step wait for the one that does not run; with quiet cores, two are faster."
+    torch.set_num_threads(2)
+
+    def step():
+        count = torch.get_num_threads()
+        time.sleep(.02 if (count == 2) == busy else .002)
+        return count
+    with StepThreads(get_device("cpu"), every=20) as threads: used = [threads.run(step) for _ in range(40)]
+    best = 1 if busy else 2
+    assert torch.get_num_threads() == 2, "as before"
+    assert used[4:20] == used[24:] == [best] * 16 and sorted(used[:4]) == sorted(used[20:24]) == [1, 1, 2, 2]
+
+
+def test_threads_of_a_reproducible_run_and_of_a_failing_step_stay_as_they_were():
+    torch.set_num_threads(2)
+    with StepThreads(get_device("cpu"), free=False) as threads:
+        assert [threads.run(torch.get_num_threads) for _ in range(8)] == [2] * 8
+    with pytest.raises(ZeroDivisionError), StepThreads(get_device("cpu")) as threads:
+        for k in (1, 0): threads.run(lambda: 1 / k)
+    assert torch.get_num_threads() == 2
