@@ -26,7 +26,7 @@ PRESETS = {  # filters, blocks
     "extreme": (512, 20),
     "mlp": (256, 3),  # No convolutions, for observations without a board
     "cards": (112, 1),  # No convolutions, for card games: 260,768 weights for five players
-    "spiking": (48, 3),  # Neurons that fire or do not, over four time steps
+    "spiking": (32, 3),  # The shape of tiny, with neurons that fire or do not over four time steps
 }
 
 # %% ../../nbs/20_network.networks.ipynb #58076c94
@@ -163,27 +163,25 @@ STEPS, KEEP = 4, 0.5   # Time steps of a forward pass; share of its potential th
 
 
 class Spike(torch.autograd.Function):
-    "1 where the input is positive, else 0. The gradient is that of arctan(πx)/π + 1/2."
+    "1 where the potential exceeds 1, else 0. The gradient is that of arctan(πx)/π + 1/2 for x = potential − 1."
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return (x > 0).to(x.dtype)
+    def forward(ctx, potential):
+        ctx.save_for_backward(potential)
+        return (potential > 1).to(potential.dtype)
 
     @staticmethod
     def backward(ctx, gradient):
-        x, = ctx.saved_tensors
-        return gradient / (1 + (math.pi * x) ** 2)
+        potential, = ctx.saved_tensors
+        return gradient / (1 + (math.pi * (potential - 1)) ** 2)
 
 
 class Neurons(nn.Module):
     "Leaky integrate-and-fire neurons with threshold 1, at rest before the first step."
     def forward(self, currents):  # (STEPS·batch, ...), step after step -> spikes of the same shape, 0 or 1
-        potential = spikes = torch.zeros_like(currents[:len(currents) // STEPS])
         fired = []
         for current in currents.chunk(STEPS):
-            potential = KEEP * potential + current - spikes.detach()
-            spikes = Spike.apply(potential - 1)
-            fired.append(spikes)
+            potential = torch.add(current - fired[-1].detach(), potential, alpha=KEEP) if fired else current
+            fired.append(Spike.apply(potential))
         return torch.cat(fired)
 
 # %% ../../nbs/20_network.networks.ipynb #5b1c0004
