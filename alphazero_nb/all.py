@@ -21,6 +21,7 @@ from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, rea
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import run_folder
+from alphazero_nb.training.shared_folder import produce_games
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.training.forecast import forecast, train
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
@@ -45,7 +46,7 @@ __all__ = [
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
-    "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "read_events", "read_positions", "register",
-    "register_drawing", "register_table", "report", "retrace", "run_folder", "run_ladder", "stone_board",
-    "train",
+    "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "produce_games", "read_events",
+    "read_positions", "register", "register_drawing", "register_table", "report", "retrace", "run_folder",
+    "run_ladder", "stone_board", "train",
 ]

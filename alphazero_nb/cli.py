@@ -80,7 +80,7 @@ def _train(args):
     engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
     trainer, plan = plan_run(game, args.minutes, folder, args.preset, args.device, lambda text: progress(Message(text)),
                              seed=args.seed, train_settings=settings, play_settings=_selfplay(game, args),
-                             listeners=listeners, layout=args.layout, **engine)
+                             listeners=listeners, layout=args.layout, from_folder=args.from_folder, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     if plan: progress(Message(plan.beside(trainer)))
     ladder = _ladder(trainer, args) if args.ladder else []
@@ -109,6 +109,16 @@ def _show_game(args):
     print(game.text(state))
     over = game.over(state)
     print(f"The game is over: {game.returns(state).tolist()}." if over else f"Player {game.mover(state)} is to move.")
+
+# %% ../nbs/82_cli.ipynb #5a1f0c02
+def _produce(args):
+    from alphazero_nb.training.shared_folder import produce_games
+    from alphazero_nb.ui.progress import TextProgress
+    given = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
+    layout = None if given and args.layout == "auto" else args.layout
+    progress = TextProgress(sys.stderr if args.json else sys.stdout)
+    games = produce_games(args.folder, args.minutes, device=args.device, listeners=(progress,), layout=layout, **given)
+    if args.json: return dict(folder=args.folder, games=games)
 
 # %% ../nbs/82_cli.ipynb #6f883ee7
 def _ladder(trainer, args) -> list[dict]:
@@ -297,6 +307,8 @@ _OPTIONS = {
                           "auto measures layouts before a run of at least 3 minutes"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
     "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
+    "--from-folder": dict(action="store_true", help="learn from games that other machines play into the folder, "
+                                                    "each with: alphazero-nb selfplay FOLDER"),
     "--positions": dict(metavar="FILE", help="solved positions (those of the package)"),
     "--per-phase": dict(type=_count, help="positions of each phase of the game (all)"),
     "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
@@ -304,7 +316,8 @@ _OPTIONS = {
                     help="in self-play, games at a time; "
                          "in arena, games of the match, or deals with hidden cards (100)"),
     "--folder": dict(help="folder of the run (runs/GAME, or runs/FILE for an experiment); what is in it is continued"),
-    "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given)"),
+    "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given), "
+                                       "or of self-play (until Ctrl-C)"),
     "--iterations": dict(type=_count, help="iterations of training"),
     "--games-per-iter": dict(type=_count,
                              help="games between two updates of the weights "
@@ -339,8 +352,12 @@ _COMMANDS = {  # name: function, help, positional arguments, options
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
               ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations",
                "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout", "--gpus",
-               "--workers", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder", "--ladder-games",
-               "--json"]),
+               "--workers", "--from-folder", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
+               "--ladder-games", "--json"]),
+    "selfplay": (_produce, "play games for a training run, into its folder and with its newest weights",
+                 dict(folder="the folder of a run that was started with --from-folder, here or on another machine"),
+                 ["--rules", "--minutes", "--games", "--threads", "--layout", "--gpus", "--workers", "--device",
+                  "--json"]),
     "play": (_play, "play against a trained agent in the terminal",
              dict(folder="the folder of a run, or a game of which the package has an agent: connect4"),
              ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
@@ -406,7 +423,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if getattr(args, "rules", None): import_rules(args.rules)
         report = args.function(args)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         print(f"alphazero-nb: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt: return 130

@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     PLAYOUTS = 6        # Playouts of the rollout player for its `number`th position
     SEARCH = 7          # An agent's `number`th search
     WORLDS = 8          # Worlds of one search with hidden cards
+    PRODUCER = 9        # Producer `number` of games in a shared folder, which derives its games from this seed
 
 # %% ../../nbs/04_core.streams.ipynb #d3fb87ee
 def derive_seed(

@@ -238,9 +238,9 @@ class SelfPlayEngine:
         self.totals.use(self.pool)
         self.layout = self.pool.layout
 
-    def set_network(self, network) -> None:
-        "Use these weights from now on, in running games too."
-        self.network, self.version = network, self.version + 1
+    def set_network(self, network, version: int | None = None) -> None:
+        "Use these weights from now on, in running games too. Their version is one higher unless it is given."
+        self.network, self.version = network, self.version + 1 if version is None else version
         self.pool.set_network(network, self.version)
 
     def generate_games(self, n: int) -> list[GameRecord]:
@@ -295,6 +295,10 @@ class SelfPlayEngine:
     def plan(self) -> dict:  # Everything that the games depend on, and the layout
         return dict(game=self.game.name, device=self.layout.devices[0], dtype=self.pool.dtype, seed=self.seed,
                     reproducible=self.reproducible, **asdict(self.settings), **asdict(self.layout))
+
+    def describe(self) -> str:
+        "Return how the games are played."
+        return f"{self.layout.games} games at a time: {self.layout}"
 
     def calibrate(self, seconds: float = 5.0) -> list[dict]:
         "Benchmark layouts with this game and network for `seconds` in total. Use the fastest and return the table."

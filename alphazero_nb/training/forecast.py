@@ -191,7 +191,8 @@ def plan_run(
     "Return the trainer of a run, and the plan if the run is new and lasts for at least a minute."
     build = lambda name: Trainer(game, name, folder, device, **options)
     trainer = build(preset or _preset_of(folder))
-    if trainer.iteration or minutes is None or minutes < 1 or options.get("network") is not None: return trainer, None
+    fixed = options.get("network") is not None or options.get("from_folder")   # Nothing to choose, or nothing to measure
+    if trainer.iteration or minutes is None or minutes < 1 or fixed: return trainer, None
     run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
     plan = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
     say(str(plan))

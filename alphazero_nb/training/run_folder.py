@@ -84,9 +84,9 @@ def check_run_files(folder: Path) -> None:
         file = folder / name
         if os.path.lexists(file) and not stat.S_ISREG(os.lstat(file).st_mode):
             raise ValueError(f"{file} is not a plain file; move it away, or choose another folder.")
-    games = folder / "games"
-    if os.path.lexists(games) and not stat.S_ISDIR(os.lstat(games).st_mode):
-        raise ValueError(f"{games} is not a plain folder; move it away, or choose another folder.")
+    for inside in (folder / "games", folder / "shared"):
+        if os.path.lexists(inside) and not stat.S_ISDIR(os.lstat(inside).st_mode):
+            raise ValueError(f"{inside} is not a plain folder; move it away, or choose another folder.")
 
 
 def check_place(folder: Path, config: dict) -> None:

@@ -38,6 +38,7 @@ from .replay import Replay, window_size
 from .learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                            restore_learner)
 from .run_folder import LayoutFile, RunFolder
+from .shared_folder import SharedGames, SharedPlan
 
 # %% auto #0
 __all__ = ['RunPlan', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport', 'learn', 'make_agent', 'evaluate',
@@ -57,6 +58,7 @@ class RunPlan:
     layout: str | Layout = "auto"
     reproducible: bool = False
     engine: dict = field(default_factory=dict)  # Further options of the SelfPlayEngine
+    from_folder: bool = False         # True if other machines play, into the run folder
 
     def __post_init__(self):
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
@@ -65,6 +67,9 @@ class RunPlan:
                              f"first call register({self.game.name!r}, function) with a function that returns it.")
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
+        given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
+        if self.from_folder and given:
+            raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")
         if not isinstance(self.layout, Layout):
             kind = None if self.layout == "auto" else self.layout
             plan_layout(self.game, self.network or True, self.device, kind, **self.engine)
@@ -72,6 +77,10 @@ class RunPlan:
 
     @property
     def fixed(self) -> bool: return self.reproducible or bool(self.engine)   # True if the layout may not be measured
+
+    @property
+    def shared(self) -> SharedPlan:   # Of the machines that play into the run folder
+        return SharedPlan(self.game.name, self.preset, self.seed, self.play, self.train.games_per_iteration or 256)
 
     def config(self) -> dict:
         "Return the content of config.json."
@@ -85,7 +94,8 @@ class RunPlan:
 
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
 def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
-              play_settings=None, reproducible=False, network=None, layout="auto", engine=None) -> RunPlan:
+              play_settings=None, reproducible=False, network=None, layout="auto", engine=None,
+              from_folder=False) -> RunPlan:
     "Return the plan for the arguments of a `Trainer`. Raise a ValueError or a TypeError for a bad one."
     for name in ("settings", "selfplay"):
         if name in (engine or {}):
@@ -98,7 +108,8 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
             raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
     preset = "custom" if network is not None else preset or default_preset(game)
-    return RunPlan(game, preset, get_device(device), seed, train, play, network, layout, reproducible, engine or {})
+    return RunPlan(game, preset, get_device(device), seed, train, play, network, layout, reproducible, engine or {},
+                   from_folder)
 
 # %% ../../nbs/63_training.trainer.ipynb #8dca4200
 @dataclass
@@ -179,12 +190,12 @@ class RunReport:
         "Emit an event of the engine."
         if not isinstance(event, SelfPlayStopped): self.emit(event)
 
-    def start(self, layout: Layout, progress: RunProgress, iterations: int | None, minutes: float | None) -> None:
-        "Report the start of the run, its layout, and the notes from loading it."
+    def start(self, how: str, progress: RunProgress, iterations: int | None, minutes: float | None) -> None:
+        "Report the start of the run, how its games are played, and the notes from loading it."
         self.started, plan, state = True, self.plan, progress.state
         self.emit(RunStarted(plan.game.name, plan.preset, str(plan.device), str(self.folder.path), state.iteration,
                              state.games, iterations, minutes))
-        self.emit(Message(f"{layout.games} games at a time: {layout}; {plan.device.dtype} on {plan.device}. "
+        self.emit(Message(f"{how}; {plan.device.dtype} on {plan.device}. "
                           f"The first start on a machine compiles for about half a minute."))
         for note in progress.notes[:5]: self.emit(Message(note))
         if len(progress.notes) > 5: self.emit(Message(f"{len(progress.notes) - 5} more files were left out."))
@@ -351,27 +362,31 @@ class Session:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, engine = self.plan, self.progress, None
         if not progress.is_saved or self.folder.changed(): progress.resume()
-        layout, note = self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
+        layout, note = (None, "") if plan.from_folder else self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
         if note: progress.notes.append(note)
         try:
-            state = progress.state
-            with SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed,
-                                settings=plan.play, first_game=state.games, first_version=state.iteration,
-                                layout=layout, reproducible=plan.reproducible, listeners=[self.report.forward],
-                                **plan.engine) as engine:
+            with self._open_engine(layout, progress.state) as engine:
                 engine.restore(progress.finished_games())
-                self.report.start(engine.layout, progress, iterations, minutes)
+                self.report.start(engine.describe(), progress, iterations, minutes)
                 if layout == "auto": self.loop.layouts.save(engine.calibrate(), engine.layout)
                 self.loop.run(engine, iterations, minutes)
         except BaseException:
             shielded(lambda: self._rewind(engine))
             raise
 
-    def _rewind(self, engine: SelfPlayEngine | None) -> None:
+    def _open_engine(self, layout, state: RunState) -> SelfPlayEngine | SharedGames:
+        "Return an engine, or the games of other machines."
+        plan = self.plan
+        if plan.from_folder: return SharedGames(plan.shared, self.folder, self.report.forward, state.iteration)
+        return SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
+                              first_game=state.games, first_version=state.iteration, layout=layout,
+                              reproducible=plan.reproducible, listeners=[self.report.forward], **plan.engine)
+
+    def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:
         "Save the finished games of an interrupted iteration, then return to the last saved iteration."
         intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
         first = next((checkpoint.games_played for checkpoint in intact), 0)
-        games = [*self.loop.played, *(engine.leftover() if engine else [])]
+        games = [] if self.plan.from_folder else [*self.loop.played, *(engine.leftover() if engine else [])]
         finished = {record.number: record for record in games if record.number >= first}
         if finished: self.folder.keep(list(finished.values()))
         self.kept = len(finished)
@@ -394,10 +409,11 @@ class Trainer:
         network: nn.Module | None = None,  # Your own network, in its initial state, instead of a preset
         listeners: tuple | None = None,    # Called with every event; default: a dashboard or a line of text
         layout: str = "auto",              # Of the SelfPlayEngine; "auto": measured before a run of at least 3 minutes
+        from_folder: bool = False,         # Learn from games that other machines play with `produce_games`
         **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
     ):
         self.plan = plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings,
-                                     reproducible, network, layout, engine)
+                                     reproducible, network, layout, engine, from_folder)
         self.game, self.preset, self.device, self.seed = plan.game, plan.preset, plan.device, plan.seed
         self.train_settings, self.play_settings = plan.train, plan.play
         self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))

@@ -1,0 +1,303 @@
+"A folder that several machines share: what a producer and a trainer make of bad, late, foreign and missing files."
+import dataclasses
+import errno
+import json
+import os
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+from alphazero_nb.cli import main
+from alphazero_nb.core.events import GameFinished, Message
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.checkpoint import read_arrays, write_arrays
+from alphazero_nb.training import shared_folder
+from alphazero_nb.training.run_folder import RunFolder
+from alphazero_nb.training.shared_folder import (AHEAD, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
+                                                 produce_games, read_games, read_plan)
+from alphazero_nb.training.trainer import Trainer
+from run_v1 import Linear
+from shared_run import counted, shared_run, waiting
+
+FAST = dict(network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    "A run folder that waits for games: 16 per iteration."
+    run = shared_run(tmp_path / "run")
+    with run.folder.alone(): run.plan.shared.save(run.folder.path)
+    return run.folder.path
+
+
+def produce(folder, total, **options): return produce_games(folder, total=total, **(FAST | dict(listeners=()) | options))
+
+
+def inbox(folder, heard=None, **options):
+    run, heard = RunFolder(folder, dict(game="tictactoe", preset="custom", seed=3)), [] if heard is None else heard
+    return SharedInbox(run, get_game("tictactoe"), 3, Reminder(lambda event: heard.append(event.text)), **options)
+
+
+def take_all(box): return [record for games in iter(lambda: box.take()[0], []) for record in games]
+
+
+def test_games_of_two_producers_are_learnt_once(folder):
+    for _ in range(2): produce(folder, 40)
+    run = shared_run(folder).fit(iterations=3)
+    numbers = counted(folder)
+    assert run.iteration == 3 and run.games == len(numbers) == len(set(numbers)) >= 48
+    assert len({number >> 24 for number in numbers}) == 2
+    assert [row["iteration"] for row in run.folder.rows()] == [1, 2, 3]
+    produce(folder, 1)   # With the weights of iteration 3
+    box = inbox(folder)
+    versions = {record.version for record in take_all(box)}
+    assert 3 in versions
+
+
+def test_the_seeds_of_all_producers_differ(folder):
+    for _ in range(3): produce(folder, 16)
+    seeds = [record.seed for record in take_all(inbox(folder))]
+    assert len(seeds) == len(set(seeds)) >= 48
+
+
+@pytest.mark.parametrize("year", [1970, 2100])
+def test_a_wrong_clock_changes_nothing(folder, year):
+    produce(folder, 20)
+    moment = (year - 1970) * 365.25 * 86400
+    for path in (folder / "shared").rglob("*"): os.utime(path, (moment, moment))
+    assert len(take_all(inbox(folder))) >= 20
+    shared_run(folder).fit(iterations=1)
+
+
+def harm(folder, how):
+    "Harm the first file of games; return it."
+    file = list_files(folder / "shared")[0]
+    path = folder / "shared" / file.name
+    table = read_arrays(path)
+    about = json.loads(table["about"].tobytes())
+    if how == "cut": path.write_bytes(path.read_bytes()[:200])
+    elif how in ("game", "version"):
+        about |= dict(game="connect4") if how == "game" else dict(version="0.0.9")
+        write_arrays(path, dict(table, about=np.frombuffer(json.dumps(about).encode(), np.uint8)))
+    elif how == "unsigned": write_arrays(path, {key: value for key, value in table.items() if key != "about"})
+    elif how == "rules": write_arrays(path, dict(table, outcome=-table["outcome"] + .5))
+    elif how == "seed": write_arrays(path, dict(table, seed=table["seed"] + 1))
+    elif how == "copy": shutil.copy(path, path.with_name(f"{file.first + 10_000:08}-{file.count}.npz"))
+    return file
+
+
+@pytest.mark.parametrize("how, words", [
+    ("cut", "is not a readable .npz file"), ("game", "its games are of 'connect4', and the run trains 'tictactoe'"),
+    ("version", "it was written by alphazero_nb 0.0.9"), ("unsigned", "it does not say who wrote it"),
+    ("rules", "breaks the rules of tictactoe"), ("seed", "other seeds"), ("copy", "other numbers than its name")])
+def test_a_bad_file_is_one_sentence_and_is_kept(folder, how, words):
+    produce(folder, 30)
+    total, file, heard = len(waiting(folder)), harm(folder, how), []
+    box = inbox(folder, heard, doubt_s=.1)
+    good = len(take_all(box))
+    assert good == total if how == "copy" else good == total - file.count
+    assert heard == [], "a drive may show a file before its content"
+    time.sleep(.15)
+    assert take_all(box) == []
+    assert len(heard) == 1 and words in heard[0] and heard[0].count(". ") == 1
+    assert len(list((folder / "shared").rglob("*.refused"))) == 1
+    assert take_all(inbox(folder, heard)) and len(heard) == 1
+
+
+def test_a_file_that_arrives_late_is_taken(folder):
+    produce(folder, 8)
+    file = list_files(folder / "shared")[0]
+    path = folder / "shared" / file.name
+    content, heard = path.read_bytes(), []
+    path.write_bytes(content[:100])
+    box = inbox(folder, heard, doubt_s=.05)
+    first = take_all(box)
+    path.write_bytes(content)
+    time.sleep(.1)
+    late = take_all(box)
+    assert [record.number for record in late] == list(file.numbers) and not heard
+    assert not {record.number for record in first} & {record.number for record in late}
+
+
+def test_a_full_disk_keeps_games_and_says_so(folder, monkeypatch):
+    said, sync = [], os.fsync
+    def write(handle):
+        if not said: raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+    monkeypatch.setattr(os, "fsync", write)
+    def listen(event):
+        if isinstance(event, Message) and "No space left" in event.text: said.append(event.text)   # Now there is space
+    written = produce(folder, 20, listeners=(listen,))
+    numbers = sorted(waiting(folder))
+    assert len(said) == 1 and "finished games stay in memory" in said[0]
+    assert len(numbers) == written and numbers == list(range(numbers[0], numbers[0] + written)), "games are missing"
+    assert not list((folder / "shared").rglob("*.part"))
+
+
+def test_a_disk_that_stays_full_ends_in_a_sentence(folder, monkeypatch):
+    monkeypatch.setattr(shared_folder, "write_arrays", lambda *_, **__: (_ for _ in ()).throw(OSError("no space left.")))
+    with pytest.raises(OSError, match=r"^\d+ games are lost: the disk took no more\.$"):
+        produce(folder, 10_000, minutes=.01)
+
+
+def test_producers_wait_for_a_slow_trainer(folder):
+    said = []
+    produce(folder, 10_000, minutes=.03, listeners=(lambda event: said.append(getattr(event, "text", "")),))
+    there = len(waiting(folder))
+    assert 16 * AHEAD <= there < 16 * AHEAD + 64
+    assert any("Playing continues when the trainer uses them" in text for text in said)
+    assert shared_run(folder).fit(iterations=4).iteration == 4
+
+
+def test_a_trainer_without_producers_does_not_wait_for_ever(folder):
+    run = shared_run(folder)
+    games = SharedGames(run.plan.shared, run.folder, lambda event: None, patience_s=.2)
+    with pytest.raises(TimeoutError, match="no game has arrived for .* start a machine that plays: alphazero-nb selfplay"):
+        games.generate_games(16)
+
+
+def test_new_settings_of_the_trainer_reach_a_producer(folder, monkeypatch):
+    plan, write = read_plan(folder), shared_folder.write_games
+    changed = dataclasses.replace(plan, play=dataclasses.replace(plan.play, fast_simulations=3))
+    def write_and_change(*arguments, **about):
+        changed.save(folder)
+        return write(*arguments, **about)
+    monkeypatch.setattr(shared_folder, "write_games", write_and_change)
+    assert produce(folder, 30) >= 30
+    producers = {file.producer for file in list_files(folder / "shared")}
+    assert len(producers) == 2, "a producer with other settings has other numbers"
+
+
+def test_a_damaged_newest_checkpoint_takes_its_games_again(folder):
+    produce(folder, 60)
+    run = shared_run(folder).fit(iterations=3)
+    before = run.folder.rows()
+    (folder / "manifest.json").write_text("half a fi")
+    run = shared_run(folder)
+    assert run.iteration == 2
+    run.fit(iterations=1)
+    numbers = counted(folder)
+    third = [record.number for record in run.folder.read_games(run.folder.rows()[-1])]
+    assert len(numbers) == len(set(numbers)) and len(third) >= 16 and len(before) == 3
+
+
+def test_an_interrupted_trainer_leaves_the_games_in_their_files(folder):
+    produce(folder, 40)
+    def stop(event):
+        if type(event).__name__ == "StepsTaken": raise KeyboardInterrupt
+    run = shared_run(folder, listeners=(stop,)).fit(iterations=2)
+    assert run.iteration == 0 and not (folder / "games/unfinished.npz").exists()
+    run.events.listeners.clear()
+    assert run.fit(iterations=2).iteration == 2
+    numbers = counted(folder)
+    assert len(numbers) == len(set(numbers))
+
+
+def test_finished_games_of_an_own_run_are_learnt_too(tmp_path):
+    path = tmp_path / "run"
+    options = dict(network=Linear(), folder=path, device="cpu", simulations=8, seed=3,
+                   train_settings=shared_run(tmp_path / "other").train_settings)
+    def stop(event):
+        if isinstance(event, GameFinished) and event.done == 8: raise KeyboardInterrupt
+    own = Trainer("tictactoe", games=16, threads=1, listeners=[stop], **options).fit(iterations=1)
+    kept = {record.number for record in own.folder.kept()}
+    run = shared_run(path)
+    with run.folder.alone(): run.plan.shared.save(path)
+    produce(path, 16)
+    run.fit(iterations=1)
+    assert kept and kept < set(counted(path)) and not (path / "games/unfinished.npz").exists()
+
+
+def test_dead_producers_leave_nothing_behind(folder):
+    produce(folder, 16)
+    there = folder / "shared" / "ffffffff"
+    there.mkdir()
+    (there / ".00000000-4.npz.77.part").write_bytes(b"half")
+    tidier = Tidier(folder / "shared", every_s=0)
+    tidier.look()
+    assert there.exists(), "a file may just be written"
+    (there / ".00000000-4.npz.77.part").rename(there / ".00000004-4.npz.77.part")
+    tidier.look()
+    assert there.exists(), "somebody writes"
+    tidier.look()
+    assert not there.exists() and list_files(folder / "shared")
+
+
+@pytest.mark.parametrize("harm, words", [
+    (lambda folder: shutil.rmtree(folder / "shared"), "does not take games from its folder; start its trainer with alphazero-nb train"),
+    (lambda folder: (folder / "config.json").unlink(), "holds no training run"),
+    (lambda folder: (folder / "shared/plan.json").write_text("{}"), "has no 'format'"),
+    (lambda folder: edit(folder, version="9.9"), "has alphazero_nb 9.9, and this machine has"),
+    (lambda folder: edit(folder, play=dict(search=dict(simulations=-1))), "is damaged"),
+    (lambda folder: edit(folder, play=7), "is damaged"),
+    (lambda folder: edit(folder, games=0), "is damaged"),
+])
+def test_a_producer_says_why_it_cannot_play(folder, harm, words, capsys):
+    harm(folder)
+    assert main(["selfplay", str(folder), "--device", "cpu"]) == 2
+    line = capsys.readouterr().err
+    assert words in line and line.count("\n") == 1
+
+
+def edit(folder, **values):
+    path = folder / "shared/plan.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), **values)))
+
+
+def test_a_network_of_ones_own_must_be_given(folder, capsys):
+    assert main(["selfplay", str(folder), "--device", "cpu"]) == 2
+    assert "pass it as network=MyNet()" in capsys.readouterr().err
+
+
+def test_other_ways_of_playing_are_refused_with_it(tmp_path, capsys):
+    words = ["train", "tictactoe", "--folder", str(tmp_path / "run"), "--from-folder", "--iterations", "1", "--device", "cpu"]
+    assert main([*words, "--threads", "2"]) == 2
+    assert "so leave out threads" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_link_leads_nowhere(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    produce(folder, 8)
+    producer = folder / "shared" / list_files(folder / "shared")[0].name.partition("/")[0]
+    (folder / "shared" / "eeeeeeee").symlink_to(producer)
+    assert all(file.producer != 0xeeeeeeee for file in list_files(folder / "shared"))
+    shutil.rmtree(folder / "shared")
+    (folder / "shared").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="is not a plain folder"): shared_run(folder)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_numbers_are_apart_from_each_other_and_from_those_of_a_trainer():
+    first, last = GamesFile(0, 1 << 31, 1).numbers[0], GamesFile((1 << 24) - 1, (1 << 32) - 1, 1).numbers[-1]
+    assert 1 << 50 < first < last < 1 << 63 and last in np.arange(last, last + 1, dtype=np.int64)
+    a, b = GamesFile((1 << 24) - 1, 1 << 31, 1), GamesFile(0, (1 << 31) + 1, 1)
+    assert a.numbers[-1] < b.numbers[0]
+
+
+def test_a_plan_survives_the_file(folder):
+    assert read_plan(folder) == shared_run(folder).plan.shared
+
+
+def test_the_command_line_plays_and_learns(tmp_path, capsys):
+    run = ["--folder", str(tmp_path / "run"), "--device", "cpu", "--iterations", "1", "--json"]
+    own = ["train", "tictactoe", *run, "--preset", "tiny", "--simulations", "4", "--games-per-iter", "16", "--evaluate-every", "0"]
+    Trainer("tictactoe", "tiny", tmp_path / "run", "cpu", simulations=4, from_folder=True, listeners=())   # Writes nothing
+    assert main(["selfplay", str(tmp_path / "run")]) == 2
+    trainer = Trainer("tictactoe", "tiny", tmp_path / "run", "cpu", simulations=4, from_folder=True, listeners=(),
+                      train_settings=dataclasses.replace(shared_run(tmp_path / "x").train_settings))
+    with trainer.folder.alone(): trainer.plan.shared.save(tmp_path / "run")
+    capsys.readouterr()
+    assert main(["selfplay", str(tmp_path / "run"), "--minutes", ".02", "--games", "16", "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["games"] >= 16
+    assert main([*own, "--from-folder"]) == 0
+    assert json.loads(capsys.readouterr().out)["iteration"] == 1
+
+
+def test_read_games_needs_its_own_place(folder):
+    produce(folder, 8)
+    file = list_files(folder / "shared")[0]
+    assert read_games(folder / "shared", file, get_game("tictactoe"), 3)[1]["evaluations"] >= 0
+    with pytest.raises(ValueError, match="other seeds"): read_games(folder / "shared", file, get_game("tictactoe"), 4)
