@@ -149,12 +149,7 @@ def material(state, out):
         out[1 - seat] += worth * count(pieces & ~board.own)
 
 
-def count_material(state, out):
-    board, own, other = read_board(state, BOARD), state[MOVER], 1 - state[MOVER]
-    for pieces, worth in ((board.pawns, 1), (board.knights, 3), (board.diagonals, 3), (board.straights, 5),
-                          (board.diagonals & board.straights, 1)):
-        out[own] += worth * count(pieces & board.own)
-        out[other] += worth * count(pieces & ~board.own)
+def count_material(state, out): material(state, out)
 
 
 def returns(state, out):
