@@ -11,11 +11,14 @@ from alphazero_nb.arena.matches import match_pgn, play_match
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.compiled import kernel
 from alphazero_nb.core.game import call_legal, call_play, get_game, LEGAL, PLAY
+from alphazero_nb.core.records import check_records
 from alphazero_nb.games.chess import FIFTY_MOVES, LENGTH, REPETITION, fingerprint, move_of
 from alphazero_nb.games.chess_board import CLOCK, ENDED, FENS, HASH_COUNT, KEPT, PLY, REPEATS, parse_fen
 from alphazero_nb.games.chess_moves import count_lines
 from alphazero_nb.games.chess_text import (from_fen, move_to_san, move_to_uci, read_pgn, san_to_action, to_fen,
                                            uci_to_action, write_pgn)
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 GARDNER = "chess(variant=gardner)"
 COUNTS = {   # chessprogramming.org, "Perft Results"
@@ -151,6 +154,18 @@ def test_a_thousand_random_games_agree_with_open_spiel(game):
     ends = random_games_against_open_spiel(game, 1000, seed=2)
     print(np.bincount(ends))
     assert set(ends) == {1, 2, 3, 4, 5}   # Every end but the cut
+
+
+def test_the_one_difference_to_open_spiel(game):
+    "A pawn passes another that is pinned and cannot take. For us and FIDE (9.2) this position comes back after four plies."
+    pyspiel = pytest.importorskip("pyspiel", reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")
+    fen = "8/8/8/8/k1p4R/8/3P4/4K3 w - - 0 1"
+    state, other = from_fen(game, fen), pyspiel.load_game("chess").new_initial_state(fen)
+    for move in ("d2d4", *("a4a5", "e1e2", "a5a4", "e2e1") * 2):
+        assert not game.over(state) and not other.is_terminal()
+        state = game.play(state, uci_to_action(game, state, move))
+        other.apply_action(other.parse_move_to_action(move))
+    assert state[ENDED] == REPETITION and not other.is_terminal()
 
 
 # python-chess ------------------------------------------------------------------------------------
@@ -404,6 +419,21 @@ def test_matches_follow_the_rules_of_chess():
     game = get_game("chess(variant=gardner,fen=4k/5/5/5/KQ3 w - - 0 1,max_plies=8)")
     result = play_match(game, RandomPlayer(game, 1), RandomPlayer(game, 2), games=4)
     assert (result.lengths > 8).any()
+
+
+def test_self_play_plays_chess(small):
+    "Records follow the rules, and the games come back from PGN. Those that training cuts are unfinished there."
+    game = get_game("chess(variant=gardner,max_plies=40)")
+    network = PolicyValueNet(game, preset="tiny")
+    with SelfPlayEngine(game, network, device="cpu", simulations=8, games=8, threads=1, seed=3) as engine:
+        records = engine.generate_games(8)
+    check_records(game, records)
+    for record in records:
+        headers, actions = read_pgn(game, write_pgn(game, record.actions, dict(Event="self-play")))
+        assert actions == record.actions.tolist()
+        cut = game.state_after(actions)[ENDED] == LENGTH
+        assert (headers["Result"] == "*") == cut
+        if not cut: assert record.outcome[0] == {"1-0": 1, "0-1": -1, "1/2-1/2": 0}[headers["Result"]]
 
 
 def test_other_games_have_no_other_match():
