@@ -44,11 +44,12 @@ def take_all(box): return [record for games in iter(lambda: box.take()[0], []) f
 
 
 def test_games_of_two_producers_are_learnt_once(folder):
-    for _ in range(2): produce(folder, 40)
+    for _ in range(2): produce(folder, 1)
+    while len(waiting(folder)) < 48: produce(folder, 1)   # Small steps: a producer waits for a trainer beyond 96 games
     run = shared_run(folder).fit(iterations=3)
     numbers = counted(folder)
     assert run.iteration == 3 and run.games == len(numbers) == len(set(numbers)) >= 48
-    assert len({number >> 24 for number in numbers}) == 2
+    assert len({number >> 24 for number in numbers}) >= 2
     assert [row["iteration"] for row in run.folder.rows()] == [1, 2, 3]
     produce(folder, 1)   # With the weights of iteration 3
     box = inbox(folder)
@@ -159,12 +160,12 @@ def test_a_trainer_without_producers_does_not_wait_for_ever(folder):
 
 def test_new_settings_of_the_trainer_reach_a_producer(folder, monkeypatch):
     plan, write = read_plan(folder), shared_folder.write_games
-    changed = dataclasses.replace(plan, play=dataclasses.replace(plan.play, fast_simulations=3))
+    changed = dataclasses.replace(plan, games=1000, play=dataclasses.replace(plan.play, fast_simulations=3))
     def write_and_change(*arguments, **about):
         changed.save(folder)
         return write(*arguments, **about)
     monkeypatch.setattr(shared_folder, "write_games", write_and_change)
-    assert produce(folder, 30) >= 30
+    assert produce(folder, 500) >= 500   # More than one look at the folder gives
     producers = {file.producer for file in list_files(folder / "shared")}
     assert len(producers) == 2, "a producer with other settings has other numbers"
 
