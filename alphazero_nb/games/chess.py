@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from ..core.compiled import kernel
 from ..core.game import Game, did_you_mean, register
-from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, HASH_COUNT, HASHES, KEPT,
-                                            LAST, LAST_REPEATS, MAX_PLIES, MOVER, ONE, PLY, REPEATS, ROW, SIZE, count,
-                                            lowest, parse_fen, read_board, read_pieces, read_word, square_name,
+from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, HASH_COUNT, HASHES,
+                                            KEPT, LAST, LAST_REPEATS, MAX_PLIES, MOVER, ONE, PLY, REPEATS, ROW, SIZE,
+                                            count, lowest, parse_fen, read_board, read_pieces, read_word, square_name,
                                             turn_board, write_fen, write_word)
 from .chess_moves import CHECKMATE, STALEMATE, dead_end, legal_moves, make_move
 
@@ -57,7 +57,7 @@ def move_of(size, action):
     if under >= 0: return start << 8 | (under // 3 + 1) << 6 | start + 7 + under % 3
     return start << 8 | start + _LEADS[size, way]
 
-# %% ../../nbs/18_games.chess.ipynb #62af2d7d
+# %% ../../nbs/18_games.chess.ipynb #9148ea42
 FIFTY_MOVES, REPETITION, MATERIAL, LENGTH = 3, 4, 5, 6   # Further ends; page 17 has CHECKMATE and STALEMATE
 _MIX = np.uint64(0x9E3779B97F4A7C15)                     # 2^64 divided by the golden ratio
 
@@ -83,7 +83,7 @@ def remember(row):
         write_word(row, HASHES + 4 * kept, now)
         row[KEPT] = kept + 1
 
-# %% ../../nbs/18_games.chess.ipynb #9148ea42
+# %% ../../nbs/18_games.chess.ipynb #dd4f2ede
 DARK = np.uint64(0xAA55AA55AA55AA55)
 
 
@@ -106,7 +106,7 @@ def ending(row):
     if no_mate_possible(row): return MATERIAL
     return LENGTH if row[PLY] >= row[MAX_PLIES] else 0
 
-# %% ../../nbs/18_games.chess.ipynb #dd4f2ede
+# %% ../../nbs/18_games.chess.ipynb #60ea6cfa
 DRAW, BY_MATERIAL = 0, 1   # What a game counts that reaches its limit
 MATCH_PLIES = 1024         # Least limit in a match
 
@@ -137,7 +137,7 @@ def play(state, action):
     remember(state)
     state[ENDED] = ending(state)
 
-# %% ../../nbs/18_games.chess.ipynb #60ea6cfa
+# %% ../../nbs/18_games.chess.ipynb #33cc92ba
 @kernel
 def material(state, out):
     "Write the material of each seat: pawn 1, knight and bishop 3, rook 5, queen 9."
@@ -167,7 +167,7 @@ def returns(state, out):
         out[:] = 0
     if result != 0: out[state[MOVER]], out[1 - state[MOVER]] = result, -result
 
-# %% ../../nbs/18_games.chess.ipynb #33cc92ba
+# %% ../../nbs/18_games.chess.ipynb #a1fb799b
 PIECE_PLANES, PLANES = 12, 34
 
 
@@ -212,7 +212,7 @@ def observe(state, planes):
     fill_plane(planes, first + 6, cells, state[CLOCK] // 10)
     fill_plane(planes, first + 7, cells, 10 * int(state[PLY]) // int(state[MAX_PLIES]))
 
-# %% ../../nbs/18_games.chess.ipynb #a1fb799b
+# %% ../../nbs/18_games.chess.ipynb #be56dc24
 def action_text(size: int, action: int, turned: bool = False) -> str:
     "Return an action as squares, such as e2e4 or e7e8n, seen by the mover, or turned upside down."
     move = int(move_of(size, action))
@@ -231,7 +231,7 @@ def text(state) -> str:
            "draw by threefold repetition", "draw: no mate is possible", "cut at its longest length")[state[ENDED]]
     return "\n".join([*lines, "  " + " ".join("abcdefgh"[:size]), end or f"{who} to move"])
 
-# %% ../../nbs/18_games.chess.ipynb #be56dc24
+# %% ../../nbs/18_games.chess.ipynb #8b482223
 VARIANTS = dict(standard=8, gardner=5)
 LONGEST = {8: 400, 5: 200}    # Plies of a game in self-play, by size
 MOST_LEGAL = {8: 218, 5: 128} # 5×5: six queens with 16 moves each, and four pieces with 8
@@ -250,7 +250,7 @@ def position(
     row[ENDED] = ending(row)
     return row
 
-# %% ../../nbs/18_games.chess.ipynb #ba56d43a
+# %% ../../nbs/18_games.chess.ipynb #fe850134
 def _check_arguments(variant, max_plies, cut) -> None:
     if variant not in VARIANTS:
         raise ValueError(f"chess: variant {variant!r} is unknown; choose {' or '.join(VARIANTS)}."

@@ -297,7 +297,7 @@ def _can_take_king(row):
     board, size = turn_board(read_board(row, BOARD), row[SIZE]), row[SIZE]
     return attackers(board, lowest(board.kings & board.own), occupied(board) | ~INSIDE[size]) != 0
 
-# %% ../../nbs/16_games.chess_board.ipynb #90ea37ee
+# %% ../../nbs/16_games.chess_board.ipynb #96df65a5
 def _fill_row(text: str, size: int) -> np.ndarray:
     fields = text.split()
     _need(len(fields) in (4, 6), f"it has {len(fields)} fields instead of 6 (pieces, side to move, castling, "
@@ -329,7 +329,7 @@ def parse_fen(
     try: return _fill_row(text, size)
     except ValueError as error: raise ValueError(f"the FEN {text!r} is not a position: {error}.") from None
 
-# %% ../../nbs/16_games.chess_board.ipynb #92647d70
+# %% ../../nbs/16_games.chess_board.ipynb #4fe0bc79
 def read_pieces(row) -> dict:
     "Return {square: letter} of a row's position, squares as White sees them and capitals for White."
     words, size, mover = [int(word) for word in read_board(row, BOARD)], int(row[SIZE]), int(row[MOVER])

@@ -252,7 +252,7 @@ def make_move(row, move):
 # %% ../../nbs/17_games.chess_moves.ipynb #5ed51694
 @kernel
 def perft(rows, moves, depth):
-    "Count the lines of `depth` moves from rows[0]; rows (depth + 1, ROW) int16 and moves (depth, 256) int32 are scratch."
+    "Count the lines of `depth` moves from rows[0]; rows is (depth + 1, ROW) int16, moves (depth, 256) int32."
     if depth == 0: return 1
     total = 0
     for i in range(legal_moves(rows[0], moves[0])):

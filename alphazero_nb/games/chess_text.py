@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.game import Game
-from .chess_board import (BOARD, CUT, ENDED, FENS, MAX_PLIES, MOVE, MOVER, SIZE, read_pieces, read_word,
-                                            square_of, write_fen)
+from .chess_board import (BOARD, CUT, ENDED, FENS, MAX_PLIES, MOVE, MOVER, SIZE, read_pieces,
+                                            read_word, square_of, write_fen)
 from .chess_moves import CHECKMATE, in_check
 from .chess import VARIANTS, action_text, move_of, position
 
@@ -88,7 +88,7 @@ def _castling(move: _Move) -> str:
     if move.piece != "K" or abs(ord(move.start[0]) - ord(move.to[0])) != 2: return ""
     return "O-O" if move.to[0] == "g" else "O-O-O"
 
-# %% ../../nbs/19_games.chess_text.ipynb #5e2d8266
+# %% ../../nbs/19_games.chess_text.ipynb #22071523
 def _without_check(move: _Move, moves: list[_Move], captures: bool) -> str:
     "Return a move in SAN, without the mark of a check."
     if _castling(move): return _castling(move)
@@ -113,7 +113,7 @@ def move_to_san(game: Game, state, action: int) -> str:
     mark = "#" if after[ENDED] == CHECKMATE else "+" * bool(in_check(after))
     return _without_check(move, moves, captures) + mark
 
-# %% ../../nbs/19_games.chess_text.ipynb #c460756a
+# %% ../../nbs/19_games.chess_text.ipynb #1dde7f0e
 _SAN = re.compile("([NBRQK])?([a-h])?([1-8])?[x:]?([a-h][1-8])(?:=?([NBRQ]))?")
 
 
@@ -140,7 +140,7 @@ def san_to_action(game: Game, state, text: str) -> int:
     legal = " ".join(move_to_san(game, state, move.action) for move in moves) or "none, the game is over"
     raise ValueError(f"the move {text!r} is not legal in {to_fen(game, state)}; legal: {legal}.")
 
-# %% ../../nbs/19_games.chess_text.ipynb #2d347f21
+# %% ../../nbs/19_games.chess_text.ipynb #cc470454
 ROSTER = dict(Event="?", Site="?", Date="????.??.??", Round="?", White="?", Black="?", Result="*")
 RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
 
@@ -162,7 +162,7 @@ def _headers(game: Game, start, headers: dict, result: str) -> dict:
     if fen != usual or game.shape[1] != 8: tags.update(SetUp="1", FEN=fen)
     return {name: re.sub(r"\s+", " ", str(value)) for name, value in tags.items()}
 
-# %% ../../nbs/19_games.chess_text.ipynb #cc470454
+# %% ../../nbs/19_games.chess_text.ipynb #97d9dd08
 def write_pgn(
     game: Game,
     actions,                      # From the first move on
@@ -182,7 +182,7 @@ def write_pgn(
     lines = textwrap.fill(" ".join([*words, tags["Result"]]), 79, break_on_hyphens=False, break_long_words=False)
     return "\n".join(f'[{name} "{value}"]' for name, value in escaped.items()) + f"\n\n{lines}\n"
 
-# %% ../../nbs/19_games.chess_text.ipynb #97d9dd08
+# %% ../../nbs/19_games.chess_text.ipynb #15f354a0
 _TAG = re.compile(r'\s*\[\s*(\w+)\s+"((?:[^"\\]|\\.)*)"\s*\]')
 _TOKEN = re.compile(r"\s*(\{[^}]*\}|;[^\n]*|[()]|\$\d+|1-0|0-1|1/2-1/2|\*|\d+\.+|[^\s(){};]+|\S)")
 
@@ -211,7 +211,7 @@ def _read_moves(text: str) -> list[str]:
     if depth: raise ValueError("the PGN has a variation that does not end: ')' is missing.")
     return moves
 
-# %% ../../nbs/19_games.chess_text.ipynb #f45f80a2
+# %% ../../nbs/19_games.chess_text.ipynb #8c232bde
 def read_pgn(
     game: Game,
     text: str,
