@@ -66,7 +66,7 @@ def check_games(played, text):
 @pytest.mark.skipif(not FOUND["stockfish"], reason="Debian's stockfish is not installed: apt-get install stockfish")
 def test_two_games_with_a_clock(program):
     text, slow = io.StringIO(), patience()
-    check_games(play_games(program, "stockfish", 2, 3 * slow, .03 * slow, text), text)
+    check_games(play_games(program, "stockfish", 2, 2 * slow, .02 * slow, text), text)
 
 
 @pytest.mark.slow
