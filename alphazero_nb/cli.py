@@ -100,7 +100,7 @@ def _cards(text: str | None):
 
 
 def _show_game(args):
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.game import CHANCE, get_game
     from alphazero_nb.selfplay.slots import retrace
     try: moves = [int(part) for part in args.moves.split(",") if part.strip()]
     except ValueError: raise ValueError(f"--moves is {args.moves!r}; write it as 3,3,2.") from None
@@ -108,7 +108,8 @@ def _show_game(args):
     state = retrace(game, args.seed, moves)
     print(game.text(state))
     over = game.over(state)
-    print(f"The game is over: {game.returns(state).tolist()}." if over else f"Player {game.mover(state)} is to move.")
+    who = "Chance" if game.mover(state) == CHANCE else f"Player {game.mover(state)}"
+    print(f"The game is over: {game.returns(state).tolist()}." if over else f"{who} is to move.")
 
 # %% ../nbs/82_cli.ipynb #5a1f0c02
 def _produce(args):

@@ -17,8 +17,8 @@ from ..core.game import Game
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'PlayedGame', 'MatchResult', 'rotate', 'play_match', 'match_pgn', 'measure', 'DuplicateResult',
-           'play_duplicate', 'play_series']
+           'PlayedGame', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'play_match', 'match_pgn', 'measure',
+           'DuplicateResult', 'play_duplicate', 'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
 def canonical(game: Game, state) -> tuple:
@@ -33,6 +33,7 @@ def next_positions(game: Game, states: list, limit: int, rng) -> tuple[list, boo
     found = {}
     for i in rng.permutation(len(moves))[:limit]:
         state = game.play(*moves[i])
+        if game.has_chance: state, _ = game.pass_chance(state, int(rng.integers(2**62)))
         if not game.over(state): found.setdefault(canonical(game, state), state)
     return list(found.values()), len(moves) <= limit
 
@@ -45,9 +46,10 @@ def random_openings(
 ) -> tuple[list, int]:  # States, and the number of moves that led to each
     "Return `count` unfinished positions, distinct ones as far as the game has enough."
     start, rng = game.new_match(), np.random.default_rng(derive_seed(seed, Purpose.OPENINGS))
+    starts = [game.new_match(derive_seed(seed, Purpose.OPENINGS, k)) for k in range(count)] if game.has_chance else [start]
     if game.over(start): raise ValueError(f"{game.name} is over before the first move, so there is nothing to play.")
     for share in (2, 8, 32, 128):
-        states, depth, complete = [start], 0, True
+        states, depth, complete = starts, 0, True
         while depth < plies:
             longer, every = next_positions(game, states, share * max(count, 16), rng)
             complete = complete and every
@@ -70,9 +72,11 @@ def play_tables(
     tables,   # tables[i][seat]: the player in this seat of game i
     on_round: Callable | None = None,  # on_round(over, moves) after every round: games over and moves so far
     lines: list | None = None,  # A list for each game, to which its actions are appended
+    seeds=None,   # Seed of the rolls of each game; default: its number
 ) -> tuple:   # final positions, (games,) int: moves of each game
     "Play games side by side to their ends."
     states, moves, going = list(states), np.zeros(len(states), int), list(range(len(states)))
+    seeds, rolls = range(len(states)) if seeds is None else seeds, [0] * len(states)
     while True:
         turns: dict = {}   # By player: the games in which it is to move
         for i in going:
@@ -84,8 +88,9 @@ def play_tables(
         for player, turn in turns.values():
             actions = player.acts(np.stack([states[i] for i in turn]))
             for i, action in zip(turn, actions):
-                states[i] = game.play(states[i], int(action))
-                if lines is not None: lines[i].append(int(action))
+                states[i], rolled = game.pass_chance(game.play(states[i], int(action)), int(seeds[i]), rolls[i])
+                rolls[i] += len(rolled)
+                if lines is not None: lines[i] += [int(action), *rolled]
         moves[going] += 1
 
 # %% ../../nbs/53_arena.matches.ipynb #4e096314
@@ -139,8 +144,21 @@ OPENING_PLIES = 4   # Random moves before a match, in games without hidden infor
 
 
 def rotate(game: Game, player, opponent) -> list[list]:
-    "Return a table for each seat of the player, with the opponent in all other seats."
+    "Return a table for each seat of the player, with the opponent in all other seats. One player: a table for each."
+    if game.players == 1: return [[player], [opponent]]
     return [[player if other == seat else opponent for other in range(game.players)] for seat in range(game.players)]
+
+
+def dice_seeds(seed: int, openings: int, tables: int) -> list[int]:
+    "Return the seeds of the rolls of a match: all tables of an opening have the same rolls."
+    return [derive_seed(seed, Purpose.DICE, opening) for opening in range(openings) for _ in range(tables)]
+
+
+def read_scores(game: Game, states) -> list[float]:
+    "Return the player's score at each table of a match. With one player, its results are compared with the opponent's."
+    results = [game.returns(state) for state in states]
+    if game.players > 1: return [share_beaten(result, i % game.players) for i, result in enumerate(results)]
+    return [share_beaten([mine[0], theirs[0]], 0) for mine, theirs in zip(results[::2], results[1::2])]
 
 
 def play_match(
@@ -154,15 +172,18 @@ def play_match(
 ) -> MatchResult:
     "Play `games` games side by side from varied openings, with the player in every seat in turn."
     if games < 1: raise ValueError(f"games is {games}; it must be at least 1.")
-    (starts, plies), seats = start_positions(game, -(-games // game.players), opening_plies, seed), range(game.players)
-    tables = rotate(game, player, opponent) * len(starts)
+    starts, plies = start_positions(game, -(-games // game.players), opening_plies, seed)
+    seats = rotate(game, player, opponent)
+    tables = seats * len(starts)
     def report(over, moves):
         listener(MatchMoved(player.name, opponent.name, over, len(tables), moves + plies * len(tables)))
     first, lines = [state for state in starts for _ in seats], [[] for _ in tables]
-    states, moves = play_tables(game, first, tables, report if listener else None, lines)
-    scores = [share_beaten(game.returns(state), i % game.players) for i, state in enumerate(states)]
+    states, moves = play_tables(game, first, tables, report if listener else None, lines,
+                                dice_seeds(seed, len(starts), len(seats)))
     played = (PlayedGame(tuple(p.name for p in table), *line) for table, *line in zip(tables, first, lines))
-    return MatchResult(player.name, opponent.name, np.array(scores), moves + plies, games=tuple(played))
+    if game.players == 1: moves = moves[::2]
+    scores = np.array(read_scores(game, states))
+    return MatchResult(player.name, opponent.name, scores, moves + plies, games=tuple(played))
 
 # %% ../../nbs/53_arena.matches.ipynb #c4e50002
 def match_pgn(
@@ -239,7 +260,8 @@ def play_duplicate(
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))
     starts = [state for state in start_positions(game, deals, 0, seed)[0] for _ in tables]
-    states, moves = play_tables(game, starts, tables * deals, report if listener else None)
+    states, moves = play_tables(game, starts, tables * deals, report if listener else None,
+                                dice_seeds(seed, deals, len(tables)))
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
     lengths = moves.reshape(deals, -1)[:, :-1][sat]
@@ -250,5 +272,6 @@ def play_duplicate(
 # %% ../../nbs/53_arena.matches.ipynb #707a917e
 def play_series(game: Game, player, opponent, games: int = 100, seed: int = 0, listener: Callable | None = None):
     "Play a match of `games` games, or duplicate deals if cards are hidden. Both results have event() and to_dict()."
-    if game.has_hidden_information: return play_duplicate(game, player, opponent, games, seed, listener)
+    duplicate = game.has_hidden_information and game.players > 1
+    if duplicate: return play_duplicate(game, player, opponent, games, seed, listener)
     return play_match(game, player, opponent, games, seed=seed, listener=listener)

@@ -115,8 +115,8 @@ class MinimaxPlayer(MaterialPlayer):
     def __init__(self, game: Game, depth: int, seed: int = 0):
         if not 1 <= depth <= 12: raise ValueError(f"minimax:{depth} is not a player; look 1 to 12 moves ahead.")
         super().__init__(game, f"minimax:{depth}", seed)
-        if game.players != 2 or game.has_hidden_information:
-            raise ValueError(f"minimax needs a game of two players without hidden information; {game.name} is none.")
+        if game.players != 2 or game.has_hidden_information or game.has_chance:
+            raise ValueError(f"minimax needs a game of two players without dice and hidden information; {game.name} is none.")
         self.depth = depth
 
     def _act(self, state, seed) -> int:

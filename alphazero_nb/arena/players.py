@@ -15,10 +15,10 @@ import numpy as np
 from ..core.device import usable_cores
 from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed, uniform
-from ..core.game import (LEGAL, MOVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play, call_returns,
-                                    did_you_mean)
+from ..core.game import (CHANCE, LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
+                                    call_returns, did_you_mean, draw_outcome)
 from ..search.tree import add_node, back_up, make_trees, root_of
-from ..search.search import draw_worlds, expand, init_root
+from ..search.search import draw_worlds, expand, init_root, throw
 from ..search.agent import Agent
 from .solvers import get_solver
 
@@ -74,11 +74,14 @@ def select_uct(nodes, edges, node, random, c):
 
 # %% ../../nbs/52_arena.players.ipynb #3ee85db6
 @kernel
-def play_out(api, state, random, actions, result):
+def play_out(api, state, random, actions, chances, result):
     "Play random moves to the end of the game, in place, and write the result by seat."
-    while call_mover(api[MOVER], state) >= 0:
-        count = call_legal(api[LEGAL], state, actions)
-        call_play(api[PLAY], state, actions[int(uniform(random, 0) * count)])
+    while True:
+        mover = call_mover(api[MOVER], state)
+        if mover == OVER: break
+        if mover == CHANCE: action = draw_outcome(api, state, chances, uniform(random, 0))
+        else: action = actions[int(uniform(random, 0) * call_legal(api[LEGAL], state, actions))]
+        call_play(api[PLAY], state, action)
     result[:] = 0
     call_returns(api[RETURNS], state, result)
 
@@ -91,7 +94,11 @@ def search_uct(api, trees, random, simulations, c):
     state, nodes[root].visits = np.empty(states.shape[1], np.int16), 1
     for _ in range(simulations):
         node = root
-        while nodes[node].mover >= 0:
+        while nodes[node].mover != OVER:
+            if nodes[node].mover == CHANCE:
+                node, is_new = throw(api, trees, 0, node)
+                if is_new: break
+                continue
             edge = select_uct(nodes, edges, node, random, c)
             child = edges[edge].child
             if child < 0:
@@ -101,10 +108,10 @@ def search_uct(api, trees, random, simulations, c):
                 call_play(api[PLAY], states[child], edges[edge].action)
                 expand(api, counts, nodes, edges, actions, 0, child, states[child])
                 node = child
-                break
+                if nodes[child].mover != CHANCE: break
             node = child
         state[:] = states[node]
-        play_out(api, state, random, actions, result)
+        play_out(api, state, random, actions, trees.chances, result)
         back_up(nodes, edges, values, node, result)
     best = nodes[root].first
     for e in range(best, best + nodes[root].count):
@@ -129,7 +136,8 @@ class RolloutPlayer(Player):
 
     def _act(self, state, seed) -> int:
         game, random, visits = self.game, np.array([seed], np.uint64), Counter()
-        trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players)
+        trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
+        trees.random[0] = ~np.uint64(seed)   # Other outcomes in the tree than in the playouts
         for world in draw_worlds(game, state[None], self.worlds, seed):
             init_root(game.api, trees, 0, world)
             best = search_uct(game.api, trees, random, self.simulations // self.worlds, self.c)

@@ -38,8 +38,8 @@ class TableSolver:
         game: Game,
         limit: int = 100_000,   # Maximum number of positions; Python visits about 20,000 a second
     ):
-        if game.players != 2 or game.has_hidden_information:
-            raise ValueError(f"{game.name} cannot be solved: a table needs two players and no hidden information.")
+        if game.players != 2 or game.has_hidden_information or game.has_chance:
+            raise ValueError(f"{game.name} cannot be solved: a table needs two players, no dice and nothing hidden.")
         self.game, self.limit, self.table = game, limit, {}
         self._value(game.new())
 

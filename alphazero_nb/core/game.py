@@ -14,21 +14,25 @@ from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 from .compiled import compile_for, digest, kernel
+from .streams import dice
 
 # %% auto #0
-__all__ = ['SIGNATURES', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
-           'call_resample_hidden', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE', 'RESAMPLE_HIDDEN',
-           'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL', 'PRIVILEGED', 'PRIVILEGED_SIZE',
-           'MATERIAL', 'write_inputs', 'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries',
-           'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
+__all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
+           'call_resample_hidden', 'call_chance', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE',
+           'RESAMPLE_HIDDEN', 'PROBABILITIES', 'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL',
+           'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'write_inputs', 'outcome_at', 'draw_outcome',
+           'ContractError', 'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries', 'game_module', 'register',
+           'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
 _OUT, _PLANES = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "C")
+_PROBABILITIES = types.Array(types.float64, 1, "C")
 SIGNATURES = dict(
     start=types.void(_ROW, types.int64), mover=types.int64(_ROW), legal=types.int64(_ROW, _ACTIONS),
     play=types.void(_ROW, types.int64), returns=types.void(_ROW, _OUT), observe=types.void(_ROW, _PLANES),
-    resample_hidden=types.void(_ROW, types.int64))
+    resample_hidden=types.void(_ROW, types.int64), chance=types.void(_ROW, _PROBABILITIES))
+OVER, CHANCE = -1, -2   # Answers of `mover` that are no seats
 
 # %% ../../nbs/01_core.game.ipynb #13b05b82
 def _caller(signature):
@@ -53,11 +57,12 @@ def _caller(signature):
 call_start, call_mover, call_legal = (_caller(SIGNATURES[name]) for name in ("start", "mover", "legal"))
 call_play, call_returns = _caller(SIGNATURES["play"]), _caller(SIGNATURES["returns"])
 call_observe, call_resample_hidden = _caller(SIGNATURES["observe"]), _caller(SIGNATURES["resample_hidden"])
+call_chance = _caller(SIGNATURES["chance"])
 
 # %% ../../nbs/01_core.game.ipynb #35729228
-START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN = range(7)
-STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL = range(7, 12)
-PRIVILEGED, PRIVILEGED_SIZE, MATERIAL = 12, 13, 14
+START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN, PROBABILITIES = range(8)
+STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL, OUTCOMES = range(8, 14)
+PRIVILEGED, PRIVILEGED_SIZE, MATERIAL = 14, 15, 16
 
 # %% ../../nbs/01_core.game.ipynb #46500cec
 @kernel
@@ -66,6 +71,26 @@ def write_inputs(api, state, row):
     known = api[OBSERVATION_SIZE]
     call_observe(api[OBSERVE], state, row[:known])
     if api[PRIVILEGED_SIZE] > 0: call_observe(api[PRIVILEGED], state, row[known:])
+
+
+@kernel
+def outcome_at(probabilities, share):
+    "Return the outcome at which the sum of the probabilities passes `share`, a number in (0, 1)."
+    last = -1
+    for outcome in range(len(probabilities)):
+        if probabilities[outcome] <= 0: continue
+        last, share = outcome, share - probabilities[outcome]
+        if share < 0: return last
+    if last < 0: raise ValueError("chance moves, but no outcome has a probability")
+    return last   # The probabilities add up to a little less than 1
+
+
+@kernel
+def draw_outcome(api, state, probabilities, share):
+    "Return the outcome of a chance node for a random number in (0, 1); `probabilities` is a scratch array."
+    probabilities[:] = 0
+    call_chance(api[PROBABILITIES], state, probabilities)
+    return outcome_at(probabilities, share)
 
 # %% ../../nbs/01_core.game.ipynb #9caa58b1
 class ContractError(ValueError):
@@ -113,14 +138,15 @@ class ByHand:
         return state
 
     def mover(self, state) -> int:
-        "Return the player to move, or −1 when the game is over."
+        "Return the player to move, OVER (−1) when the game is over, or CHANCE (−2)."
         return self.compiled["mover"](state)
 
-    def over(self, state) -> bool: return self.mover(state) < 0
+    def over(self, state) -> bool: return self.mover(state) == OVER
 
     def legal_actions(self, state) -> list[int]:
-        "Return the legal actions in increasing order; an empty list when the game is over."
-        if self.over(state): return []
+        "Return the legal actions in increasing order, or the possible outcomes; an empty list when the game is over."
+        mover = self.mover(state)
+        if mover < 0: return [outcome for outcome, _ in self.chance(state)]
         actions = np.zeros(self.max_legal, np.int32)
         return actions[:self.compiled["legal"](state, actions)].tolist()
 
@@ -156,6 +182,23 @@ class ByHand:
     def forget(self) -> None:
         "Drop the positions stored for this thread; compiled rules store none."
 
+    def chance(self, state) -> list[tuple[int, float]]:
+        "Return the possible outcomes and their probabilities where chance moves; an empty list elsewhere."
+        if self.mover(state) != CHANCE: return []
+        probabilities = np.zeros(self.outcomes)
+        self.compiled["chance"](state, probabilities)
+        return [(int(outcome), float(probabilities[outcome])) for outcome in np.flatnonzero(probabilities > 0)]
+
+    def pass_chance(self, state, seed: int, number: int = 0) -> tuple:  # The position, the outcomes of these rolls
+        "Play the rolls of the game with this seed, from roll `number` on, until a player moves or the game is over."
+        rolled = []
+        while self.mover(state) == CHANCE:
+            probabilities = np.zeros(self.outcomes)
+            self.compiled["chance"](state, probabilities)
+            rolled.append(outcome_at(probabilities, dice(seed, number + len(rolled))))
+            state = self.play(state, rolled[-1])
+        return state, rolled
+
 # %% ../../nbs/01_core.game.ipynb #34e42e51
 class Readable(ByHand):
     "Methods that read a state without changing it."
@@ -187,6 +230,11 @@ class Readable(ByHand):
         "Return the name of an action for people."
         return self._action_names(action) if self._action_names else str(action)
 
+    def move_name(self, state, action: int) -> str:
+        "Return the name of an action in this position, or of an outcome where chance moves."
+        if self.mover(state) != CHANCE: return self.action_name(action)
+        return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
+
     def text(self, state) -> str:
         "Return a text drawing of the position."
         return self._text(state) if self._text else str(state.tolist())
@@ -202,7 +250,7 @@ class Sendable(Readable):
         return game
 
     def __reduce__(self):
-        if self.home == "alphazero_nb.games." + self.name.partition("(")[0]: return get_game, (self.name,)
+        if self.home == game_module(self.name.partition("(")[0]): return get_game, (self.name,)
         args, arguments = self._arguments
         return _remake, (type(self), args, {key: getattr(value, "py_func", value) for key, value in arguments.items()})
 
@@ -229,6 +277,8 @@ class Game(Sendable):
         *,
         start: Callable, mover: Callable, legal: Callable, play: Callable, returns: Callable, observe: Callable,
         resample_hidden: Callable | None = None, # None if nothing is hidden; must not draw future dice throws
+        chance: Callable | None = None, # None if chance never moves after the start
+        outcomes: int = 0,              # Number of distinct outcomes of chance
         privileged: Callable | None = None, # Hidden information, `privileged_size` numbers for the value of a network
         privileged_size: int = 0,
         groups: tuple | None = None,    # (count, features, actions): observation and actions begin with `count`
@@ -243,6 +293,7 @@ class Game(Sendable):
         start_symmetries: tuple | None = None,  # Indices of those that keep the start position; None means all
         cells: np.ndarray | None = None,  # (actions,) place of each action, on planes of the board's size
         action_names: Callable | None = None,  # action -> str
+        outcome_names: Callable | None = None,  # outcome of chance -> str
         text: Callable | None = None,   # state -> str, a text drawing
         heuristic: Callable | None = None,   # state -> action: a player written by hand, if the game has one
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
@@ -251,10 +302,13 @@ class Game(Sendable):
     ):
         if (privileged is None) != (privileged_size == 0):
             raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
+        if (chance is None) != (outcomes == 0):
+            raise ValueError(f"{name}: chance and outcomes go together; give both or neither.")
         if privileged and len(shape) != 1:
             raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
+        self.outcomes, self._outcome_names = outcomes, outcome_names
         self.cells = None if cells is None else np.asarray(cells, np.int64)
         self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
         self.match_start = match_start
@@ -264,13 +318,13 @@ class Game(Sendable):
         self.symmetries = _symmetry_arrays(symmetries, self.input_size, actions)
         self.start_symmetries = tuple(range(len(self.symmetries[0])) if start_symmetries is None else start_symmetries)
         functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                         resample_hidden=resample_hidden or _nothing_hidden,
+                         resample_hidden=resample_hidden or _nothing_hidden, chance=chance or _no_chance,
                          **(dict(privileged=privileged) if privileged else {}),
                          **(dict(material=material) if material else {}))
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
         self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
-        sizes = [state_size, players, actions, self.observation_size, self.max_legal]
+        sizes = [state_size, players, actions, self.observation_size, self.max_legal, outcomes]
         optional = {key: _address(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
         self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes +
                             [optional["privileged"], privileged_size, optional["material"]], np.int64)
@@ -284,6 +338,9 @@ class Game(Sendable):
     @property
     def has_material(self) -> bool: return "material" in self.functions   # True if the game counts material
 
+    @property
+    def has_chance(self) -> bool: return self.outcomes > 0   # True if chance may move after the start
+
     def check(self, games: int = 20, seed: int = 0) -> None:
         "Check the contract in random games; a ContractError names the requirement that fails."
         check_game(self, games, seed)
@@ -295,6 +352,9 @@ class Game(Sendable):
 
 # %% ../../nbs/01_core.game.ipynb #3556e2de
 def _nothing_hidden(state, seed): pass
+
+
+def _no_chance(state, probabilities): pass
 
 
 def _address(compiled) -> int:
@@ -328,10 +388,15 @@ def board_symmetries(
     return pairs
 
 # %% ../../nbs/01_core.game.ipynb #a7315c55
-_LIBRARY = ("blob", "chess", "connect4", "dots", "gomoku", "openspiel", "othello",
+_LIBRARY = ("2048", "blob", "chess", "connect4", "dots", "gomoku", "openspiel", "othello", "pig",
             "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
 _registry: dict[str, Callable[..., Game]] = {}
+
+
+def game_module(word: str) -> str | None:
+    "Return the module of a game of the package, or None. A module's name cannot begin with a digit."
+    return f"alphazero_nb.games.{'twenty48' if word == '2048' else word}" if word in _LIBRARY else None
 
 
 def register(name: str, factory: Callable[..., Game]) -> None:
@@ -370,7 +435,7 @@ def get_game(
 ) -> Game:      # A ValueError lists the known names or parameters
     "Return the game with this name and the parameters in its brackets."
     word, parameters = _parse(name)
-    if word not in _registry and word in _LIBRARY: importlib.import_module(f"alphazero_nb.games.{word}")
+    if word not in _registry and game_module(word): importlib.import_module(game_module(word))
     if word not in _registry:
         more = did_you_mean(word, list_games()) or (" A game of your own must be registered first: "
                                                     "register(name, function), or on the command line --rules FILE.")
@@ -426,8 +491,11 @@ class Checker(_Checker):
     def position(self, state) -> list[int]:
         "Check a position and return its legal actions; an empty list at the end."
         game, mover = self.game, self.read("mover", state)
-        self.law(-1 <= mover < game.players, "mover", f"it must be −1 or a seat below {game.players}, not {mover}")
-        if mover < 0:
+        known, dice = -1 <= mover < game.players, mover == CHANCE and game.has_chance
+        more = f", a chance node, but the game has no chance; {self.where(state)}" if mover == CHANCE else ""
+        self.law(known or dice, "mover", f"it must be −1 or a seat below {game.players}, not {mover}{more}")
+        if mover == CHANCE: return self.rolls(state)
+        if mover == OVER:
             self.ending(state)
             return []
         actions = np.full(game.max_legal, -7, np.int32)
@@ -451,6 +519,19 @@ class Checker(_Checker):
         if len(more): self.read("privileged", state, more)
         return np.concatenate([planes, more])
 
+    def where(self, state) -> str: return f"position: {' '.join(self.game.text(state).split())}"
+
+    def rolls(self, state) -> list[int]:
+        probabilities, where = np.zeros(self.game.outcomes), self.where(state)
+        self.read("chance", state, probabilities)
+        self.law(bool(probabilities.any()), "chance", f"the list of outcomes must not be empty; {where}")
+        bad = np.flatnonzero(~(probabilities >= 0))
+        self.law(not len(bad), "chance", f"a probability must not be negative, but outcome {bad[:1]} has "
+                                         f"{probabilities[bad[:1]]}; {where}")
+        total = probabilities.sum()
+        self.law(abs(total - 1) < 1e-6, "chance", f"the probabilities must add up to 1, not to {total:.6g}; {where}")
+        return np.flatnonzero(probabilities).tolist()
+
     def ending(self, state) -> list[float]:
         out = np.zeros(self.game.players, np.float32)
         self.read("returns", state, out)
@@ -472,16 +553,18 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
     observation, action = (array[turn] for array in game.symmetries)
     state, twin = np.zeros((2, game.state_size), np.int16)
     for row in (state, twin): checker.call("start", row, checker.seed)
+    checker.law(checker.read("mover", state) != CHANCE, "start", "chance must not move first; deal in start")
     legal = checker.position(state)
     while legal:
-        turned = np.array_equal(checker.seen(state)[observation], checker.seen(twin))
-        turned = turned and sorted(action[legal].tolist()) == checker.position(twin)
+        dice = game.mover(state) == CHANCE   # Outcomes keep their numbers under a symmetry
+        turned = dice or np.array_equal(checker.seen(state)[observation], checker.seen(twin))
+        turned = turned and sorted(legal if dice else action[legal].tolist()) == checker.position(twin)
         checker.law(turned, "symmetries", f"symmetry {turn} must transform observation and legal actions alike")
         move, left = legal[rng.integers(len(legal))], state.copy()
         checker.call("play", state, move)
-        checker.call("play", twin, int(action[move]))
+        checker.call("play", twin, move if dice else int(action[move]))
         checker.history.append(move)
-        checker.seen(left)
+        if not dice: checker.seen(left)
         checker.law(len(checker.history) <= game.max_length, "play", f"a game must end within {game.max_length} moves")
         legal = checker.position(state)
     over = not checker.position(twin) and checker.ending(state) == checker.ending(twin)

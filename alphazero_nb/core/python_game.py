@@ -10,7 +10,7 @@ from typing import Callable
 
 import numpy as np
 from numba import njit
-from .game import SIGNATURES, ContractError, Game, broken_law
+from .game import CHANCE, SIGNATURES, ContractError, Game, broken_law
 
 # %% auto #0
 __all__ = ['HEADER', 'Positions', 'Reading', 'Seeing', 'Rules', 'RuleError', 'PythonGame', 'why_not_sendable']
@@ -69,15 +69,21 @@ class Reading:
     def key(self, at: int, count: int) -> bytes: return ctypes.string_at(at + 2, _WORLD + 2 * count)
     def find(self, at: int, count: int): return self.positions.find(ctypes.string_at(at + 2, _WORLD + 2 * count))
 
+    def where(self, at: int, count: int) -> str:
+        "Return the position in words, for a message."
+        position = self.find(at, count)
+        text = position.text() if hasattr(position, "text") else repr(position)
+        return f"position: {' '.join(text.split())}"
+
     def refuse(self, function: str, at: int, count: int, law: str):
         key = self.key(at, count)
         raise broken_law(self.game.name, function, _moves(key), struct.unpack_from(_KEY, key)[0], law)
 
     def mover(self, at: int, count: int, _) -> int:
         mover = self.find(at, count).mover()
-        if mover not in range(-1, self.game.players):
-            self.refuse("mover", at, count, f"it must be −1 or a seat below {self.game.players}, not {mover!r}")
-        return int(mover)
+        if mover in range(-1, self.game.players) or (mover == CHANCE and self.game.has_chance): return int(mover)
+        more = f", a chance node, but the game has no chance; {self.where(at, count)}" if mover == CHANCE else ""
+        self.refuse("mover", at, count, f"it must be −1 or a seat below {self.game.players}, not {mover!r}{more}")
 
     def legal(self, at: int, count: int, out: int) -> int:
         given, game = list(self.find(at, count).legal()), self.game
@@ -93,8 +99,29 @@ class Reading:
         return len(actions)
 
 # %% ../../nbs/03_core.python_game.ipynb #b2b535d5
+def _broken_chance(given: list, outcomes: int) -> str:
+    "Return the law that these pairs (outcome, probability) break, or an empty string."
+    if not given: return "the list of outcomes must not be empty"
+    numbers, probabilities = [outcome for outcome, _ in given], [probability for _, probability in given]
+    if any(outcome not in range(outcomes) for outcome in numbers) or len(set(numbers)) < len(numbers):
+        return f"outcomes must be distinct numbers from 0 to {outcomes - 1}, not {numbers}"
+    for outcome, probability in given:
+        if not probability >= 0: return f"a probability must not be negative, but outcome {outcome} has {probability}"
+    total = sum(probabilities)
+    return "" if abs(total - 1) < 1e-6 else f"the probabilities must add up to 1, not to {total:.6g}"
+
+
 class Seeing(Reading):
-    "Rules that return results and observations."
+    "Rules that return results, observations and chances."
+    def chance(self, at: int, count: int, out: int) -> int:
+        given = list(self.find(at, count).chance())
+        if law := _broken_chance(given, self.game.outcomes):
+            self.refuse("chance", at, count, f"{law}; {self.where(at, count)}")
+        row = array.array("d", bytes(8 * self.game.outcomes))
+        for outcome, probability in given: row[outcome] = probability
+        ctypes.memmove(out, row.tobytes(), 8 * len(row))
+        return 0
+
     def returns(self, at: int, count: int, out: int) -> int:
         given = list(self.find(at, count).returns())
         if len(given) != self.game.players:
@@ -121,7 +148,7 @@ class Seeing(Reading):
 
 # %% ../../nbs/03_core.python_game.ipynb #4f283b61
 class Rules(Seeing):
-    "All seven rules."
+    "All eight rules."
     def start(self, at: int, count: int, seed: int) -> int:
         key = struct.pack(_KEY, seed, 0, 0)
         self.positions.keep(key, self.positions.make(seed))
@@ -202,7 +229,7 @@ def _read_answer(answer):
 # %% ../../nbs/03_core.python_game.ipynb #0f12b8ae
 def _bridge(calls: dict) -> dict:
     "Return the functions of the contract; each one calls Python."
-    start_, mover_, legal_, play_, returns_, observe_, resample_ = (calls[key] for key in SIGNATURES)
+    start_, mover_, legal_, play_, returns_, observe_, resample_, chance_ = (calls[key] for key in SIGNATURES)
 
     def start(state, seed):
         answer = _room()
@@ -238,8 +265,13 @@ def _bridge(calls: dict) -> dict:
         answer = _room()
         resample_(state.ctypes.data, state[0], seed, answer.ctypes.data)
         _read_answer(answer)
+
+    def chance(state, probabilities):
+        answer = _room()
+        chance_(state.ctypes.data, state[0], probabilities.ctypes.data, answer.ctypes.data)
+        _read_answer(answer)
     return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                    resample_hidden=resample_hidden)
+                    resample_hidden=resample_hidden, chance=chance)
 
 # %% ../../nbs/03_core.python_game.ipynb #e41a2815
 def _by_hand(rules: Rules) -> dict:
@@ -266,21 +298,24 @@ class PythonGame(Game):
         make: Callable,          # seed -> a fresh position with mover, legal, play, returns, observe
         *,
         players: int, actions: int, shape: tuple, max_length: int, max_legal: int | None = None,
-        symmetries: list | None = None, cells: np.ndarray | None = None, action_names: Callable | None = None,
+        outcomes: int = 0,       # Number of distinct outcomes of chance; positions then have `chance`
+        symmetries: list | None = None, start_symmetries: tuple | None = None, cells: np.ndarray | None = None,
+        action_names: Callable | None = None, outcome_names: Callable | None = None,
         text: Callable | None = None,   # position -> str; replaces text() of the position
     ):
-        _sizes_fit(name, actions, max_length)
-        self.make, self._text_of, self._resamples = make, text, _can_resample(name, make)
+        _sizes_fit(name, actions, max_length, outcomes)
+        self.make, self._text_of, self._resamples = make, text, _can_resample(name, make, outcomes)
         self._rules, self._replayed = Rules(self, make, self.room), Rules(self, make, 0)
         self._kept = self._rules.positions.kept
         self._calls = {key: _callback(getattr(self._rules, key), self._kept) for key in SIGNATURES}
-        rules = _bridge(self._calls) if self._resamples else dict(_bridge(self._calls), resample_hidden=None)
+        missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
+        rules = dict(_bridge(self._calls), **dict.fromkeys(missing))
         super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
-                         max_length=max_length, max_legal=max_legal, symmetries=symmetries, cells=cells,
-                         action_names=action_names, text=self._draw)
-        self._crossing, nothing = self.compiled, self.functions["resample_hidden"]
-        self.compiled, self.functions = _by_hand(self._rules), _by_hand(self._replayed)
-        if not self._resamples: self.compiled["resample_hidden"] = self.functions["resample_hidden"] = nothing
+                         max_length=max_length, max_legal=max_legal, outcomes=outcomes, symmetries=symmetries,
+                         start_symmetries=start_symmetries, cells=cells, action_names=action_names,
+                         outcome_names=outcome_names, text=self._draw)
+        self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
+        self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}
 
     @property
     def home(self) -> str: return getattr(self.make, "__module__", "")
@@ -301,6 +336,11 @@ class PythonGame(Game):
         "Return the Python object of a row, a copy that the caller may change."
         return self._replayed.positions.replay(state[1:HEADER + int(state[0])].tobytes())
 
+    def move_name(self, state, action: int) -> str:
+        "Return the name of an action or outcome in this position; its object may know one (`move_name`)."
+        position = self._rules.positions.find(state[1:HEADER + int(state[0])].tobytes())   # Must not be changed
+        return position.move_name(action) if hasattr(position, "move_name") else super().move_name(state, action)
+
     def _draw(self, state) -> str:
         position = self.position(state)
         if self._text_of: return self._text_of(position)
@@ -308,19 +348,20 @@ class PythonGame(Game):
         return f"moves {state[HEADER:HEADER + int(state[0])].tolist()}"
 
 # %% ../../nbs/03_core.python_game.ipynb #6b62c6f2
-def _can_resample(name: str, make: Callable) -> bool:
+def _can_resample(name: str, make: Callable, outcomes: int) -> bool:
     "Return True if positions have `resample_hidden`; a ContractError names a required method that is missing."
     position = make(0)
-    for method in ("mover", "legal", "play", "returns", "observe"):
+    for method in ("mover", "legal", "play", "returns", "observe", *["chance"] * (outcomes > 0)):
         if not callable(getattr(position, method, None)):
             raise ContractError(f"{name}: make(0) returns a {type(position).__name__}, which has no method {method}().")
     return callable(getattr(position, "resample_hidden", None))
 
 
-def _sizes_fit(name: str, actions: int, max_length: int) -> None:
+def _sizes_fit(name: str, actions: int, max_length: int, outcomes: int) -> None:
     if not (1 <= actions <= 1 << 16 and 1 <= max_length < 1 << 15):
         raise ValueError(f"{name}: a Python game must have 1 to 65536 actions and 1 to 32767 moves, "
                          f"not {actions} and {max_length}.")
+    if not 0 <= outcomes <= 1 << 16: raise ValueError(f"{name}: outcomes is {outcomes}; choose 0 to 65536.")
 
 # %% ../../nbs/03_core.python_game.ipynb #edc60715
 def _sendable(value) -> bool:

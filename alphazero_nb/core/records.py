@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from .compiled import kernel
-from .game import (LEGAL, MAX_LEGAL, MOVER, PLAY, PLAYERS, RETURNS, START, STATE_SIZE, Game,
-                                    call_legal, call_mover, call_play, call_returns, call_start, write_inputs)
+from .game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS, PROBABILITIES,
+                                    RETURNS, START, STATE_SIZE, Game, call_chance, call_legal, call_mover, call_play,
+                                    call_returns, call_start, write_inputs)
 
 # %% auto #0
 __all__ = ['GameRecord', 'join_records', 'split_records', 'repeat_games', 'check_table', 'check_records']
@@ -19,8 +20,8 @@ __all__ = ['GameRecord', 'join_records', 'split_records', 'repeat_games', 'check
 @dataclass(frozen=True, eq=False)
 class GameRecord:
     "One finished game of T moves."
-    actions: np.ndarray         # (T,) int32, actions played
-    movers: np.ndarray          # (T,) int8, seat of the mover
+    actions: np.ndarray         # (T,) int32, actions played, and outcomes where chance moved
+    movers: np.ndarray          # (T,) int8, seat of the mover, or CHANCE
     values: np.ndarray          # (T, players) float32, mean result of the search by seat; NaN without a search
     policy_offsets: np.ndarray  # (T + 1,) int32: move t's search result is [offsets[t], offsets[t + 1])
     policy_actions: np.ndarray  # int32, actions visited by the search, in increasing order for each move
@@ -107,7 +108,7 @@ def _check_numbers(table: dict) -> None:
     finite = np.isfinite(values).all(1)
     laws = [(table[name] < 0, "games", f"its {name} is negative") for name in _SCALARS]
     laws += [(~np.isfinite(table["outcome"]).all(1), "games", "its outcome is not finite"),
-             ((table["movers"] < 0) | (table["movers"] >= players), "moves", f"a mover is not a seat below {players}"),
+             (~np.isin(table["movers"], [CHANCE, *range(players)]), "moves", f"a mover is not a seat below {players}"),
              (~finite & ~np.isnan(values).all(1), "moves", "some values of a move are not finite"),
              (~finite & searched, "moves", "a searched move has no values"),
              (table["policy_visits"] < 1, "entries", "a visit count is not positive")]
@@ -153,32 +154,45 @@ def _all_legal(legal, count, actions):
         place += 1
     return True
 
+
+@kernel
+def _can_happen(api, state, probabilities, outcome):
+    "Return True if this outcome has a probability where chance moves."
+    probabilities[:] = 0
+    call_chance(api[PROBABILITIES], state, probabilities)
+    return 0 <= outcome < len(probabilities) and probabilities[outcome] > 0
+
 # %% ../../nbs/06_core.records.ipynb #034bfbd8
 @kernel
 def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
     "Play games at[0] to stop − 1; return a key of _BROKEN for game at[0] at move at[1], or 0, and the next row."
     state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)
-    result = np.empty(api[PLAYERS], np.float32)
+    result, probabilities = np.empty(api[PLAYERS], np.float32), np.empty(api[OUTCOMES])
     while at[0] < stop:
         first, last = ends[at[0]], ends[at[0] + 1]
         state[:] = 0
         call_start(api[START], state, seeds[at[0]])
         for move in range(first, last):
             at[1], mover = move - first, call_mover(api[MOVER], state)
-            if mover < 0: return _ENDED, row
+            if mover == OVER: return _ENDED, row
             if mover != movers[move]: return _MOVER, row
+            policy = policy_actions[entry_ends[move]:entry_ends[move + 1]]
+            if mover == CHANCE:
+                if not _can_happen(api, state, probabilities, actions[move]): return _ACTION, row
+                if len(policy): return _POLICY, row
+                call_play(api[PLAY], state, actions[move])
+                continue
             count = call_legal(api[LEGAL], state, legal)
             if not 1 <= count <= api[MAX_LEGAL]: raise ValueError("legal returned no action, or more than max_legal")
             for i in range(1, count):
                 if legal[i] <= legal[i - 1]: raise ValueError("legal returned actions that are not in increasing order")
             if not _all_legal(legal, count, actions[move:move + 1]): return _ACTION, row
-            policy = policy_actions[entry_ends[move]:entry_ends[move + 1]]
             if not _all_legal(legal, count, policy): return _POLICY, row
             if len(policy) and len(inputs):
                 write_inputs(api, state, inputs[row])
                 row += 1
             call_play(api[PLAY], state, actions[move])
-        if call_mover(api[MOVER], state) >= 0: return _OPEN, row
+        if call_mover(api[MOVER], state) != OVER: return _OPEN, row
         result[:] = 0
         call_returns(api[RETURNS], state, result)
         for player in range(len(result)):

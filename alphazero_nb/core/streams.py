@@ -12,7 +12,7 @@ import numpy as np
 from .compiled import kernel
 
 # %% auto #0
-__all__ = ['Purpose', 'derive_seed', 'uniform', 'draw_seed', 'normal', 'gamma']
+__all__ = ['Purpose', 'derive_seed', 'uniform', 'draw_seed', 'normal', 'gamma', 'dice']
 
 # %% ../../nbs/04_core.streams.ipynb #f5f6e226
 class Purpose(IntEnum):
@@ -27,6 +27,8 @@ class Purpose(IntEnum):
     SEARCH = 7          # An agent's `number`th search
     WORLDS = 8          # Worlds of one search with hidden cards
     PRODUCER = 9        # Producer `number` of games in a shared folder, which derives its games from this seed
+    SAMPLES = 10        # Outcomes of chance that one search draws
+    DICE = 11           # Rolls of the games from opening `number` of a match
 
 # %% ../../nbs/04_core.streams.ipynb #d3fb87ee
 def derive_seed(
@@ -72,3 +74,11 @@ def gamma(random, i, shape):
         if v > 0 and math.log(uniform(random, i)) < 0.5 * x * x + d - d * v + d * math.log(v): break
     boost = uniform(random, i) ** (1 / shape) if shape < 1 else 1.0
     return d * v * boost
+
+# %% ../../nbs/04_core.streams.ipynb #04c00002
+@kernel
+def dice(seed, number):
+    "Return roll `number` of the game with this seed, in (0, 1)."
+    random = np.empty(1, np.uint64)
+    random[0] = (np.uint64(seed) ^ np.uint64(0x5851F42D4C957F2D)) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
+    return uniform(random, 0)

@@ -10,14 +10,14 @@ from itertools import permutations
 
 import numpy as np
 from ..core.compiled import kernel
-from ..core.game import Game, register
+from ..core.game import CHANCE, Game, register
 
 # %% auto #0
 __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS', 'TRICKS', 'VOIDS', 'SCORES', 'EXACT', 'PLAYERS',
-           'SIZE', 'TRUMP', 'DEALER', 'MOVER', 'LED', 'LYING', 'BIDDERS', 'DONE', 'ROUND', 'LARGEST', 'FULL', 'RANDOM',
-           'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'read_random', 'write_random', 'draw', 'deal', 'round_size',
-           'mover', 'legal', 'strength', 'best_on_table', 'take_trick', 'end_round', 'play', 'returns', 'suit_size',
-           'observation_size', 'observe_suit', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen',
+           'SIZE', 'TRUMP', 'DEALER', 'MOVER', 'LED', 'LYING', 'BIDDERS', 'DONE', 'ROUND', 'LARGEST', 'FULL', 'DEALT',
+           'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'draw', 'deal', 'clear_table', 'round_size', 'mover', 'legal',
+           'strength', 'best_on_table', 'take_trick', 'end_round', 'deal_chances', 'deal_card', 'play', 'returns',
+           'suit_size', 'observation_size', 'observe_suit', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen',
            'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance', 'heuristic_bid',
            'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump',
            'dealer', 'on_table', 'text', 'measures', 'blob']
@@ -27,8 +27,8 @@ CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
 HAND, GONE, TABLE = 1, 9, 17                    # Place of a card: 0 if not dealt, else one of these plus a seat
 BIDS, TRICKS, VOIDS, SCORES = 52, 60, 68, 76    # Per seat: bid (−1 before it), tricks won, shown voids (bits), score
 EXACT = 84                                      # Per seat: rounds with an exact bid
-(PLAYERS, SIZE, TRUMP, DEALER, MOVER, LED, LYING, BIDDERS, DONE, ROUND, LARGEST, FULL, RANDOM) = range(92, 105)
-STATE_SIZE = RANDOM + 4
+(PLAYERS, SIZE, TRUMP, DEALER, MOVER, LED, LYING, BIDDERS, DONE, ROUND, LARGEST, FULL, DEALT) = range(92, 105)
+STATE_SIZE = DEALT + 1
 
 # %% ../../nbs/15_games.blob.ipynb #81d94c75
 @kernel
@@ -47,39 +47,30 @@ def below(number, count):
 
 
 @kernel
-def read_random(state):
-    z = np.uint64(0)
-    for i in range(4): z |= np.uint64(np.int64(state[RANDOM + i]) & 0xFFFF) << np.uint64(16 * i)
-    return z
-
-
-@kernel
-def write_random(state, z):
-    for i in range(4):
-        part = np.int64((np.uint64(z) >> np.uint64(16 * i)) & np.uint64(0xFFFF))
-        state[RANDOM + i] = part - 65536 if part > 32767 else part
-
-
-@kernel
-def draw(state, count):
-    "Draw a number from 0 to count − 1 with the generator in the row."
-    z, number = next_random(read_random(state))
-    write_random(state, z)
+def draw(random, count):
+    "Draw a number from 0 to count − 1; `random` is the generator's state, (1,) uint64."
+    random[0], number = next_random(random[0])
     return below(number, count)
 
 # %% ../../nbs/15_games.blob.ipynb #3980ccf4
 @kernel
-def deal(state):
+def deal(state, random):
     "Deal state[SIZE] cards to each player; the player on the dealer's left bids first."
     order, players = np.arange(CARDS), state[PLAYERS]
-    state[:CARDS] = 0
+    clear_table(state)
     for i in range(players * state[SIZE]):
-        other = i + draw(state, CARDS - i)
+        other = i + draw(random, CARDS - i)
         order[i], order[other] = order[other], order[i]
         state[order[i]] = HAND + i % players
-    for seat in range(SEATS): state[BIDS + seat], state[TRICKS + seat], state[VOIDS + seat] = -1, 0, 0
-    state[LED], state[LYING], state[BIDDERS], state[DONE] = -1, 0, 0, 0
     state[MOVER] = (state[DEALER] + 1) % players
+
+
+@kernel
+def clear_table(state):
+    "Take all cards back; nobody has bid."
+    state[:CARDS] = 0
+    for seat in range(SEATS): state[BIDS + seat], state[TRICKS + seat], state[VOIDS + seat] = -1, 0, 0
+    state[LED], state[LYING], state[BIDDERS], state[DONE], state[DEALT] = -1, 0, 0, 0, 0
 
 
 @kernel
@@ -92,13 +83,14 @@ def round_size(number, largest, players):
 # %% ../../nbs/15_games.blob.ipynb #5583e501
 def _start(players, cards, full, vary_cards, vary_players):
     def start(state, seed):
-        write_random(state, seed)
-        table, size = 3 + draw(state, players - 2), 1 + draw(state, cards)
+        random = np.zeros(1, np.uint64)
+        random[0] = seed
+        table, size = 3 + draw(random, players - 2), 1 + draw(random, cards)
         state[PLAYERS], state[SIZE] = table if vary_players else players, size if vary_cards else cards
-        state[DEALER], state[TRUMP] = draw(state, state[PLAYERS]), draw(state, 5)
+        state[DEALER], state[TRUMP] = draw(random, state[PLAYERS]), draw(random, 5)
         if full: state[TRUMP] = 0
         state[LARGEST], state[FULL] = cards, full
-        deal(state)
+        deal(state, random)
     return start
 
 
@@ -162,7 +154,7 @@ def take_trick(state):
 
 @kernel
 def end_round(state):
-    "Score the round and, in a full game, deal the next one."
+    "Score the round and, in a full game, let chance deal the next one."
     players, largest = state[PLAYERS], state[LARGEST]
     for seat in range(players):
         if state[TRICKS + seat] == state[BIDS + seat]:
@@ -174,11 +166,27 @@ def end_round(state):
         return
     state[SIZE], state[TRUMP] = round_size(state[ROUND], largest, players), state[ROUND] % 5
     state[DEALER] = (state[DEALER] + 1) % players
-    deal(state)
+    clear_table(state)
+    state[MOVER] = CHANCE
 
 # %% ../../nbs/15_games.blob.ipynb #238f05eb
+def deal_chances(state, probabilities):
+    for card in range(CARDS):
+        if state[card] == 0: probabilities[card] = 1 / (CARDS - state[DEALT])
+
+
+@kernel
+def deal_card(state, card):
+    "Deal a card to the next player in turn; after the last one, the player on the dealer's left bids."
+    players = state[PLAYERS]
+    state[card] = HAND + state[DEALT] % players
+    state[DEALT] += 1
+    if state[DEALT] == players * state[SIZE]: state[MOVER] = (state[DEALER] + 1) % players
+
+
 def play(state, action):
     seat, players = state[MOVER], state[PLAYERS]
+    if seat == CHANCE: return deal_card(state, action)
     if action >= BID:
         state[BIDS + seat] = action - BID
         state[BIDDERS] += 1
@@ -390,7 +398,6 @@ def deal_again(state, seed):
         for _ in range(needs[seat]):
             state[rest[count]] = HAND + seat
             count += 1
-    write_random(state, next_random(z)[1])
 
 
 def resample_hidden(state, seed):
@@ -537,9 +544,10 @@ def blob(
     return Game(
         name, start=_start(players, cards, full, deals != "same", deals == "all"), mover=mover, legal=legal, play=play,
         returns=returns, observe=_observe(players), resample_hidden=resample_hidden,
+        chance=deal_chances if full else None, outcomes=CARDS if full else 0, outcome_names=card_name,
         privileged=_privileged(players), privileged_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13),
         state_size=STATE_SIZE, players=players, actions=BID + 14, shape=(observation_size(players),),
-        max_length=sum(players * (1 + size) for size in sizes), max_legal=cards + 1,
+        max_length=sum(players * (1 + size) for size in sizes) + players * sum(sizes[1:]), max_legal=cards + 1,
         symmetries=suit_symmetries(players), action_names=action_name, text=text, heuristic=heuristic,
         measures=measures)
 

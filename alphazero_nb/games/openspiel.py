@@ -5,10 +5,10 @@
 # %% ../../nbs/14_games.openspiel.ipynb #61e48ac3
 from __future__ import annotations
 
-import hashlib, random, struct, threading
+import hashlib, random, re, struct, threading
 
 import numpy as np
-from ..core.game import did_you_mean, register
+from ..core.game import CHANCE, OVER, did_you_mean, register
 from ..core.python_game import PythonGame
 
 # %% auto #0
@@ -17,19 +17,20 @@ __all__ = ['Position', 'pass_chance', 'Spiel', 'openspiel']
 # %% ../../nbs/14_games.openspiel.ipynb #ed9796f9
 class Position:
     "An OpenSpiel state as a position of a `PythonGame`."
-    def __init__(self, spiel: "Spiel", state, ply: int): self.spiel, self.state, self.ply = spiel, state, ply
+    def __init__(self, spiel: "Spiel", state): self.spiel, self.state = spiel, state
 
-    def mover(self) -> int: return max(-1, self.state.current_player())
+    def mover(self) -> int:
+        player = self.state.current_player()
+        return player if player >= 0 else CHANCE if self.state.is_chance_node() else OVER
+
     def legal(self) -> list[int]: return self.state.legal_actions()
+    def chance(self) -> list[tuple]: return self.state.chance_outcomes()
     def text(self) -> str: return str(self.state)
-    def copy(self) -> "Position": return type(self)(self.spiel, self.state.clone(), self.ply)
+    def copy(self) -> "Position": return type(self)(self.spiel, self.state.clone())
     def returns(self) -> list[float]: return [result / self.spiel.most for result in self.state.returns()]
     def observe(self) -> np.ndarray: return self.spiel.observe(self.state, self.mover())
-
-    def play(self, action: int) -> None:
-        self.state.apply_action(action)
-        self.ply += 1
-        if self.state.is_chance_node(): raise self.spiel.late_chance(self.ply)
+    def play(self, action: int) -> None: self.state.apply_action(action)
+    def move_name(self, action: int) -> str: return self.spiel.move_name(self.state, action)
 
 # %% ../../nbs/14_games.openspiel.ipynb #8b4af991
 def pass_chance(state, seed: int) -> None:
@@ -45,6 +46,12 @@ def pass_chance(state, seed: int) -> None:
         draws += 1
 
 # %% ../../nbs/14_games.openspiel.ipynb #e5fcfbc4
+def _most_rolls(game) -> int:
+    "Return the largest number of chance nodes in a game; games written in Python may not say."
+    try: return game.max_chance_nodes_in_history()
+    except Exception: return game.max_game_length()
+
+
 class Spiel:
     "Data shared by all positions of one game."
     def __init__(self, game):
@@ -55,20 +62,16 @@ class Spiel:
         self.shape = (shape[0] + self.players, *shape[1:]) if len(shape) == 3 else (int(np.prod(shape)) + self.players,)
         places = int(np.prod(shape[1:])) if len(shape) == 3 else 1
         self.seats = np.repeat(np.eye(self.players + 1, self.players, dtype=np.int8), places, axis=1)
-        self.has_chance = game.get_type().chance_mode != game.get_type().ChanceMode.DETERMINISTIC
+        has_chance = game.get_type().chance_mode != game.get_type().ChanceMode.DETERMINISTIC
+        self.outcomes = game.max_chance_outcomes() if has_chance else 0
+        self.max_length = game.max_game_length() + (_most_rolls(game) if has_chance else 0)
         self.local, self.names = threading.local(), None
 
     def start(self, seed: int) -> Position:
         "Return the first position."
         state = self.game.new_initial_state()
         pass_chance(state, seed)
-        return Position(self, state, 0)
-
-    def late_chance(self, ply: int) -> ValueError:
-        "Return the error for a chance node after the first move."
-        return ValueError(f"OpenSpiel's {self.game.get_type().short_name} cannot be played here: it has a chance node "
-                          f"after move {ply}, and a search would know the outcome in advance. Choose a game without "
-                          "chance after the first move.")
+        return Position(self, state)
 
     def observe(self, state, mover: int) -> np.ndarray:
         "Return the mover's observation and seat; at the end, the observation of seat 0 and no seat."
@@ -85,11 +88,18 @@ class Spiel:
     def action_name(self, action: int) -> str:
         "Return OpenSpiel's name for the action."
         if self.names is None: self.names = _action_names(self.game)
-        return self.names[action]
+        return self.names[action] if self.names else str(action)
+
+    def move_name(self, state, action: int) -> str:
+        "Return OpenSpiel's name for an action or outcome in this state, if it has one name for it everywhere or here."
+        if not state.is_chance_node() and self.action_name(action) != str(action): return self.names[action]
+        words = state.action_to_string(state.current_player(), action)
+        if state.is_chance_node(): return re.sub(r"^chance outcome \d+ ?\(?|\)$", "", words).strip() or words
+        return re.sub(rf"^{action} - ", "", words)
 
 # %% ../../nbs/14_games.openspiel.ipynb #8186227d
 def _action_names(game) -> list[str]:
-    "Return a name for each action, without the prefix that differs between players."
+    "Return a name for each action, without the prefix that differs between players; none if they are ambiguous."
     state, names = game.new_initial_state(), []
     try:
         for action in range(game.num_distinct_actions()):
@@ -98,8 +108,7 @@ def _action_names(game) -> list[str]:
             while same < min(len(first), len(second)) and first[-1 - same] == second[-1 - same]: same += 1
             names.append(first[len(first) - same:].strip())
     except Exception: names = []
-    numbers = list(map(str, range(game.num_distinct_actions())))
-    return names if len(set(names)) == len(numbers) and all(names) else numbers
+    return names if len(set(names)) == game.num_distinct_actions() and all(names) else []
 
 # %% ../../nbs/14_games.openspiel.ipynb #9dbfe391
 def _load(name: str, given: dict):
@@ -146,34 +155,31 @@ def _refuse(words, kind) -> None:
     for bad, why in ((kind.dynamics != words.Dynamics.SEQUENTIAL, "its players do not move one after the other"),
                      (kind.information != words.Information.PERFECT_INFORMATION, "it has hidden information"),
                      (kind.chance_mode == chance, "it draws chance outcomes that no seed controls"),
-                     (kind.max_num_players < 2, "it has only one player"),
                      (not kind.provides_observation_tensor, "it has no observation tensor for a network")):
         if bad: raise ValueError(f"OpenSpiel's {kind.short_name} cannot be played here: {why}.")
 
 # %% ../../nbs/14_games.openspiel.ipynb #9ca79dcb
 def _try_out(spiel: Spiel) -> None:
-    "Play random games, so that unusable observations and late chance nodes raise an error now."
-    games, moves, generator = *((100, 10_000) if spiel.has_chance else (1, 50)), random.Random(0)
-    for seed in range(games):
-        position = spiel.start(seed)
-        while position.mover() >= 0 and moves > 0:
-            if seed == 0 and position.ply < 50: position.observe()
-            position.play(generator.choice(position.legal()))
-            moves -= 1
+    "Play random moves, so that unusable observations raise an error now."
+    position, generator = spiel.start(0), random.Random(0)
+    for _ in range(50):
+        if position.mover() == OVER: break
+        if position.mover() != CHANCE: position.observe()
+        position.play(generator.choice(position.legal()))
 
 # %% ../../nbs/14_games.openspiel.ipynb #6ea12a0f
 def openspiel(
     game: str = "connect_four",  # OpenSpiel's name for the game
     **parameters,                # OpenSpiel's parameters, such as board_size=5
 ) -> PythonGame:                 # Raises a ValueError for a bad name, parameter or game
-    "Return an OpenSpiel game: one mover at a time, nothing hidden, no chance after the first move."
+    "Return an OpenSpiel game: one mover at a time, nothing hidden."
     game = str(game)
     loaded, given = _load(game, parameters)
-    if loaded.num_players() < 2: raise ValueError(f"OpenSpiel's {game} has one player here; choose two or more.")
     spiel = Spiel(loaded)
     _try_out(spiel)
     return PythonGame(_name(game, given), spiel.start, players=spiel.players, actions=loaded.num_distinct_actions(),
-                      shape=spiel.shape, max_length=loaded.max_game_length(), action_names=spiel.action_name)
+                      outcomes=spiel.outcomes, shape=spiel.shape, max_length=spiel.max_length,
+                      action_names=spiel.action_name)
 
 
 register("openspiel", openspiel)

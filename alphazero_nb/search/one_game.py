@@ -39,9 +39,9 @@ class GameSearch:
         room: int = 50_000,    # Most visits of a tree
     ):
         check_leaves(leaves)
-        if game.has_hidden_information:
-            raise ValueError(f"{game.name} has hidden information, so its search needs a tree for each world; "
-                             f"use search().")
+        if game.has_hidden_information or game.has_chance:
+            why = "has dice" if game.has_chance else "has hidden information, so its search needs a tree for each world"
+            raise ValueError(f"{game.name} {why}; use search().")
         self.game, self.evaluator, self.settings, self.leaves, self.room = game, evaluator, settings, leaves, room
         self.trees = make_trees(1, room, game.max_legal, game.state_size, game.players)
 

@@ -13,15 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed
-from ..core.game import (LEGAL, MAX_LEGAL, MOVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
-                                    call_returns, write_inputs)
-from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, make_trees, prove, root_of,
-                                      select_edge, set_priors)
+from ..core.streams import uniform
+from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover,
+                                    call_play, call_returns, draw_outcome, write_inputs)
+from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, find_child, hang, make_trees,
+                                      prove, root_of, select_edge, set_priors)
 
 # %% auto #0
-__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
-           'RequestTables', 'write_request', 'add_pending', 'apply_evaluations', 'Requests', 'run_trees',
-           'SearchResult', 'read_roots', 'check_leaves', 'draw_worlds', 'search']
+__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'throw', 'run_to_leaf', 'apply_evaluation', 'count_worlds',
+           'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'apply_evaluations', 'Requests',
+           'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -57,15 +58,15 @@ class SearchSettings:
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @kernel
 def expand(api, counts, nodes, edges, actions, tree, node, state):
-    "Set the mover of `node` and, unless the game is over, its edges. Return True if the game is not over."
+    "Set the mover of `node` and, if a player moves there, its edges. Return the mover."
     mover = call_mover(api[MOVER], state)
     nodes[node].mover = mover
-    if mover < 0: return False
+    if mover < 0: return mover
     count = call_legal(api[LEGAL], state, actions)
     if count < 1 or count > api[MAX_LEGAL]:
         raise ValueError("legal returned fewer than 1 or more than max_legal actions")
     add_edges(counts, nodes, edges, tree, node, mover, actions, count)
-    return True
+    return mover
 
 # %% ../../nbs/31_search.search.ipynb #dad56ad0
 @kernel
@@ -75,7 +76,23 @@ def init_root(api, trees, tree, state):
     counts[tree].nodes = counts[tree].edges = 0
     root = add_node(counts, nodes, trees.values, tree, -1, 0)
     states[root, :] = state
-    return expand(api, counts, nodes, trees.edges, trees.actions, tree, root, states[root])
+    return expand(api, counts, nodes, trees.edges, trees.actions, tree, root, states[root]) >= 0
+
+# %% ../../nbs/31_search.search.ipynb #31c00002
+@kernel
+def throw(api, trees, tree, node):
+    "Roll at a chance node until a player moves or the game is over. Return the node there, and True if it is new."
+    nodes, states, state = trees.nodes, trees.states, trees.rolled
+    state[:] = states[node]
+    while call_mover(api[MOVER], state) == CHANCE:
+        call_play(api[PLAY], state, draw_outcome(api, state, trees.chances, uniform(trees.random, tree)))
+    child = find_child(nodes, states, node, state)
+    if child >= 0: return child, False
+    child = add_node(trees.counts, nodes, trees.values, tree, node, 0)
+    states[child, :] = state
+    hang(nodes, trees.edges, child)
+    expand(api, trees.counts, nodes, trees.edges, trees.actions, tree, child, states[child])
+    return child, True
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
 @kernel
@@ -87,7 +104,11 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     if nodes[root].visits == 0: return root
     while nodes[root].visits <= budget and not nodes[root].exact:
         node = root
-        while nodes[node].mover >= 0 and not nodes[node].exact:
+        while nodes[node].mover != OVER and not nodes[node].exact:
+            if nodes[node].mover == CHANCE:
+                node, is_new = throw(api, trees, tree, node)
+                if is_new and nodes[node].mover >= 0: return node
+                continue
             if pending is not None:
                 if nodes[node].visits == 0: return node
             edge = select_edge(nodes, edges, values, node, c_puct, fpu, pending)
@@ -99,7 +120,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
             edges[edge].child = child
             states[child, :] = states[node]
             call_play(api[PLAY], states[child], edges[edge].action)
-            if expand(api, counts, nodes, edges, actions, tree, child, states[child]): return child
+            if expand(api, counts, nodes, edges, actions, tree, child, states[child]) >= 0: return child
             node = child
         if nodes[node].exact:
             back_up(nodes, edges, values, node, result)
@@ -262,6 +283,11 @@ def check_leaves(leaves: int) -> None:
         raise ValueError(f"leaves is {leaves!r}; it must be a whole number of at least 1.")
 
 
+def sample_seeds(count: int, seed: int) -> np.ndarray:
+    "Return the generators with which `count` trees draw outcomes of chance, (count,) uint64."
+    return np.random.default_rng(derive_seed(seed, Purpose.SAMPLES)).integers(2**63, size=count, dtype=np.uint64)
+
+
 def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.ndarray:
     "Return the worlds of each position in turn, (n · worlds, state_size), or the positions if nothing is hidden."
     if not game.has_hidden_information: return states
@@ -275,19 +301,24 @@ def search(
     evaluator,           # Any object with evaluate()
     states: np.ndarray,  # (n, state_size) int16
     settings: SearchSettings = SearchSettings(),
-    seed: int = 0,       # Seed of the worlds, in games with hidden information
+    seed: int = 0,       # Seed of the worlds and of the outcomes of chance
     leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
 ) -> SearchResult:
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
     check_leaves(leaves)
     visits = np.zeros((len(states), game.actions), np.int32)
     means = np.zeros((len(states), game.players), np.float32)
-    is_open = np.array([not game.over(state) for state in states], bool)
+    movers = np.array([game.mover(state) for state in states])
+    if (movers == CHANCE).any():
+        raise ValueError(f"{game.name}: chance moves in position {(movers == CHANCE).argmax()}, so there is nothing to "
+                         "search; roll first (pass_chance).")
+    is_open = movers != OVER
     for n in np.flatnonzero(~is_open): means[n] = game.returns(states[n])
     if not is_open.any(): return SearchResult(visits, means)
 
     roots = draw_worlds(game, np.asarray(states)[is_open], count_worlds(game, settings), seed)
-    trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players)
+    trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
+    if game.has_chance: trees.random[:] = sample_seeds(len(roots), seed)
     for tree, state in enumerate(roots): init_root(game.api, trees, tree, state)
     requests = Requests(game, trees, max(1, leaves // len(roots)))
     while requests.gather(game, settings):

@@ -10,20 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel
+from ..core.game import CHANCE
 
 # %% auto #0
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'Trees', 'make_trees', 'root_of', 'add_node', 'add_edges', 'set_priors',
-           'select_edge', 'back_up', 'best_if_decided', 'correct', 'prove', 'drop_refuted', 'keep_subtree']
+           'select_edge', 'back_up', 'find_child', 'best_if_decided', 'correct', 'prove', 'drop_refuted', 'hang',
+           'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
     ("first", "i4"),    # Index of its first edge; −1 while it has no edges
     ("count", "i4"),    # Number of edges
-    ("mover", "i4"),    # Player to move; −1 if the game is over
+    ("mover", "i4"),    # Player to move; −1 if the game is over, −2 where chance moves
     ("visits", "i4"),   # Number of visits, its own evaluation included
     ("parent", "i4"),   # Parent node; −1 at the root
     ("branch", "i4"),   # Which of its parent's edges leads here, counted from 0
     ("exact", "i4"),    # 1 if its result is proven
+    ("child", "i4"),    # Where chance moves: the newest node after an outcome; −1 if none
+    ("next", "i4"),     # The next older node after another outcome of the same roll; −1 if none
 ])
 EDGE = np.dtype([
     ("prior", "f4"),    # The network's probability of the action
@@ -46,6 +50,9 @@ class Trees(NamedTuple):
     remap: np.ndarray    # (node_room,) int32, scratch array of keep_subtree
     actions: np.ndarray  # (max_legal,) int32, scratch array for legal actions
     result: np.ndarray   # (players,) float32, scratch array for the result of a leaf
+    random: np.ndarray   # (trees,) uint64, generators of the outcomes of chance
+    chances: np.ndarray  # (outcomes,) float64, scratch array for the probabilities of a roll
+    rolled: np.ndarray   # (state_size,) int16, scratch array for the position after a roll
 
 
 def make_trees(
@@ -54,16 +61,18 @@ def make_trees(
     max_legal: int,    # Largest number of legal actions in a position
     state_size: int,   # int16 values per state
     players: int,
+    outcomes: int = 0, # Number of distinct outcomes of chance; 0 for a game without dice
 ) -> Trees:
     "Return empty trees. Raise a ValueError if they need more edges than an int32 can count."
-    node_room, edge_room = simulations + 2, (simulations + 2) * max_legal
+    node_room, edge_room = (simulations + 2) * (2 if outcomes else 1), (simulations + 2) * max_legal
     if count * edge_room > np.iinfo(np.int32).max:
         raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need more than "
                          f"2 billion edges; use fewer games at a time.")
     return Trees(
         np.zeros(count, TREE), np.zeros(count * node_room, NODE), np.zeros(count * edge_room, EDGE),
         np.zeros((count * node_room, players), np.float32), np.zeros((count * node_room, state_size), np.int16),
-        np.zeros(node_room, np.int32), np.zeros(max_legal, np.int32), np.zeros(players, np.float32))
+        np.zeros(node_room, np.int32), np.zeros(max_legal, np.int32), np.zeros(players, np.float32),
+        np.zeros(count, np.uint64), np.zeros(outcomes), np.zeros(state_size, np.int16))
 
 
 @kernel
@@ -79,6 +88,7 @@ def add_node(counts, nodes, values, tree, parent, branch):
     counts[tree].nodes += 1
     row = nodes[node]
     row.first, row.count, row.visits, row.mover, row.parent, row.branch, row.exact = -1, 0, 0, -1, parent, branch, 0
+    row.child = row.next = -1
     values[node, :] = 0
     return node
 
@@ -150,10 +160,26 @@ def back_up(nodes, edges, values, node, result):
         for player in range(values.shape[1]): values[node, player] += result[player]
         if row.parent < 0: break
         above = nodes[row.parent]
-        edge = edges[above.first + row.branch]
-        edge.visits += 1
-        edge.value += result[above.mover]
+        if above.mover != CHANCE:
+            edge = edges[above.first + row.branch]
+            edge.visits += 1
+            edge.value += result[above.mover]
         node = row.parent
+
+# %% ../../nbs/30_search.tree.ipynb #30c00002
+@kernel
+def find_child(nodes, states, node, state):
+    "Return the child of a chance node that has this position, or −1."
+    child = nodes[node].child
+    while child >= 0:
+        same = True
+        for i in range(len(state)):
+            if states[child, i] != state[i]:
+                same = False
+                break
+        if same: return child
+        child = nodes[child].next
+    return -1
 
 # %% ../../nbs/30_search.tree.ipynb #30f10002
 @kernel
@@ -179,7 +205,7 @@ def correct(nodes, edges, values, node, result):
         row = nodes[node]
         if row.parent < 0: break
         above = nodes[row.parent]
-        edges[above.first + row.branch].value += change[above.mover]
+        if above.mover != CHANCE: edges[above.first + row.branch].value += change[above.mover]
         node = row.parent
 
 
@@ -190,7 +216,7 @@ def prove(nodes, edges, values, node, result):
         correct(nodes, edges, values, node, result)
         row = nodes[node]
         row.exact = 1
-        if row.parent < 0 or nodes[row.parent].exact: break
+        if row.parent < 0 or nodes[row.parent].exact or nodes[row.parent].mover == CHANCE: break
         edges[nodes[row.parent].first + row.branch].exact = 1
         node = row.parent
         best = best_if_decided(nodes, edges, node)
@@ -218,6 +244,15 @@ def drop_refuted(nodes, edges, root):
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
 @kernel
+def hang(nodes, edges, node):
+    "Enter a node as a child of its parent."
+    row = nodes[node]
+    above = nodes[row.parent]
+    if above.mover == CHANCE: row.next, above.child = above.child, node
+    else: edges[above.first + row.branch].child = node
+
+
+@kernel
 def keep_subtree(trees, tree, root):
     "Make `root` the first node of `tree` and drop all nodes that are not below it."
     nodes, edges, remap, base = trees.nodes, trees.edges, trees.remap, root_of(trees, tree)
@@ -234,7 +269,8 @@ def keep_subtree(trees, tree, root):
         trees.values[new, :] = trees.values[node, :]
         trees.states[new, :] = trees.states[node, :]
         nodes[new].parent = -1 if node == root else base + remap[parent - base]
-        if node != root: edges[nodes[nodes[new].parent].first + nodes[new].branch].child = new
+        nodes[new].child = nodes[new].next = -1
+        if node != root: hang(nodes, edges, new)
         if first < 0: continue
         nodes[new].first = used_edges
         for i in range(count): edges[used_edges + i] = edges[first + i]

@@ -5,23 +5,23 @@
 # %% ../../nbs/42_selfplay.slots.ipynb #6ff435b3
 from __future__ import annotations
 
-import importlib.util, math, time
+import math, time
 from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel
-from ..core.game import (PLAY, RESAMPLE_HIDDEN, RETURNS, START, Game, call_play, call_resample_hidden,
-                                    call_returns, call_start)
+from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, RETURNS, START, Game, call_mover, call_play,
+                                    call_resample_hidden, call_returns, call_start, draw_outcome, game_module)
 from ..core.records import GameRecord
-from ..core.streams import draw_seed, gamma, uniform
-from ..search.tree import drop_refuted, keep_subtree, make_trees, root_of
+from ..core.streams import dice, draw_seed, gamma, uniform
+from ..search.tree import drop_refuted, find_child, keep_subtree, make_trees, root_of
 from ..search.search import Requests, count_worlds, init_root, merge_worlds, run_trees
 from .settings import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'write_move', 'begin_search', 'init_worlds',
-           'draw_start', 'begin_game', 'make_move', 'add_noise_to_worlds', 'search_slot', 'play_step', 'SlotBlock',
-           'GameFailed', 'retrace', 'game_failed']
+__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'check_room', 'write_move', 'begin_search',
+           'init_worlds', 'draw_start', 'begin_game', 'roll_dice', 'make_move', 'add_noise_to_worlds', 'search_slot',
+           'play_step', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 _SETTINGS = np.dtype([(name, "f8") for name in (
@@ -31,7 +31,9 @@ _SETTINGS = np.dtype([(name, "f8") for name in (
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
-    ("ply", "i4"),      # Number of moves played
+    ("seed", "i8"),     # Seed of its game
+    ("ply", "i4"),      # Number of moves played, rolls included
+    ("rolls", "i4"),    # Number of rolls among them
     ("start_plies", "i4"),   # Number of moves with which its game begins, and which nothing learns from
     ("random_share", "f4"),  # Share of random moves among them
     ("full", "i1"),     # 1 during a full search
@@ -83,7 +85,7 @@ def choose(trees, root, slots, slot):
     edges, settings = trees.edges, slots.settings[0]
     first, last = trees.nodes[root].first, trees.nodes[root].first + trees.nodes[root].count
     if last - first == 1: return first
-    fade = 0.5 ** (slots.rows[slot].ply / settings.half_life)
+    fade = 0.5 ** ((slots.rows[slot].ply - slots.rows[slot].rolls) / settings.half_life)
     temperature = settings.final_temperature + fade * (settings.temperature - settings.final_temperature)
     best = first
     for e in range(first, last):
@@ -135,6 +137,12 @@ class GameLog:
 
 # %% ../../nbs/42_selfplay.slots.ipynb #a538bf44
 @kernel
+def check_room(row, log):
+    "Raise a ValueError if the game of a slot has reached its longest length."
+    if row.ply >= log.actions.shape[1]: raise ValueError("a game is longer than its max_length; increase max_length")
+
+
+@kernel
 def write_move(trees, root, slots, log, slot, edge):
     "Record the move along `edge` and the root's mean values, and after a full search also its visits."
     edges, values, ply, row = trees.edges, trees.values, slots.rows[slot].ply, trees.nodes[root]
@@ -155,9 +163,10 @@ def write_move(trees, root, slots, log, slot, edge):
 def begin_search(slots, slot):
     "Draw whether the next search is full or fast, or the move is random."
     row, settings = slots.rows[slot], slots.settings[0]
-    full = uniform(slots.random, slot) < settings.full_search_fraction and row.ply >= row.start_plies
+    started = row.ply - row.rolls >= row.start_plies
+    full = uniform(slots.random, slot) < settings.full_search_fraction and started
     row.full, row.random = full, 0
-    if row.ply < row.start_plies: row.random = uniform(slots.random, slot) < row.random_share
+    if not started: row.random = uniform(slots.random, slot) < row.random_share
     row.noisy = (np.uint64(1) << np.uint64(settings.worlds)) - np.uint64(1) if full else np.uint64(0)
     row.budget = int(settings.simulations if full else settings.fast_simulations)
 
@@ -190,8 +199,11 @@ def draw_start(slots, slot):
 def begin_game(api, trees, slots, slot, number, seed):
     "Start game `number` in an idle slot."
     row = slots.rows[slot]
-    row.number, row.ply, row.done, row.busy = number, 0, 0, 1
+    row.number, row.seed, row.ply, row.rolls, row.done, row.busy = number, seed, 0, 0, 0, 1
     slots.random[slot] = ~np.uint64(seed)   # A different sequence from the one that deals the cards
+    worlds = int(slots.settings[0].worlds)
+    for world in range(worlds):             # And other rolls in the search than in the game
+        trees.random[slot * worlds + world] = np.uint64(dice(seed, -1 - world) * 2.0 ** 53)
     slots.true_states[slot, :] = 0
     call_start(api[START], slots.true_states[slot], seed)
     init_worlds(api, trees, slots, slot)
@@ -201,10 +213,26 @@ def begin_game(api, trees, slots, slot, number, seed):
 
 # %% ../../nbs/42_selfplay.slots.ipynb #c3a7050f
 @kernel
-def make_move(api, trees, slots, slot, edge):
-    "Play along `edge`. Return True if the game is not over."
-    child, settings = trees.edges[edge].child, slots.settings[0]
-    call_play(api[PLAY], slots.true_states[slot], trees.edges[edge].action)
+def roll_dice(api, trees, slots, log, slot):
+    "Let chance move in the actual game, and record its outcomes, until a player moves or the game is over."
+    row, truth = slots.rows[slot], slots.true_states[slot]
+    while call_mover(api[MOVER], truth) == CHANCE:
+        check_room(row, log)
+        outcome = draw_outcome(api, truth, trees.chances, dice(row.seed, row.rolls))
+        call_play(api[PLAY], truth, outcome)
+        log.actions[slot, row.ply], log.movers[slot, row.ply] = outcome, CHANCE
+        log.values[slot, row.ply, :] = math.nan
+        log.offsets[slot, row.ply + 1] = log.offsets[slot, row.ply]
+        row.ply, row.rolls = row.ply + 1, row.rolls + 1
+
+
+@kernel
+def make_move(api, trees, slots, log, slot, edge):
+    "Play along `edge`, and roll where chance moves then. Return True if the game is not over."
+    child, settings, truth = trees.edges[edge].child, slots.settings[0], slots.true_states[slot]
+    call_play(api[PLAY], truth, trees.edges[edge].action)
+    roll_dice(api, trees, slots, log, slot)
+    if child >= 0 and trees.nodes[child].mover == CHANCE: child = find_child(trees.nodes, trees.states, child, truth)
     if child >= 0 and settings.keep_subtree and settings.hidden == 0:
         keep_subtree(trees, slot, child)
         return trees.nodes[root_of(trees, slot)].mover >= 0
@@ -254,11 +282,10 @@ def play_step(api, trees, requests, slots, log, count):
                 drop_refuted(nodes, trees.edges, root)
             if row.random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
             else: edge = choose(trees, root, slots, slot)
-            if row.ply >= log.actions.shape[1]:
-                raise ValueError("a game is longer than its max_length; increase max_length")
+            check_room(row, log)
             write_move(trees, root, slots, log, slot, edge)
             row.ply += 1
-            if make_move(api, trees, slots, slot, edge): begin_search(slots, slot)
+            if make_move(api, trees, slots, log, slot, edge): begin_search(slots, slot)
             else:
                 log.outcome[slot, :] = 0
                 call_returns(api[RETURNS], slots.true_states[slot], log.outcome[slot])
@@ -272,7 +299,7 @@ class SlotBlock:
     def __init__(self, game: Game, slots: int, settings: SelfPlaySettings):
         self.game, self.worlds = game, count_worlds(game, settings.search)
         self.trees = make_trees(slots * self.worlds, settings.search.simulations, game.max_legal, game.state_size,
-                                game.players)
+                                game.players, game.outcomes)
         self.requests, self.log = Requests(game, self.trees), GameLog(game, slots)
         self.tables = _make_slots(game, slots, settings)
         self.slots, self.true_states = self.tables.rows, self.tables.true_states
@@ -326,11 +353,19 @@ class GameFailed(RuntimeError):
 def retrace(game: Game, seed: int, actions) -> np.ndarray:
     "Play these actions by hand, call every rule in the last position and return it. Raise any error of the rules."
     state = game.state_after(actions, seed)
-    if not game.over(state): game.resample_hidden(state, seed), game.inputs(state)
+    if game.mover(state) >= 0: game.resample_hidden(state, seed), game.inputs(state)
     game.legal_actions(state), game.returns(state)
     return state
 
 # %% ../../nbs/42_selfplay.slots.ipynb #f06e65bd
+def _rolled(block: SlotBlock, node: int, child: int, below: list) -> list[int]:
+    "Return the outcome that leads from a chance node to its child, then `below`; nothing if no single one does."
+    game, states = block.game, block.trees.states
+    for outcome, _ in game.chance(states[node]):
+        if np.array_equal(game.play(states[node], outcome), states[child]): return [outcome, *below]
+    return []
+
+
 def _lines(block: SlotBlock, slot: int) -> list[list[int]]:
     "Return the candidate lines of a failure: the slot's moves, alone and with the path to each tree's newest node."
     nodes, edges = block.trees.nodes, block.trees.edges
@@ -340,7 +375,8 @@ def _lines(block: SlotBlock, slot: int) -> list[list[int]]:
         node, below = tree * len(block.trees.remap) + int(block.trees.counts["nodes"][tree]) - 1, []
         while node >= 0 and nodes["parent"][node] >= 0:
             parent = nodes["parent"][node]
-            below.insert(0, int(edges["action"][nodes["first"][parent] + nodes["branch"][node]]))
+            if nodes["mover"][parent] == CHANCE: below = _rolled(block, parent, node, below)
+            else: below.insert(0, int(edges["action"][nodes["first"][parent] + nodes["branch"][node]]))
             node = parent
         lines.append(moves + below)
     return lines
@@ -371,7 +407,7 @@ def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
                           f"{type(cause).__name__}: {str(cause).rstrip('.')}.")
     line = line or lines[0]
     word = game.name.partition("(")[0]
-    library = importlib.util.find_spec(f"alphazero_nb.games.{word}") is not None
+    library = game_module(word) is not None
     moves = ",".join(map(str, line))
     again = (f"alphazero-nb show-game {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if library else
              f"retrace(game, {seed}, {line})")

@@ -14,7 +14,7 @@ from ..core.game import Game
 from .svg import BLUE, GREEN, ORANGE, svg_circle, svg_line, svg_picture, svg_rect, svg_text
 
 # %% auto #0
-__all__ = ['SEATS', 'PANEL', 'EMPTY', 'INK', 'Square', 'Board', 'stone_board', 'register_drawing', 'falling_board',
+__all__ = ['SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'Square', 'Board', 'stone_board', 'register_drawing', 'falling_board',
            'plane_owners', 'after_move', 'has_piece_planes', 'plane_board', 'find_drawing', 'Marks', 'last_places',
            'seat_color', 'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
 
@@ -100,6 +100,12 @@ def _othello(game, state):
     return stone_board(owners, look="lines", rows=range(1, size + 1), columns=names)
 
 
+def _twenty48(game, state):
+    tiles = [Square(seat=int(tile) - 1, sign=str(2 ** int(tile)) if tile else "") for tile in state[:16]]
+    return Board("tiles", (84,) * 4, (84,) * 4, tuple(tiles))
+
+
+register_drawing("2048", _twenty48)
 register_drawing("connect4", _connect4)
 register_drawing("gomoku", _gomoku)
 register_drawing("othello", _othello)
@@ -190,7 +196,7 @@ def find_drawing(game: Game) -> Callable:
     "Return a function (states, actions) -> Board or None. None means that the game is shown as text."
     draw = _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
     if draw: return lambda states, actions: draw(game, states[-1])
-    if game.has_hidden_information or not has_piece_planes(game): return lambda states, actions: None
+    if game.has_hidden_information or game.has_chance or not has_piece_planes(game): return lambda states, actions: None
     return lambda states, actions: plane_board(game, states, actions)
 
 # %% ../../nbs/73_ui.board.ipynb #2e58845f
@@ -211,20 +217,26 @@ def last_places(before: Board, after: Board, action: int) -> frozenset:
 
 # %% ../../nbs/73_ui.board.ipynb #79a47af9
 SEATS = (BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B")
+TILES = ("#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDCF72", "#EDC850", "#D9B13B", "#009E73",
+         "#0072B2")   # From 2 to 2048
 PANEL, EMPTY, INK = "#E6EAF0", "#FBFCFD", "#3A3F45"
 _STYLES = dict(cells=(PANEL, 0.36), crosses=(PANEL, 0.27), lines=("#EFE3CB", 0.45), holes=("#C9D3E2", 0.40),
-               edges=(PANEL, 0.3))   # Colour behind the squares; radius of a piece, in squares
+               edges=(PANEL, 0.3), tiles=("#BBADA0", 0.44))   # Colour behind the squares; radius of a piece, in squares
 
 
 def seat_color(look: str, seat: int) -> str:
     "Return the colour of a player."
     if look == "lines" and seat < 2: return ("#26282B", "#FFFFFF")[seat]
+    if look == "tiles": return TILES[min(seat, len(TILES) - 1)]
     return SEATS[seat % len(SEATS)]
 
 
 def piece_svg(look: str, seat: int, x: float, y: float, side: float, sign: str = "") -> str:
     "Return a piece, centred in a square."
     color, r, wide = seat_color(look, seat), _STYLES[look][1] * side, side / 9
+    if look == "tiles":
+        ink = "#FFFFFF" if seat > 1 else INK
+        return svg_rect(x - r, y - r, 2 * r, 2 * r, rx=6, fill=color) + svg_text(x, y, sign, 0.3 * side, ink, "bold")
     if look == "crosses" and seat == 0:
         r *= 0.85
         return svg_line(x - r, y - r, x + r, y + r, color, wide) + svg_line(x - r, y + r, x + r, y - r, color, wide)

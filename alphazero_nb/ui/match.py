@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
-from ..core.game import Game, get_game
+from ..core.game import CHANCE, Game, get_game
 from .card_table import SeatView, find_table
 
 # %% auto #0
 __all__ = ['Analysis', 'GameLine', 'analyse_positions', 'agent_move', 'with_simulations', 'line_to_dict', 'read_saved_game',
-           'free_name', 'player_name', 'move_words', 'result_words', 'next_words', 'refusal', 'first_line', 'viewer',
-           'is_open', 'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused',
-           'continue_with', 'keep_and_continue', 'play_move', 'play_reply', 'give_hint', 'analyse_game',
+           'free_name', 'player_name', 'move_words', 'result_words', 'roll_words', 'next_words', 'refusal',
+           'first_line', 'viewer', 'is_open', 'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState',
+           'Refused', 'continue_with', 'keep_and_continue', 'play_move', 'play_reply', 'give_hint', 'analyse_game',
            'change_simulations', 'undo_command', 'redo_command', 'look_at', 'start_new_game', 'swap_seats',
            'save_match', 'load_match', 'command', 'Match']
 
@@ -45,8 +45,9 @@ class GameLine:
     game: Game
     seed: int         # Seed of all draws and deals
     seats: tuple      # Seats of people
-    states: tuple     # One more than actions
+    states: tuple     # One more than actions: positions in which a player moves, or the last
     actions: tuple = ()
+    rolls: tuple = () # After each action, the outcomes of chance
     analyses: tuple = (None,)   # An Analysis for each state, None if it was not searched
 
     @classmethod
@@ -58,15 +59,28 @@ class GameLine:
         "Return the line with a search result at one ply."
         return replace(self, analyses=self.analyses[:ply] + (analysis,) + self.analyses[ply + 1:])
 
-    def after(self, action: int) -> GameLine:
-        "Return the line one move later."
+    def after(self, action: int, rolled=None) -> GameLine:
+        "Return the line one move later. Where chance moves then, it rolls by the seed, or as given in `rolled`."
         state = self.game.play(self.states[-1], action)
+        if rolled is None: state, rolled = self.game.pass_chance(state, self.seed, sum(map(len, self.rolls)))
+        else:
+            for outcome in rolled: state = self.game.play(state, outcome)
+            if self.game.mover(state) == CHANCE: raise ValueError("a roll is missing")
         return replace(self, states=(*self.states, state), actions=(*self.actions, action),
-                       analyses=(*self.analyses, None))
+                       rolls=(*self.rolls, tuple(rolled)), analyses=(*self.analyses, None))
+
+    def last_roll(self) -> str:
+        "Return the names of the outcomes of chance after the last move, or an empty string."
+        if not self.actions or not self.rolls[-1]: return ""
+        state, names = self.game.play(self.states[-2], self.actions[-1]), []
+        for outcome in self.rolls[-1]:
+            names.append(self.game.move_name(state, outcome))
+            state = self.game.play(state, outcome)
+        return ", ".join(names)
 
     def until(self, ply: int) -> GameLine:
         "Return the line as it was after `ply` moves."
-        return replace(self, states=self.states[:ply + 1], actions=self.actions[:ply],
+        return replace(self, states=self.states[:ply + 1], actions=self.actions[:ply], rolls=self.rolls[:ply],
                        analyses=self.analyses[:ply + 1])
 
     def values(self) -> list:
@@ -107,8 +121,9 @@ def line_to_dict(line: GameLine, agent_name: str) -> dict:
     analyses = [analysis and dict(values=list(analysis.values), visits={str(a): n for a, n in analysis.visits.items()})
                 for analysis in line.analyses]
     outcome = line.game.returns(line.states[-1]).tolist() if line.game.over(line.states[-1]) else None
+    rolls = dict(rolls=[list(rolled) for rolled in line.rolls]) if line.game.has_chance else {}
     return dict(game=line.game.name, seed=line.seed, seats=list(line.seats), agent=agent_name,
-                actions=list(line.actions), outcome=outcome, thoughts=analyses)
+                actions=list(line.actions), outcome=outcome, thoughts=analyses, **rolls)
 
 
 def _is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 62
@@ -138,9 +153,13 @@ def read_saved_game(path, game: Game | None = None) -> GameLine:
     if not (seats and all(_is_count(seat) and seat < game.players for seat in seats) and _is_count(saved["seed"])
             and all(map(_is_count, actions)) and len(analyses) == len(actions) + 1):
         raise ValueError(f"{path} is damaged: its seed, seats, actions or thoughts are not valid.")
+    rolls = saved.get("rolls", [[]] * len(actions))
+    if not (isinstance(rolls, list) and len(rolls) == len(actions)
+            and all(isinstance(rolled, list) and all(map(_is_count, rolled)) for rolled in rolls)):
+        raise ValueError(f"{path} is damaged: its rolls are not valid.")
     line = GameLine.start(game, saved["seed"], tuple(seats))
-    for number, action in enumerate(actions, 1):
-        try: line = line.after(action)
+    for number, (action, rolled) in enumerate(zip(actions, rolls), 1):
+        try: line = line.after(action, rolled)
         except Exception: raise ValueError(f"{path} is damaged: move {number} cannot be played.") from None
     try: return replace(line, analyses=tuple(_read_analysis(game, analysis) for analysis in analyses))
     except (TypeError, ValueError, KeyError, AttributeError):
@@ -172,11 +191,22 @@ def result_words(line: GameLine, agent_name: str) -> str:
                   for seat, points in enumerate(table.score(line.states[-1]))]
         return f"Points: {', '.join(points)}."
     results = line.game.returns(line.states[-1]).tolist()
+    if line.game.players == 1:
+        measured = line.game.measures(line.states[-1]) if line.game.measures else dict(result=results)
+        return f"{', '.join(f'{name} {by_seat[0]:g}' for name, by_seat in measured.items()).capitalize()}."
     if len(line.seats) == 1:
         result = results[line.seats[0]]
         return "You win." if result > 0 else "You lose." if result < 0 else "A draw."
     winners = [player_name(line, seat, agent_name) for seat, result in enumerate(results) if result > 0]
     return f"{' and '.join(winners)} {'win' if len(winners) > 1 else 'wins'}." if winners else "A draw."
+
+
+def roll_words(line: GameLine) -> str:
+    "Return what chance did after the last move, in words."
+    rolled = line.last_roll()
+    if not rolled: return ""
+    if line.game.has_hidden_information: return " The next cards are dealt."
+    return f" {'New' if line.game.players == 1 else 'Rolled'}: {rolled.removeprefix('roll: ')}."
 
 
 def next_words(line: GameLine, agent_name: str) -> str:
@@ -199,7 +229,8 @@ def refusal(match, action) -> str:
     if not 0 <= action < game.actions: return f"{action} is not a move of {game.name}."
     if action in game.legal_actions(match.state): return ""
     table = find_table(game)
-    return table.reason(match.state, action) if table else f"{game.action_name(action)} is not a legal move here."
+    if table: return table.reason(match.state, action)
+    return f"{game.move_name(match.state, action)} is not a legal move here."
 
 
 def first_line(error: BaseException) -> str:
@@ -302,8 +333,8 @@ def play_move(match: MatchState, action: int) -> str:
     "Play a move of the person whose turn it is."
     if reason := refusal(match, action): raise Refused(reason)
     who = player_name(match.line, match.game.mover(match.state), match.name)
-    words = move_words(who, match.game.action_name(int(action)))
-    return keep_and_continue(match, match.line.after(int(action)), f"{words}.")
+    words, line = move_words(who, match.game.move_name(match.state, int(action))), match.line.after(int(action))
+    return keep_and_continue(match, line, f"{words}.{roll_words(line)}")
 
 
 def play_reply(match: MatchState) -> str:
@@ -313,8 +344,9 @@ def play_reply(match: MatchState) -> str:
     action, analysis = agent_move(match.agent, match.game, match.state)
     visits = f"{sum(analysis.visits.values())} visits, " if analysis else ""
     cost = "" if match.game.has_hidden_information else f" ({visits}{time.perf_counter() - start:.1f} s)"
+    words = move_words(who, match.game.move_name(match.state, action))
     line = match.line.with_analysis(len(match.line.actions), analysis).after(action)
-    return continue_with(match, line, f"{move_words(who, match.game.action_name(action))}{cost}.")
+    return continue_with(match, line, f"{words}{cost}.{roll_words(line)}")
 
 # %% ../../nbs/75_ui.match.ipynb #80493ad6
 def give_hint(match: MatchState) -> str:
@@ -327,7 +359,7 @@ def give_hint(match: MatchState) -> str:
     match.advice, analysis = agent_move(match.agent, match.game, state)
     if analysis: match.line = match.line.with_analysis(match.ply, analysis)
     share = f" ({analysis.shares()[match.advice]:.0%} of its visits)" if analysis else ""
-    name = match.game.action_name(match.advice)
+    name = match.game.move_name(state, match.advice)
     return f"{match.name} would {name if name.startswith('bid ') else f'play {name}'}{share}."
 
 

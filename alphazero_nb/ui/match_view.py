@@ -20,8 +20,8 @@ from .match import (Match, first_line, is_open, may_show, player_name, refusal, 
 
 # %% auto #0
 __all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'MatchView', 'expected_points', 'latest_values', 'value_bar',
-           'value_curve', 'panel_html', 'match_html', 'new_signs', 'mark_last', 'piece_letters', 'text_board',
-           'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
+           'value_curve', 'last_move', 'panel_html', 'match_html', 'new_signs', 'mark_last', 'piece_letters',
+           'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
 def shown_analysis(match: Match) -> tuple:
@@ -165,7 +165,8 @@ def _visits_line(match: Match, drawn: bool, count: int = 6) -> str:
     analysis, about = shown_analysis(match)
     if not analysis: return ""
     most = sorted(analysis.shares().items(), key=lambda item: -item[1])[:count]
-    moves = ", ".join(f"{match.game.action_name(action)} {share:.0%}" for action, share in most)
+    state = match.line.states[about]
+    moves = ", ".join(f"{match.game.move_name(state, action)} {share:.0%}" for action, share in most)
     words = f"Green: visits of move {about + 1}, in percent" if drawn else f"Visits of move {about + 1}: {moves}"
     return f'<div style="opacity:0.75">{html.escape(words)}</div>'
 
@@ -182,12 +183,20 @@ def _players_html(match: Match, look: str) -> str:
     return f'{rows}{bar}<div style="font-size:11px;opacity:0.7">{caption}</div>'
 
 
+def last_move(match: Match) -> str:
+    "Return the name of the last move before the position on display, and what chance did then; empty if there is none."
+    line = match.line.until(match.ply)
+    if not line.actions: return ""
+    rolled = "" if line.game.has_hidden_information else line.last_roll()
+    return line.game.move_name(line.states[-2], line.actions[-1]) + (f" ({rolled})" if rolled else "")
+
+
 def panel_html(view: MatchView, visits: bool = True) -> str:
     "Return the panel beside the board."
     match, board = view.match, view.board(view.match.ply)
     moves = len(match.line.actions)
     about = f"move {match.ply} of {moves}" if match.shown is not None else f"{moves} move{'s' * (moves != 1)}"
-    last = html.escape(match.game.action_name(match.line.actions[match.ply - 1]) if match.ply else "none")
+    last = html.escape(last_move(match) or "none")
     said = html.escape(" ".join((view.failed, match.said)).strip())
     return (f'<div style="font:13px/1.55 system-ui,Helvetica,Arial,sans-serif;width:240px;overflow-wrap:break-word">'
             f'<b>{html.escape(match.game.name)}</b> <span style="opacity:0.7">{about}</span>'
@@ -237,6 +246,7 @@ def piece_letters(game: Game, games: int = 8) -> list:
         while not game.over(state):
             mover, before = game.mover(state), game.text(state)
             state = game.play(state, int(rng.choice(game.legal_actions(state))))
+            state, _ = game.pass_chance(state, int(rng.integers(2**62)))
             lines = game.text(state).split("\n")
             for number, start, stop in new_signs(before, game.text(state)):
                 seen[mover].update(sign for sign in lines[number][start:stop] if sign.isalpha())
@@ -249,12 +259,12 @@ def text_board(view: MatchView, letters: list) -> str:
     "Return the position on display as text, with the last move, and with the names of the sides."
     match, text = view.match, view.text()
     if match.game.has_hidden_information: return text   # A card table names its seats and shows the last trick.
-    line, ply, name = match.line, match.ply, match.game.action_name
+    line, ply = match.line, match.ply
     try: before = match.game.text(line.states[ply - 1]) if ply else text
     except Exception: before = text   # view.text() has the message
     who = [player_name(line, seat, match.name) for seat in range(match.game.players)]
     sides = ", ".join(f"{sign}: {one}" for sign, one in zip(letters or range(1, len(who) + 1), who))
-    last = f"; last move: {name(line.actions[ply - 1])} by {who[match.game.mover(line.states[ply - 1])]}" if ply else ""
+    last = f"; last move: {last_move(match)} by {who[match.game.mover(line.states[ply - 1])]}" if ply else ""
     return f"{mark_last(before, text)}\n{sides}{last}"
 
 # %% ../../nbs/76_ui.match_view.ipynb #e9f261b8
@@ -265,7 +275,7 @@ FILE_COMMANDS = dict(save="save the game to a file", load="load a game from a fi
 
 def legal_words(match: Match, most: int = 12) -> str:
     "Return the names of the legal moves; of many moves, the first ones and the number of all."
-    names = [match.game.action_name(action) for action in match.game.legal_actions(match.state)]
+    names = [match.game.move_name(match.state, action) for action in match.game.legal_actions(match.state)]
     return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
@@ -282,7 +292,7 @@ def parse_action(match: Match, word: str) -> int | None:
     "Return the legal action of this name, otherwise of this number; at a card table, any card or bid."
     if table := find_table(match.game): return table.read(match.state, word)
     legal = match.game.legal_actions(match.state)
-    names = {match.game.action_name(action): action for action in legal}
+    names = {match.game.move_name(match.state, action): action for action in legal}
     small = {name.lower(): action for name, action in names.items()}
     if word in names or word.lower() in small: return names.get(word, small.get(word.lower()))
     return int(word) if word.isascii() and word.isdigit() and int(word) in legal else None

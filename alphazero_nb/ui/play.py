@@ -71,7 +71,7 @@ class Choices:
 
     def __init__(self, click: Callable, name: Callable):
         w = self.w = _need_widgets()
-        self.click, self.name, self.buttons, self.actions = click, name, [], []
+        self.click, self.name, self.buttons, self.actions, self.names = click, name, [], [], []
         self.list = w.Dropdown(options=[("", -1)], layout=w.Layout(width="200px"))
         self.go = w.Button(description="Play")
         self.go.on_click(lambda _: self.list.value >= 0 and click(self.list.value))
@@ -79,12 +79,12 @@ class Choices:
 
     def show(self, actions: list[int]) -> None:
         "Offer these actions."
-        if actions == self.actions: return
-        self.actions, many = list(actions), len(actions) > self.most
-        if many: self.list.options = [("choose a move", -1)] + [(self.name(action), action) for action in actions]
+        names = [self.name(action) for action in actions]
+        if (actions, names) == (self.actions, self.names): return
+        self.actions, self.names, many = list(actions), names, len(actions) > self.most
+        if many: self.list.options = [("choose a move", -1), *zip(names, actions)]
         while not many and len(self.buttons) < len(actions): self._add()
-        for button, action in zip(self.buttons, [] if many else actions):
-            button.description = button.tooltip = self.name(action)
+        for button, name in zip(self.buttons, [] if many else names): button.description = button.tooltip = name
         self.widget.children = (self.list, self.go) if many else tuple(self.buttons[:len(actions)])
 
     def _add(self) -> None:
@@ -125,9 +125,10 @@ class BoardWidgets:
     def __init__(self, match: Match, view: MatchView, click: Callable, do: Callable):
         w, drawn = _need_widgets(), view.board(match.ply)
         self.match, self.view, self.controls, self.syncing = match, view, Controls(match), False
-        self.grid = drawn and ClickGrid(drawn, click, match.game.action_name)
+        name = lambda action: match.game.move_name(match.state, action)
+        self.grid = drawn and ClickGrid(drawn, click, name)
         self.letters, self.panel, self.curve = w.HTML(), w.HTML(), w.HTML()
-        self.choices, c = Choices(click, match.game.action_name), self.controls
+        self.choices, c = Choices(click, name), self.controls
         fixed = w.Layout(flex="0 0 auto")
         left = w.VBox([self.grid.widget if drawn else self.letters, self.choices.widget], layout=fixed)
         right = w.VBox([self.panel, c.game_rows], layout=w.Layout(width="270px", flex="0 0 auto"))

@@ -238,7 +238,7 @@ def _draw_results(right, records: list[GameRecord]) -> None:
 
 
 def plot_games(records: list[GameRecord]):
-    "Return a figure of game lengths and outcomes: shares for up to two players, mean results for more."
+    "Return a figure of game lengths and outcomes: shares for two players, mean results for another number."
     lengths = np.array([len(record) for record in records], int)
     title = f"{len(records):,} games of {lengths.mean():.1f} moves on average" if records else "No games yet"
     figure, (left, right) = new_figure(title, 2)
@@ -248,7 +248,7 @@ def plot_games(records: list[GameRecord]):
         left.hist(lengths, edges, color=BLUE, rwidth=.9)
     left.set(xlabel="moves per game", ylabel="games")
     left.locator_params(integer=True)
-    (_draw_results if records and len(records[0].outcome) > 2 else _draw_shares)(right, records)
+    (_draw_results if records and len(records[0].outcome) != 2 else _draw_shares)(right, records)
     return figure
 
 # %% ../../nbs/78_ui.plots.ipynb #aaae52a7
@@ -261,7 +261,7 @@ def prior_and_visits(agent: Agent, state) -> dict:
     offsets = np.array([0, len(actions)], np.int32)
     logits, _ = agent.evaluator.evaluate(game.inputs(state).reshape(1, -1), offsets, actions)
     found, prior = agent.search(state), np.exp(logits - logits.max())
-    return dict(actions=actions, names=[game.action_name(int(action)) for action in actions], prior=prior / prior.sum(),
+    return dict(actions=actions, names=[game.move_name(state, int(action)) for action in actions], prior=prior / prior.sum(),
                 visits=found.policy[0, actions], values=found.values[0])
 
 
@@ -291,7 +291,7 @@ def value_pairs(
     "Return the predicted and the actual result of each position."
     if not records: return np.zeros(0), np.zeros(0), np.zeros(0, int)
     values = np.concatenate([record.values for record in records]) if values is None else np.asarray(values)
-    movers = np.concatenate([record.movers for record in records]).astype(int)
+    movers = np.maximum(0, np.concatenate([record.movers for record in records])).astype(int)   # Rolls have no value
     game = np.repeat(np.arange(len(records)), [len(record) for record in records])
     predicted = values[np.arange(len(movers)), movers].astype(float)
     outcome = np.array([record.outcome for record in records])[game, movers].astype(float)
@@ -303,12 +303,13 @@ def network_values(game: Game, evaluator, records: list[GameRecord]) -> np.ndarr
     "Return an evaluator's values of every position of these games, without a search: (positions, players) by seat."
     if not records: return np.zeros((0, game.players), np.float32)
     movers = np.concatenate([record.movers for record in records])
-    lines = (game.states_of(record.actions, record.seed)[:-1] for record in records)
-    observations = np.array([game.inputs(state) for line in lines for state in line])
-    relative = evaluator.evaluate(observations, np.zeros(len(movers) + 1, np.int32), np.zeros(0, np.int32))[1]
-    values = np.empty_like(relative)
-    seats = (movers[:, None] + np.arange(game.players)) % game.players
-    np.put_along_axis(values, seats, relative, 1)
+    decided = movers >= 0   # Nobody evaluates a roll
+    states = np.concatenate([game.states_of(record.actions, record.seed)[:-1] for record in records])[decided]
+    observations, seats = np.array([game.inputs(state) for state in states]), movers[decided]
+    relative = evaluator.evaluate(observations, np.zeros(len(seats) + 1, np.int32), np.zeros(0, np.int32))[1]
+    values, by_seat = np.full((len(movers), game.players), np.nan, np.float32), np.empty_like(relative)
+    np.put_along_axis(by_seat, (seats[:, None] + np.arange(game.players)) % game.players, relative, 1)
+    values[decided] = by_seat
     return values
 
 # %% ../../nbs/78_ui.plots.ipynb #2efa0dc0

@@ -125,7 +125,7 @@ def _describe_games(event: SelfPlayDone) -> str:
     took = f"{event.seconds:.1f} s" if event.seconds < 10 else clock_time(event.seconds)
     parts = [f"{_count(event.games)} in {took} ({unit_s * per_s:,.1f} games/{unit})", f"{event.positions:,} positions"]
     if event.games: parts.append(f"mean length {event.mean_length:.1f}")
-    if event.games and len(event.wins) <= 2:   # More than two players have results, not wins and losses
+    if event.games and len(event.wins) == 2:   # Other numbers of players have results, not wins and losses
         parts += [f"won {' / '.join(f'{share:.1%}' for share in event.wins)}", f"drawn {event.draws:.1%}"]
     parts += [f"average batch {event.average_batch:.1f}", f"evaluator busy {event.busy_share:.0%}"]
     by_source = ", ".join(f"{name} {_count(games)}" for name, games in event.sources.items())

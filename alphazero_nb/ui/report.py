@@ -174,7 +174,7 @@ def _sample(run: Run, record: GameRecord, shown: int = 6) -> str:
     title = f"<h3>Game {record.number}, {len(record)} moves ({result})</h3>"
     if run.game is None: return f"{title}<p>{html_text(record.actions.tolist())}</p>"
     states = replay_record(run.game, record)
-    moves = " ".join(run.game.action_name(int(action)) for action in record.actions)
+    moves = " ".join(run.game.move_name(state, int(action)) for state, action in zip(states, record.actions))
     plies = np.unique(np.linspace(0, len(states) - 1, shown).round().astype(int))[1:]
     boards = "".join(f"<pre>after {ply}\n{html_text(run.game.text(states[ply]), 3000)}</pre>" for ply in plies)
     return f'{title}<p>{html_text(moves, 2000)}</p><div class="boards">{boards}</div>'

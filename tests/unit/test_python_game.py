@@ -16,6 +16,7 @@ from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.arena.matches import play_match
+from alphazero_nb.games.openspiel import pass_chance
 
 needs_open_spiel = pytest.mark.skipif("openspiel" not in list_games(),
                                       reason="OpenSpiel is not installed (it has no wheel for Python 3.10)")
@@ -534,40 +535,62 @@ def test_chance_before_the_first_move_follows_from_the_seed():
 
 
 @needs_open_spiel
-@pytest.mark.parametrize("name", ["pig", "pig,players=3,winscore=12", "backgammon", "einstein_wurfelt_nicht", "banqi", "maedn"])
-def test_chance_after_the_first_move_is_refused(name):
-    "A world would hold the throws to come, and the search of it would know them."
-    with pytest.raises(ValueError) as error: get_game(f"openspiel(game={name})")
-    word = name.partition(",")[0]
-    assert re.fullmatch(rf"OpenSpiel's {word} cannot be played here: it has a chance node after move \d+, and a search would know "
-                        r"the outcome in advance\. Choose a game without chance after the first move\.", str(error.value)), str(error.value)
+@pytest.mark.parametrize("name, games", [("pig", 3), ("pig,players=3,winscore=12", 5), ("backgammon", 3),
+                                         ("einstein_wurfelt_nicht", 5), ("banqi", 1), ("maedn", 1)])
+def test_games_with_dice_agree_with_open_spiel_at_every_node(name, games):
+    import pyspiel
+    game, rng = get_game(f"openspiel(game={name})"), np.random.default_rng(3)
+    game.check(games=1)
+    for seed in range(games): compare_with_dice(game, pyspiel, seed, rng)
+
+
+def compare_with_dice(game, pyspiel, seed, rng):
+    "Play a random game of both, and hold every decision and every roll of one against the other. Return their numbers."
+    word, _, given = game.name.removeprefix("openspiel(game=").removesuffix(")").partition(",")
+    other = pyspiel.load_game(f"{word}({given})" if given else word).new_initial_state()
+    state, decisions, rolls = game.new(seed), 0, 0
+    pass_chance(other, seed)
+    while True:
+        assert game.over(state) == other.is_terminal() and game.text(state) == str(other)
+        if other.is_terminal(): break
+        assert game.mover(state) == (-2 if other.is_chance_node() else other.current_player())
+        assert game.legal_actions(state) == sorted(other.legal_actions())
+        if other.is_chance_node():
+            assert dict(game.chance(state)) == pytest.approx(dict(other.chance_outcomes()))
+            state, (outcome,) = game.pass_chance(state, seed, rolls)
+            rolls += 1
+            other.apply_action(outcome)
+        else:
+            action = int(rng.choice(other.legal_actions()))
+            state, decisions = game.play(state, action), decisions + 1
+            other.apply_action(action)
+    most = max(abs(other.get_game().min_utility()), abs(other.get_game().max_utility()))
+    assert game.returns(state).tolist() == pytest.approx([result / most for result in other.returns()])
+    return decisions, rolls
 
 
 @needs_open_spiel
-def test_chance_that_only_a_rare_move_brings_is_refused():
-    name = open_spiel_game("python_second", 3, then=lambda line: [5, 6] if line == [2, 2] else [])
-    with pytest.raises(ValueError, match="OpenSpiel's python_second cannot .* a chance node after move 2, "): get_game(name)
+@pytest.mark.slow
+def test_a_thousand_games_of_backgammon_agree_with_open_spiel():
+    import pyspiel
+    game, rng = get_game("openspiel(game=backgammon)"), np.random.default_rng(5)
+    played = [compare_with_dice(game, pyspiel, seed, rng) for seed in range(1000)]
+    assert all(decisions > 20 and rolls > 20 for decisions, rolls in played)
 
 
 @needs_open_spiel
-def test_chance_that_no_trial_game_met_is_refused_when_it_comes():
-    game = get_game(open_spiel_game("python_rare", 5000, then=lambda line: [5, 6] if 1234 in line else []))
-    state = game.play(game.new(), 17)
-    with pytest.raises(ValueError, match="OpenSpiel's python_rare cannot .* a chance node after move 2, "): game.play(state, 1234)
-    assert game.legal_actions(game.play(state, 1233)) == list(range(5000))
-    api, row = game.api, state.copy()
-    with pytest.raises(RuleError) as error: kernel_play(api, row, 1234)
-    assert "a chance node after move 2" in str(game.cause(error.value))
-
-
-@njit
-def kernel_play(api, row, action): call_play(api[PLAY], row, action)
+def test_chance_that_only_a_rare_move_brings_is_a_node_of_the_game():
+    game = get_game(open_spiel_game("python_second", 3, then=lambda line: [5, 6] if line == [2, 2] else []))
+    state = game.state_after([2, 2])
+    assert game.mover(state) == -2 and game.chance(state) == [(5, 0.5), (6, 0.5)] and game.outcomes == 8
+    assert game.mover(game.play(state, 6)) == 0 and game.mover(game.state_after([2, 1])) == 0
+    game.check(games=10)
 
 
 @needs_open_spiel
 @pytest.mark.parametrize("name, words", {
     "hxe": ["'hxe'", "Did you mean 'hex'?"],
-    "2048": ["2048", "only one player"],
+    "2048": ["2048", "whole numbers"],
     "hex,sise=5": ["'sise'", "board_size"],
     "hex,board_size=5.5": ["board_size", "'5.5'", "int"],
     "hex,swap=perhaps": ["swap", "'perhaps'", "bool"],
@@ -758,4 +781,4 @@ def test_functions_of_a_script_that_cannot_be_sent_are_named(tmp_path):
 def test_rules_that_ask_python_are_never_kept_on_disk():
     "Their machine code holds addresses of this process."
     game = tictactoe()
-    assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key != "resample_hidden")
+    assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key not in ("resample_hidden", "chance"))
