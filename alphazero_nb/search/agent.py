@@ -24,7 +24,7 @@ class Agent:
         name: str = "agent",
         seed: int = 0,          # Seed of the worlds, in games with hidden information
         worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
-        leaves: int = 16,       # Positions per batch of the network; see below
+        leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
         **settings,             # Other fields of SearchSettings
     ):
         check_leaves(leaves)
@@ -67,7 +67,8 @@ class Agent:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
         self.asked += 1
         seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
-        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed, self.leaves)
+        leaves = min(self.leaves, max(1, self.settings.simulations // 4))
+        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed, leaves)
 
     def policy(self, states) -> np.ndarray:
         "Return the shares of the search's visits, (n, actions) float32."

@@ -397,7 +397,7 @@ def test_a_proven_loss_is_not_chosen(simulations):
         trees = prover(game, state, simulations).trees
         edges = trees.edges[:trees.nodes[0]["count"]]
         lost = {int(edge["action"]) for edge in edges if edge["exact"] and edge["value"] / edge["visits"] < -.9999}
-        agent = Agent(game, HashEvaluator(game), simulations, proofs=True)
+        agent = Agent(game, HashEvaluator(game), simulations, proofs=True, leaves=1)
         visits = agent.search(state).visits[0]
         assert visits.any() and (len(lost) == len(edges) or not visits[list(lost)].any())
 
