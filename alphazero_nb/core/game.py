@@ -525,9 +525,9 @@ class Checker(_Checker):
         probabilities, where = np.zeros(self.game.outcomes), self.where(state)
         self.read("chance", state, probabilities)
         self.law(bool(probabilities.any()), "chance", f"the list of outcomes must not be empty; {where}")
-        bad = np.flatnonzero(~(probabilities >= 0))
-        self.law(not len(bad), "chance", f"a probability must not be negative, but outcome {bad[:1]} has "
-                                         f"{probabilities[bad[:1]]}; {where}")
+        worst = int(probabilities.argmin())   # The place of a NaN, if there is one
+        self.law(bool(probabilities[worst] >= 0), "chance", f"a probability must not be negative, but outcome {worst} "
+                                                            f"has {probabilities[worst]:g}; {where}")
         total = probabilities.sum()
         self.law(abs(total - 1) < 1e-6, "chance", f"the probabilities must add up to 1, not to {total:.6g}; {where}")
         return np.flatnonzero(probabilities).tolist()

@@ -11,6 +11,7 @@ from alphazero_nb.core.game import ContractError, Game, get_game, list_games
 GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",
             "dots(rows=2,cols=4)", "dots(rows=1,cols=2)", "dots(rows=1,cols=1)", "othello(size=8)", "othello(size=6)"]
+DICE = ["pig(goal=100)", "2048(goal=2048)", "2048(goal=32)"]
 # OpenSpiel's gomoku and its mnk both let five or more win; gomoku is the faster of the two.
 TWINS = {
     "tictactoe": "tic_tac_toe", "connect4": "connect_four",
@@ -181,15 +182,15 @@ def test_all_eight_symmetries_of_othello_hold_for_the_rules(size):
             state = after
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", VARIANTS + DICE)
 def test_every_game_keeps_the_laws(name):
     get_game(name).check(games=16, seed=5)
 
 
 def test_every_listed_game_is_checked_and_keeps_its_name():
     "OpenSpiel's games, Blob and chess have tests of their own."
-    assert {name.partition("(")[0] for name in VARIANTS} == set(list_games()) - {"openspiel", "blob", "chess"}
-    for name in [*list_games(), *VARIANTS]:
+    assert {name.partition("(")[0] for name in VARIANTS + DICE} == set(list_games()) - {"openspiel", "blob", "chess"}
+    for name in [*list_games(), *VARIANTS, *DICE]:
         game = get_game(name)
         assert get_game(game.name).name == pickle.loads(pickle.dumps(game)).name == game.name
     assert get_game("gomoku").name == "gomoku(size=15)" and get_game("dots").name == "dots(rows=3,cols=3)"
