@@ -261,7 +261,7 @@ def play_duplicate(
     def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))
     starts = [state for state in start_positions(game, deals, 0, seed)[0] for _ in tables]
     states, moves = play_tables(game, starts, tables * deals, report if listener else None,
-                                dice_seeds(seed, deals, len(tables)))
+                                seeds=dice_seeds(seed, deals, len(tables)))
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
     lengths = moves.reshape(deals, -1)[:, :-1][sat]

@@ -92,7 +92,8 @@ class Spiel:
 
     def move_name(self, state, action: int) -> str:
         "Return OpenSpiel's name for an action or outcome in this state, if it has one name for it everywhere or here."
-        if not state.is_chance_node() and self.action_name(action) != str(action): return self.names[action]
+        named = not state.is_chance_node() and self.action_name(action) != str(action)
+        if named or state.is_terminal(): return self.action_name(action)
         words = state.action_to_string(state.current_player(), action)
         if state.is_chance_node(): return re.sub(r"^chance outcome \d+ ?\(?|\)$", "", words).strip() or words
         return re.sub(rf"^{action} - ", "", words)
@@ -162,7 +163,7 @@ def _refuse(words, kind) -> None:
 def _try_out(spiel: Spiel) -> None:
     "Play random moves, so that unusable observations raise an error now."
     position, generator = spiel.start(0), random.Random(0)
-    for _ in range(50):
+    for _ in range(400):
         if position.mover() == OVER: break
         if position.mover() != CHANCE: position.observe()
         position.play(generator.choice(position.legal()))
