@@ -163,8 +163,8 @@ def _refuse(words, kind) -> None:
 def _try_out(spiel: Spiel) -> None:
     "Play random moves, so that unusable observations raise an error now."
     position, generator = spiel.start(0), random.Random(0)
-    for _ in range(400):
-        if position.mover() == OVER: break
+    for _ in range(1000):
+        if position.mover() == OVER: position = spiel.start(0)
         if position.mover() != CHANCE: position.observe()
         position.play(generator.choice(position.legal()))
 
