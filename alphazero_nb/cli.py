@@ -73,6 +73,7 @@ def _train(args):
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
+    if args.ray: _join(args)
     progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
     listeners = [progress]
@@ -112,6 +113,14 @@ def _show_game(args):
     print(f"The game is over: {game.returns(state).tolist()}." if over else f"{who} is to move.")
 
 # %% ../nbs/82_cli.ipynb #5a1f0c02
+def _join(args) -> None:
+    "Join the Ray cluster of --ray, and play on it."
+    from alphazero_nb.selfplay.cluster import connect
+    if args.layout not in ("auto", "ray"): raise ValueError(f"--ray plays on a cluster; leave out --layout {args.layout}.")
+    connect(args.ray)
+    args.layout = "ray"
+
+
 def _produce(args):
     from alphazero_nb.training.shared_folder import produce_games
     from alphazero_nb.ui.progress import TextProgress
@@ -304,9 +313,11 @@ _OPTIONS = {
                      help="with hidden cards: 2 worlds of 20 simulations, 3 of 30, or 5 of 50 (light)"),
     "--threads": dict(type=_count, help="actor threads per process (one per core)"),
     "--layout": dict(default="auto",
-                     help="threads, processes, or auto (auto); "
+                     help="threads, processes, ray, or auto (auto); "
                           "auto measures layouts before a run of at least 3 minutes"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
+    "--ray": dict(metavar="ADDRESS", help="play on a Ray cluster: auto (the one that runs on this machine, or a new "
+                                          "one for this run), or the address of a cluster"),
     "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
     "--from-folder": dict(action="store_true", help="learn from games that other machines play into the folder, "
                                                     "each with: alphazero-nb selfplay FOLDER"),
@@ -353,7 +364,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
               ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations",
                "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout", "--gpus",
-               "--workers", "--from-folder", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
+               "--workers", "--ray", "--from-folder", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
                "--ladder-games", "--json"]),
     "selfplay": (_produce, "play games for a training run, into its folder and with its newest weights",
                  dict(folder="the folder of a run that was started with --from-folder, here or on another machine"),

@@ -5,19 +5,21 @@
 # %% ../../nbs/41_selfplay.layout.ipynb #39144280
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
 
 from ..core.device import device_names, usable_cores
 from ..core.game import Game, did_you_mean
 
 # %% auto #0
-__all__ = ['OLD_FIELDS', 'LAYOUTS', 'Layout', 'read_layout', 'choose_devices', 'choose_kind', 'plan_devices', 'plan_layout']
+__all__ = ['OLD_FIELDS', 'LAYOUTS', 'Layout', 'read_layout', 'choose_devices', 'choose_kind', 'plan_devices', 'require_ray',
+           'plan_cluster', 'plan_layout']
 
 # %% ../../nbs/41_selfplay.layout.ipynb #7559b525
 @dataclass(frozen=True)
 class Layout:
     "How games are played: processes, devices, threads and batch shape."
-    kind: str                    # "threads" in this process, "processes", or a kind added by `register_pool`
+    kind: str                    # "threads" in this process, "processes", "ray", or one added by `register_pool`
     devices: tuple               # Device name of each process; a single one for threads
     threads: int                 # Actors per process
     games: int                   # Slots of all processes together
@@ -72,7 +74,7 @@ def choose_devices(device: str, devices, workers: int | None) -> list[str]:
     return list(devices)
 
 # %% ../../nbs/41_selfplay.layout.ipynb #2eaf509c
-LAYOUTS = ["threads", "processes"]   # All kinds of layouts; `register_pool` adds to them
+LAYOUTS = ["threads", "processes", "ray"]   # All kinds of layouts; `register_pool` adds to them
 
 
 def choose_kind(game: Game, layout: str | None, devices, workers: int | None) -> str:
@@ -81,6 +83,8 @@ def choose_kind(game: Game, layout: str | None, devices, workers: int | None) ->
         raise ValueError(f"layout {layout!r} is unknown; choose {', '.join(['auto', *LAYOUTS[:-1]])} or {LAYOUTS[-1]}."
                          f"{did_you_mean(layout, ('auto', *LAYOUTS))}")
     several = workers is not None or devices is not None
+    if layout == "ray" and devices is not None:
+        raise ValueError("layout='ray' plays on the devices of its cluster; leave out devices.")
     if layout == "threads" and several:
         raise ValueError("layout='threads' plays in this process on one device; "
                          "leave out devices and workers, or use layout='processes'.")
@@ -95,6 +99,19 @@ def plan_devices(game: Game, network, kind: str, device: str, devices, workers: 
     else: names = choose_devices(device, devices, workers)
     if kind == "threads": return names[:1]
     return ["cpu"] * usable_cores() if free and names == ["cpu"] else names
+
+# %% ../../nbs/41_selfplay.layout.ipynb #41c1a502
+def require_ray() -> None:
+    "Raise an ImportError of one sentence if Ray is not installed."
+    if importlib.util.find_spec("ray") is None:
+        raise ImportError('layout="ray" needs Ray, which is not installed; run: pip install "alphazero_nb[ray]"')
+
+
+def plan_cluster(workers: int | None, threads, games, max_batch, shared) -> Layout:
+    "Return a layout for Ray, with threads and games per actor. Raise an ImportError if Ray is not installed."
+    require_ray()
+    if workers is not None and workers < 1: raise ValueError(f"workers is {workers}; it must be at least 1.")
+    return Layout("ray", ("ray",) * (workers or 0), threads or 0, games or 0, max_batch or 0, shared)
 
 # %% ../../nbs/41_selfplay.layout.ipynb #1efa8815
 def plan_layout(
@@ -114,6 +131,7 @@ def plan_layout(
     for name, number in dict(games=games, threads=threads, max_batch=max_batch).items():
         if number is not None and number < 1: raise ValueError(f"{name} is {number}; it must be at least 1.")
     kind = choose_kind(game, layout, devices, workers)
+    if kind == "ray": return plan_cluster(workers, threads, games, max_batch, shared)
     names = plan_devices(game, network, kind, str(device), devices, workers)[:games]
     n, gpu, cores = len(names), names[0] != "cpu", usable_cores()
     threads = threads or (1 if game.in_python else max(1, min(cores // n, 4) if gpu else cores // n))

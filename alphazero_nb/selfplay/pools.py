@@ -13,6 +13,7 @@ from .settings import SelfPlaySettings
 from .scheduler import Generation
 from .actors import ActorPool
 from .workers import WorkerPool
+from .cluster import ClusterPool
 
 # %% auto #0
 __all__ = ['POOLS', 'GamePool', 'register_pool', 'make_pool', 'smaller_batch']
@@ -49,7 +50,7 @@ class GamePool(Protocol):
         "End all threads and processes. A running generation ends."
 
 # %% ../../nbs/47_selfplay.pools.ipynb #aad0d8af
-POOLS: dict[str, Callable[..., GamePool]] = {"threads": ActorPool, "processes": WorkerPool}
+POOLS: dict[str, Callable[..., GamePool]] = {"threads": ActorPool, "processes": WorkerPool, "ray": ClusterPool}
 
 
 def register_pool(kind: str, make: Callable[..., GamePool]) -> None:

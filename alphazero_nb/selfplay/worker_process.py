@@ -23,7 +23,7 @@ from .actors import ActorPool
 
 # %% auto #0
 __all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Inbox', 'RemoteScheduler', 'send_report', 'WorkerTraceback', 'describe_error',
-           'rebuild_error', 'fingerprint', 'worker_main']
+           'rebuild_error', 'fingerprint', 'worker_main', 'serve']
 
 # %% ../../nbs/45_selfplay.worker_process.ipynb #07654947
 class _Packer(cloudpickle.Pickler):
@@ -54,7 +54,7 @@ unpack = pickle.loads
 
 # %% ../../nbs/45_selfplay.worker_process.ipynb #b28bf74f
 class Outbox(threading.Thread):
-    "A thread that sends messages in the background, all waiting ones in one transmission."
+    "A thread that sends messages in the background, up to 256 waiting ones in one transmission."
     def __init__(self, pipe: connection.Connection):
         super().__init__(name="alphazero_nb outbox", daemon=True)
         self.pipe, self.messages = pipe, queue.SimpleQueue()
@@ -66,7 +66,7 @@ class Outbox(threading.Thread):
         last = False
         while not last:
             waiting = [self.messages.get()]
-            while not self.messages.empty(): waiting.append(self.messages.get())
+            while not self.messages.empty() and len(waiting) < 256: waiting.append(self.messages.get())
             last = None in waiting
             try: self.pipe.send_bytes(pickle.dumps([m for m in waiting if m is not None], protocol=5))
             except (OSError, ValueError): return  # The other side is gone
@@ -196,21 +196,26 @@ def _make_pool(setup: dict) -> ActorPool:
 
 # %% ../../nbs/45_selfplay.worker_process.ipynb #00b668df
 def worker_main(pipe: connection.Connection) -> None:
-    "Run a worker: build its actors from the first message, then execute the parent's commands."
+    "Run a worker process."
     _ignore_interrupts()
     threading.Thread(target=_end_with_parent, name="alphazero_nb watch", daemon=True).start()
+    serve(pipe)
+    os._exit(0)
+
+
+def serve(pipe) -> None:
+    "Build actors from the first message, then execute the parent's commands. Any pair of queues can be the pipe."
     outbox = Outbox(pipe)
     try:
         commands = _commands(pipe)
-        _, setup = next(commands)
-        pool = _make_pool(unpack(setup))
+        _, setup, own = next(commands)
+        pool = _make_pool(dict(unpack(setup), **own))
         device = pool.inference.device
         outbox.put("ready", pool.inference.name, device.description if device else "no network", pool.dtype)
         threading.Thread(target=_report_always, args=(pool, outbox), name="alphazero_nb report", daemon=True).start()
         _execute(commands, pool, RemoteScheduler(outbox, pool))
     except BaseException as error: outbox.put("failed", *describe_error(error))
     outbox.close(5)
-    os._exit(0)
 
 
 def _commands(pipe: connection.Connection):

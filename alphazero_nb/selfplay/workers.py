@@ -21,8 +21,8 @@ from .actors import TOTALS, shielded
 from .worker_process import Inbox, Outbox, fingerprint, pack, rebuild_error, worker_main
 
 # %% auto #0
-__all__ = ['Worker', 'WorkerSet', 'assign_games', 'WorkerPlay', 'LossLimit', 'WorkerHandler', 'Listener', 'check_sendable',
-           'wait_or_kill', 'WorkerPool']
+__all__ = ['spawn', 'Worker', 'WorkerSet', 'assign_games', 'WorkerPlay', 'LossLimit', 'WorkerHandler', 'Listener',
+           'check_sendable', 'wait_or_kill', 'WorkerPool']
 
 # %% ../../nbs/46_selfplay.workers.ipynb #0439e393
 _context = multiprocessing.get_context("spawn")
@@ -41,20 +41,25 @@ def _no_interrupts():
     finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 # %% ../../nbs/46_selfplay.workers.ipynb #0500f9e9
+def spawn(name: str) -> tuple:   # Process, the parent's end of its pipe, and the outbox of that pipe
+    "Start a worker process."
+    pipe, theirs = _context.Pipe()
+    process = _context.Process(target=worker_main, args=(theirs,), name=name, daemon=True)
+    try:
+        with _no_interrupts(): process.start()
+    finally: theirs.close()
+    return process, pipe, Outbox(pipe)
+
+
 class Worker:
     "The parent's record of one worker process."
-    def __init__(self, index: int, device: str, room: int, messages: list[tuple], received: queue.SimpleQueue):
+    def __init__(self, index: int, device: str, room: int, messages: list, received: queue.SimpleQueue, start=spawn):
         self.index, self.device, self.name, self.room = index, device, f"worker {index} {device}", room
         self.state, self.numbers, self.finished, self.report = "starting", set(), 0, Counter()
         self.launched = self.last_seen = time.monotonic()
-        self.pipe, theirs = _context.Pipe()
-        name = f"alphazero_nb {self.name}"
-        self.process = _context.Process(target=worker_main, args=(theirs,), name=name, daemon=True)
         self.killed = ""   # Why the parent killed it
-        try:
-            with _no_interrupts(): self.process.start()
-        finally: theirs.close()
-        self.outbox, self.inbox = Outbox(self.pipe), Inbox(self.pipe, self, received)
+        self.process, self.pipe, self.outbox = start(f"alphazero_nb {self.name}")
+        self.inbox = Inbox(self.pipe, self, received)
         for message in messages: self.outbox.put(*message)
 
     def kill(self, why: str) -> None:
@@ -97,7 +102,7 @@ class WorkerSet:
         while self.vacant:
             index = self.vacant.pop(0)
             layout = self.layout.of_process(index)
-            messages = [("setup", pack(dict(self.setup, layout=layout)))]
+            messages = [("setup", pack(self.setup), dict(layout=layout))]
             if self.network: messages.append(("network", *self.network))
             room = layout.games + layout.games // 4 + 1
             self.running.append(Worker(index, layout.devices[0], room, messages, self.received))
@@ -231,7 +236,7 @@ class WorkerHandler:
         elif what == "paused": worker.state = "idle"
         elif what == "ready":
             worker.state, self.dtype = "idle", content[2]
-            self.events.put(WorkerStarted(worker.index, *content, time.monotonic() - worker.launched))
+            self.events.put(WorkerStarted(worker.index, worker.device, *content[1:], time.monotonic() - worker.launched))
             if self.play.active: self.play.resume(worker)
         elif worker.state == "starting": self.leave_out(worker, rebuild_error(worker.name, *content))
         else:
@@ -355,17 +360,20 @@ class WorkerPool:
         silence_s: float = 60.0,  # A worker that sends no message for this long is killed
     ):
         check_sendable(game, network)
-        self._workers = WorkerSet(layout, dict(
+        self._workers = self._make_workers(layout, dict(
             game=game, network=network, settings=settings, seed=seed, version=version, fingerprint=fingerprint(game),
-            cores=max(1, usable_cores() // len(layout.devices))))
-        self.layout, self.lock, self._play = layout, threading.RLock(), WorkerPlay(self._workers)
+            cores=max(1, usable_cores() // max(1, len(layout.devices)))))
+        self.layout, self.lock, self._play = self._workers.layout, threading.RLock(), WorkerPlay(self._workers)
         self._handler = WorkerHandler(self._workers, self._play, queue.SimpleQueue() if events is None else events)
-        self.listener = Listener(self._handler, self.lock, silence_s)
+        self.listener = self._make_listener(silence_s)
         self._at_exit = util.Finalize(None, self.close, exitpriority=0)   # Before multiprocessing joins its children
         try: shielded(self._open)
         except BaseException:
             self.close()
             raise
+
+    def _make_workers(self, layout: Layout, setup: dict) -> WorkerSet: return WorkerSet(layout, setup)
+    def _make_listener(self, silence_s: float) -> Listener: return Listener(self._handler, self.lock, silence_s)
 
     def _open(self) -> None:
         with self.lock:

@@ -71,7 +71,7 @@ def _folders(shared: Path) -> list[str]:
                     if _FOLDER.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False)]
     except OSError: return []
 
-# %% ../../nbs/62a_training.shared_folder.ipynb #1e5031cc
+# %% ../../nbs/62a_training.shared_folder.ipynb #6547f4b7
 FORMAT = 1   # Of the files in a shared folder
 
 
@@ -88,8 +88,10 @@ def write_games(shared: Path, producer: int, records: list[GameRecord], **about)
     file = GamesFile(records[0].number, producer, len(records))
     about = json.dumps(dict(about, format=FORMAT, version=_version())).encode()
     table = join_records([replace(record, number=producer << _INDEX_BITS | record.number) for record in records])
-    (shared / file.name).parent.mkdir(exist_ok=True)
-    write_arrays(shared / file.name, table | dict(about=np.frombuffer(about, np.uint8)), compress=True)
+    path = shared / file.name
+    try: path.parent.mkdir(exist_ok=True)
+    except OSError as error: raise OSError(f"{path} cannot be written: {error.strerror}.") from error
+    write_arrays(path, table | dict(about=np.frombuffer(about, np.uint8)), compress=True)
     return file
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #39b58c44
