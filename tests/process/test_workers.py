@@ -1146,7 +1146,7 @@ def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_p
     (dict(workers=None, devices=["cuda:99"]), r"device 'cuda:99' is not on this machine; it has: .*cpu\."),
     (dict(workers=None, devices="cpuu"), r"device 'cpuu' is not on this machine; .* Did you mean 'cpu'\?"),
     (dict(workers=3, devices=["cpu", "cpu"]), "workers is 3 and there are 2 devices; give only one of the two."),
-    (dict(layout="procesess"), r"layout 'procesess' is unknown; choose auto, threads or processes\. Did you mean 'processes'\?"),
+    (dict(layout="procesess"), r"layout 'procesess' is unknown; choose auto, threads, processes or ray\. Did you mean 'processes'\?"),
     (dict(layout="threads"), "in this process on one device; leave out devices and workers, or use layout='processes'."),
     (dict(layout="threads", workers=None, devices=["cpu"]), "layout='threads' plays in this process on one device"),
 ])

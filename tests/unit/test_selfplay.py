@@ -944,7 +944,7 @@ def test_a_layout_without_a_pool_is_named():
     game, layout = get_game("tictactoe"), Layout("ferry", ("cpu",), threads=1, games=4, max_batch=4, shared=False)
     with pytest.raises(ValueError, match="layout kind 'ferry' is unknown; choose threads or processes or ray, or add"):
         SelfPlayEngine(game, None, layout=layout, listeners=())
-    with pytest.raises(ValueError, match="layout 'ferry' is unknown; choose auto, threads or processes"):
+    with pytest.raises(ValueError, match="layout 'ferry' is unknown; choose auto, threads, processes or ray"):
         SelfPlayEngine(game, None, layout="ferry", listeners=())
 
 
