@@ -21,7 +21,7 @@ __all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_leg
            'call_resample_hidden', 'call_chance', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE',
            'RESAMPLE_HIDDEN', 'PROBABILITIES', 'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL',
            'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'write_inputs', 'outcome_at', 'draw_outcome', 'ContractError',
-           'ByHand', 'Readable', 'Sendable', 'Game', 'board_symmetries', 'game_module', 'register', 'list_games',
+           'ByHand', 'Readable', 'game_module', 'Sendable', 'Game', 'board_symmetries', 'register', 'list_games',
            'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
@@ -231,6 +231,14 @@ class Readable(ByHand):
         return self._text(state) if self._text else str(state.tolist())
 
 # %% ../../nbs/01_core.game.ipynb #57111f81
+_LIBRARY = ("2048", "blob", "connect4", "dots", "gomoku", "openspiel", "othello", "pig", "tictactoe")
+
+
+def game_module(word: str) -> str | None:
+    "Return the module of a game of the package, or None. A module's name cannot begin with a digit."
+    return f"alphazero_nb.games.{'twenty48' if word == '2048' else word}" if word in _LIBRARY else None
+
+
 class Sendable(Readable):
     "A game that can be sent to other processes: by name if the package has it, by value otherwise."
     in_python = False   # True if each call of a rule enters the interpreter
@@ -371,14 +379,8 @@ def board_symmetries(
     return pairs
 
 # %% ../../nbs/01_core.game.ipynb #a7315c55
-_LIBRARY = ("2048", "blob", "connect4", "dots", "gomoku", "openspiel", "othello", "pig", "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
 _registry: dict[str, Callable[..., Game]] = {}
-
-
-def game_module(word: str) -> str | None:
-    "Return the module of a game of the package, or None. A module's name cannot begin with a digit."
-    return f"alphazero_nb.games.{'twenty48' if word == '2048' else word}" if word in _LIBRARY else None
 
 
 def register(name: str, factory: Callable[..., Game]) -> None:
