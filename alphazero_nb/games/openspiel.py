@@ -92,8 +92,8 @@ class Spiel:
 
     def move_name(self, state, action: int) -> str:
         "Return OpenSpiel's name for an action or outcome in this state, if it has one name for it everywhere or here."
-        named = not state.is_chance_node() and self.action_name(action) != str(action)
-        if named or state.is_terminal(): return self.action_name(action)
+        name = self.action_name(action)
+        if state.is_terminal() or (self.names and not state.is_chance_node()): return name
         words = state.action_to_string(state.current_player(), action)
         if state.is_chance_node(): return re.sub(r"^chance outcome \d+ ?\(?|\)$", "", words).strip() or words
         return re.sub(rf"^{action} - ", "", words)
@@ -102,6 +102,7 @@ class Spiel:
 def _action_names(game) -> list[str]:
     "Return a name for each action, without the prefix that differs between players; none if they are ambiguous."
     state, names = game.new_initial_state(), []
+    if state.is_chance_node(): return []
     try:
         for action in range(game.num_distinct_actions()):
             first, second = (state.action_to_string(player, action) for player in (0, 1))
@@ -163,8 +164,8 @@ def _refuse(words, kind) -> None:
 def _try_out(spiel: Spiel) -> None:
     "Play random moves, so that unusable observations raise an error now."
     position, generator = spiel.start(0), random.Random(0)
-    for _ in range(1000):
-        if position.mover() == OVER: position = spiel.start(0)
+    for move in range(2000 if spiel.outcomes else 50):
+        if position.mover() == OVER: position = spiel.start(move)
         if position.mover() != CHANCE: position.observe()
         position.play(generator.choice(position.legal()))
 

@@ -205,7 +205,7 @@ def _figures(state: DashboardState) -> str:
         lengths, outcomes = zip(*state.recent)
         share = lambda wins: f"{sum(wins) / len(state.recent):.0%}"
         cells.append((f"{sum(lengths) / len(lengths):.1f}", "moves a game"))
-        if len(outcomes[0]) > 2:
+        if len(outcomes[0]) != 2:
             means = " / ".join(f"{sum(seat) / len(seat):+.2f}" for seat in zip(*outcomes))
             cells.append((means, "mean result by seat"))
         else:

@@ -224,7 +224,9 @@ def _policy_part(run: Run, simulations: int = 64) -> str:
     if run.game is None or not run.manifest or run.config["preset"] == "custom": return ""
     from alphazero_nb.network.evaluator import NetworkEvaluator
     states = [run.game.new()]
-    if run.records: states.append(replay_record(run.game, run.records[-1])[len(run.records[-1]) // 2])
+    if run.records:
+        decided = np.flatnonzero(run.records[-1].movers >= 0)   # Nobody decides a roll
+        states.append(replay_record(run.game, run.records[-1])[decided[len(decided) // 2]])
     with _reading(run.folder, "a usable network"):
         game, network, name = load_network(run.folder)
         agent = Agent(game, NetworkEvaluator(game, network, "cpu"), simulations, name)
