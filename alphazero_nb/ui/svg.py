@@ -83,7 +83,7 @@ _CHESSMEN = dict(   # Letter: (body, lines)
 def svg_chessman(letter: str, x, y, size, fill: str, line: str) -> str:
     "Return a chess piece (P, N, B, R, Q or K), centred at a point; `size` is its height."
     body, lines = _CHESSMEN[letter]
-    eye = f'<circle cx="-.36" cy="-.4" r=".08" fill="{line}"/>' if letter == "N" else ""
+    eye = f'<circle cx="-.38" cy="-.4" r=".08" fill="{line}" stroke="none"/>' if letter == "N" else ""
     return (f'<g transform="translate({x:.1f} {y:.1f}) scale({size / 2:.2f})" stroke="{line}" stroke-linejoin="round" '
             f'stroke-linecap="round"><path d="{body}" fill="{fill}" stroke-width=".18" paint-order="stroke"/>'
             f'<path d="{lines}" fill="none" stroke-width=".07"/>{eye}</g>')
