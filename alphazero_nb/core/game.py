@@ -232,7 +232,8 @@ class Readable(ByHand):
 
     def move_name(self, state, action: int) -> str:
         "Return the name of an action in this position, or of an outcome where chance moves."
-        if self.mover(state) == CHANCE: return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
+        if self.mover(state) == CHANCE:
+            return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
         return self._move_names(state, action) if self._move_names else self.action_name(action)
 
     def text(self, state) -> str:

@@ -366,7 +366,8 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
         body += svg_circle(x, y, r, fill=GREEN, fill_opacity=0.30)
         if labelled: body += svg_text(x, y, f"{100 * share:.0f}", max(9, min(15, 0.3 * side)), INK)
     if place in marks.legal and square.seat >= 0:
-        body += svg_circle(x, y, 0.45 * side, fill="none", stroke=INK, stroke_width=f"{0.06 * side:.1f}", stroke_opacity=0.45)
+        ring = dict(stroke=INK, stroke_width=f"{0.06 * side:.1f}", stroke_opacity=0.45)
+        body += svg_circle(x, y, 0.45 * side, fill="none", **ring)
     elif place in marks.legal and share < 0.05:
         r = (0.12 if board.steps else 0.06) * side
         body += svg_circle(x, y, max(2, r), fill=INK, fill_opacity=0.4)
@@ -431,14 +432,15 @@ def _arrows(board: Board, marks: Marks, places: list) -> str:
     "Return the visits of all steps, and the recommended step."
     body, words, side = "", "", min(board.widths)
     for (start, to), share in sorted(marks.arrows.items(), key=lambda item: -item[1]):
-        (x, y, *_), (to_x, to_y, *_) = places[start], places[to]
-        if share >= 0.02: body += _arrow(places[start], places[to], side * (0.06 + 0.3 * share), fill=GREEN, fill_opacity=0.55)
+        ends, width = (places[start], places[to]), side * (0.06 + 0.3 * share)
+        if share >= 0.02: body += _arrow(*ends, width, fill=GREEN, fill_opacity=0.55)
         if share < 0.05: continue
-        x, y = (x + to_x) / 2, (y + to_y) / 2
-        words += svg_circle(x, y, 9.5, fill="#FFFFFF", fill_opacity=0.85) + svg_text(x, y, f"{100 * share:.0f}", 11, INK)
+        x, y = ((a + b) / 2 for a, b in zip(*(end[:2] for end in ends)))
+        words += svg_circle(x, y, 9.5, fill="#FFFFFF", fill_opacity=0.85)
+        words += svg_text(x, y, f"{100 * share:.0f}", 11, INK)
     if marks.best_start >= 0:
-        body += _arrow(places[marks.best_start], places[marks.best], 0.2 * side, fill="none", stroke=GREEN, stroke_width=2,
-                       stroke_dasharray="5 4")
+        broken = dict(fill="none", stroke=GREEN, stroke_width=2, stroke_dasharray="5 4")
+        body += _arrow(places[marks.best_start], places[marks.best], 0.2 * side, **broken)
     return body + words
 
 # %% ../../nbs/73_ui.board.ipynb #c8b88cf1

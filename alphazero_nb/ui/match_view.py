@@ -20,9 +20,9 @@ from .match import (Match, first_line, is_open, may_show, player_name, refusal, 
                                    viewer, visible_values)
 
 # %% auto #0
-__all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'Choice', 'MatchView', 'expected_points', 'latest_values', 'value_bar',
-           'value_curve', 'last_move', 'panel_html', 'match_html', 'new_signs', 'mark_last', 'piece_letters',
-           'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
+__all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points', 'latest_values',
+           'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'new_signs', 'mark_last',
+           'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
 def shown_analysis(match: Match) -> tuple:
@@ -39,8 +39,8 @@ class Choice:
     steps: tuple = ()       # Steps to choose from, if the clicks mean several
 
 
-class MatchView:
-    "Pictures and text of a match."
+class BoardView:
+    "The boards of a match, and the clicks on them."
     def __init__(self, match: Match):
         self.match, self.draw, self.failed = match, find_drawing(match.game), ""
         self.table = find_table(match.game)
@@ -87,6 +87,9 @@ class MatchView:
         words = {step.action: step.word for step in self.choice.steps}
         return words.get(action) or self.match.game.move_name(self.match.state, action)
 
+# %% ../../nbs/76_ui.match_view.ipynb #3be25aef
+class MatchView(BoardView):
+    "Pictures and text of a match."
     def text(self) -> str:
         "Return the position on display as text, with only those hidden cards that the person may see."
         line, table = self.match.line, find_table(self.match.game)

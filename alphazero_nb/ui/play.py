@@ -95,7 +95,7 @@ class Choices:
 # %% ../../nbs/77_ui.play.ipynb #fc217ea3
 class Controls:
     "The buttons beside and below the board."
-    def __init__(self, match: Match):
+    def __init__(self, match: Match, turns: bool):
         w = _need_widgets()
         def button(words, tooltip, width="auto"):
             return w.Button(description=words, tooltip=tooltip, layout=w.Layout(width=width, margin="2px"))
@@ -109,7 +109,7 @@ class Controls:
         self.visits = w.ToggleButton(value=True, description="Visits", tooltip="Show the visits of the agent's search",
                                      layout=w.Layout(width="auto", margin="2px"))
         self.turn = w.ToggleButton(value=False, description="Turn board", tooltip="See the board from the other side",
-                                   layout=w.Layout(width="auto", margin="2px", display="none"))
+                                   layout=w.Layout(width="auto", margin="2px", display="" if turns else "none"))
         self.ply = w.IntSlider(value=0, min=0, max=0, layout=w.Layout(width="260px"))
         self.file = w.Text(value=free_name(match.game.name), layout=w.Layout(width="230px", margin="2px"))
         now = getattr(getattr(match.agent, "settings", None), "simulations", None)
@@ -126,12 +126,12 @@ class BoardWidgets:
     "All widgets of a board: the picture, the panel, the curve and the controls."
     def __init__(self, match: Match, view: MatchView, click_place: Callable, click: Callable, do: Callable):
         w, drawn = _need_widgets(), view.board(match.ply)
-        self.match, self.view, self.controls, self.syncing = match, view, Controls(match), False
+        self.match, self.view, self.syncing = match, view, False
+        self.controls = Controls(match, turns=bool(drawn and drawn.turns))
         name = lambda action: match.game.move_name(match.state, action)
         self.grid = drawn and ClickGrid(drawn, click_place, name)
         self.letters, self.panel, self.curve = w.HTML(), w.HTML(), w.HTML()
         self.choices, c = Choices(click, view.choice_name), self.controls
-        c.turn.layout.display = "" if drawn and drawn.turns else "none"
         fixed = w.Layout(flex="0 0 auto")
         left = w.VBox([self.grid.widget if drawn else self.letters, self.choices.widget], layout=fixed)
         right = w.VBox([self.panel, c.game_rows], layout=w.Layout(width="270px", flex="0 0 auto"))
@@ -269,9 +269,7 @@ class PlayBoard(LateBoard):
 
     def refresh(self) -> None:
         "Redraw the board after a command that did not come from it."
-        if self.busy: return
-        self.view.choice = Choice()
-        self.draw()
+        if not self.busy: self.do(lambda: True)
 
 # %% ../../nbs/77_ui.play.ipynb #c6eeb1b0
 def make_match(
