@@ -420,7 +420,7 @@ def _behind(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
 def _arrow(start: tuple, to: tuple, width: float, **style) -> str:
     "Return an arrow between the centres of two squares (x, y, width, height)."
     (x, y, *_), (to_x, to_y, side, _) = start, to
-    far = math.hypot(to_x - x, to_y - y)
+    far = math.hypot(to_x - x, to_y - y) or 1.0   # A step may end where it starts
     u, v, head = (to_x - x) / far, (to_y - y) / far, width / 2 + 0.12 * side
     def at(along, across): return x + along * u - across * v, y + along * v + across * u
     neck, end = far - head - 0.12 * side, far - 0.05 * side

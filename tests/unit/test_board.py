@@ -127,6 +127,7 @@ def test_visits_of_steps_are_arrows_and_the_choice_is_marked():
     assert len(shapes(plain, "polygon")) == 0 and len(shapes(marked, "polygon")) == 3
     assert {"50", "38"} <= {text.text for text in shapes(marked, "text")}
     assert len(shapes(marked, "rect")) == len(shapes(plain, "rect")) + 2   # behind the chosen piece
+    ElementTree.fromstring(board_svg(board, Marks(arrows={(1, 1): 1.0})))   # a step that stays where it is
     def points(arrow): return [tuple(map(float, point.split(","))) for point in arrow.get("points").split()]
     widths = [abs(points(arrow)[0][1] - points(arrow)[-1][1]) for arrow in shapes(marked, "polygon")[:2]]
     assert widths[0] > widths[1]
