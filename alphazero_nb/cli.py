@@ -225,15 +225,35 @@ def _arena(args):
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
     game = _game_of(args, args.player, args.opponent)
+    if args.pgn: _check_pgn(game, args.pgn)
     players, progress = [], None if args.json else TextProgress()
     try:
         for i, name in enumerate((args.player, args.opponent)):
             players.append(get_player(name, game, args.simulations or 64, args.device, args.seed + i,
                                       **_given(worlds=args.worlds)))
-        row = play_series(game, *players, args.games, args.seed, progress).to_dict()
+        result = play_series(game, *players, args.games, args.seed, progress)
     finally: _close(players)
-    if args.json: return row
-    progress(Message(_match_line(row)))
+    if args.pgn: _write_pgn(game, result, args.pgn)
+    if args.json: return result.to_dict()
+    progress(Message(_match_line(result.to_dict())))
+    if args.pgn: progress(Message(f"The games are in {args.pgn}."))
+
+
+def _check_pgn(game, file: str) -> None:
+    "Raise a ValueError if the games of a match cannot be written to this file, before they are played."
+    from alphazero_nb.games.chess_text import is_chess
+    if not is_chess(game):
+        raise ValueError(f"{game.name} has no PGN, which is a notation of chess games; leave out --pgn.")
+    if not Path(file).absolute().parent.is_dir():
+        raise ValueError(f"--pgn {file}: there is no folder {str(Path(file).parent)!r}; make it first.")
+    if Path(file).is_dir(): raise ValueError(f"--pgn {file} is a folder; name a file.")
+
+
+def _write_pgn(game, result, file: str) -> None:
+    import time
+    from alphazero_nb.games.chess_text import match_pgn
+    from alphazero_nb.network.checkpoint import write_whole
+    write_whole(Path(file), match_pgn(game, result, Date=time.strftime("%Y.%m.%d")).encode())
 
 
 def _close(players) -> None:
@@ -323,6 +343,7 @@ _OPTIONS = {
                                                     "each with: alphazero-nb selfplay FOLDER"),
     "--positions": dict(metavar="FILE", help="solved positions (those of the package)"),
     "--per-phase": dict(type=_count, help="positions of each phase of the game (all)"),
+    "--pgn": dict(metavar="FILE", help="write the games to this file, in PGN (chess)"),
     "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
     "--games": dict(type=_count,
                     help="in self-play, games at a time; "
@@ -383,7 +404,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                           "uci:COMMAND (a program that plays chess), or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
-               "--seed", "--json"]),
+               "--seed", "--pgn", "--json"]),
     "judge": (_judge, "ask a player for moves in solved positions, and say how many keep the result",
               dict(player="random, rollouts:N, solver, pretrained, or the folder of a run"),
               ["--game", "--rules", "--players", "--cards", "--positions", "--per-phase", "--simulations", "--device",

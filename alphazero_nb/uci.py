@@ -234,7 +234,7 @@ class UciProgram:
         "Load the agent and compile everything that a search needs, once."
         if self.board is not None: return
         agent = self.load()
-        if agent.game.name.partition("(")[0] != "chess":
+        if not chess_text.is_chess(agent.game):
             raise ValueError(f"UCI is for chess, and this agent plays {agent.game.name}.")
         board = GameOnBoard(GameSearch(agent.game, agent.evaluator, agent.settings, self.leaves, self.room))
         warm_up(board.search)

@@ -17,7 +17,7 @@ from ..core.game import Game
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'PlayedGame', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'play_match', 'match_pgn', 'measure',
+           'PlayedGame', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'play_match', 'measure',
            'DuplicateResult', 'play_duplicate', 'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
@@ -184,20 +184,6 @@ def play_match(
     if game.players == 1: moves = moves[::2]
     scores = np.array(read_scores(game, states))
     return MatchResult(player.name, opponent.name, scores, moves + plies, games=tuple(played))
-
-# %% ../../nbs/53_arena.matches.ipynb #c4e50002
-def match_pgn(
-    game: Game,
-    match: MatchResult,
-    **headers,   # Such as Site or Date, for all games
-) -> str:        # A ValueError if the game has no such notation
-    "Return the games of a chess match in PGN."
-    if game.name.partition("(")[0] != "chess": raise ValueError(f"{game.name} has no PGN; that is for chess.")
-    from alphazero_nb.games.chess_text import to_fen, write_pgn
-    event = dict(Event=f"{match.player} against {match.opponent}")
-    return "\n".join(write_pgn(game, actions, {**event, **headers, "Round": number + 1, "White": players[0],
-                                               "Black": players[1], "FEN": to_fen(game, start)})
-                     for number, (players, start, actions) in enumerate(match.games))
 
 # %% ../../nbs/53_arena.matches.ipynb #6fb5f1d9
 def measure(game: Game, state) -> dict[str, list[float]]:

@@ -232,8 +232,9 @@ class Readable(ByHand):
 
     def move_name(self, state, action: int) -> str:
         "Return the name of an action in this position, or of an outcome where chance moves."
-        if self.mover(state) != CHANCE: return self.action_name(action)
-        return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
+        if self.mover(state) == CHANCE:
+            return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
+        return self._move_names(state, action) if self._move_names else self.action_name(action)
 
     def text(self, state) -> str:
         "Return a text drawing of the position."
@@ -303,7 +304,9 @@ class Game(Sendable):
         start_symmetries: tuple | None = None,  # Indices of those that keep the start position; None means all
         cells: np.ndarray | None = None,  # (actions,) place of each action, on planes of the board's size
         action_names: Callable | None = None,  # action -> str
+        move_names: Callable | None = None,  # (state, action) -> str, if the name depends on the position
         outcome_names: Callable | None = None,  # outcome of chance -> str
+        seat_names: tuple | None = None, # Such as White and Black, where a text drawing needs names
         text: Callable | None = None,   # state -> str, a text drawing
         heuristic: Callable | None = None,   # state -> action: a player written by hand, if the game has one
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
@@ -321,7 +324,7 @@ class Game(Sendable):
         self.outcomes, self._outcome_names = outcomes, outcome_names
         self.cells = None if cells is None else np.asarray(cells, np.int64)
         self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
-        self.match_start = match_start
+        self.match_start, self._move_names, self.seat_names = match_start, move_names, seat_names
         self.observation_size, self.privileged_size, self.groups = int(np.prod(shape)), privileged_size, groups
         self.input_size = self.observation_size + privileged_size
         self.input_shape = (self.input_size,) if privileged_size else self.shape

@@ -19,7 +19,7 @@ __all__ = ['UNDER', 'WAYS', 'FIFTY_MOVES', 'REPETITION', 'MATERIAL', 'LENGTH', '
            'PIECE_PLANES', 'PLANES', 'VARIANTS', 'LONGEST', 'MOST_LEGAL', 'action_of', 'move_of', 'fingerprint',
            'remember', 'no_mate_possible', 'ending', 'match_start', 'mover', 'legal', 'play', 'material',
            'count_material', 'returns', 'write_pieces', 'write_position', 'fill_plane', 'observe', 'action_text',
-           'text', 'position', 'chess']
+           'move_text', 'text', 'position', 'chess']
 
 # %% ../../nbs/18_games.chess.ipynb #f75ae8a2
 def _ways(size):
@@ -216,6 +216,15 @@ def action_text(size: int, action: int, turned: bool = False) -> str:
     return "".join(map(square_name, squares)) + under
 
 
+def move_text(state, action: int) -> str:
+    "Return a move as in UCI, the protocol of engines: e2e4, e1g1 for castling, e7e8q for a promotion."
+    size, move = int(state[SIZE]), int(move_of(state[SIZE], action))
+    if move < 0: return str(action)                     # It would leave the board
+    pawn = read_word(state, BOARD) >> (move >> 8) & 1   # The first number of a board has the pawns
+    becomes_queen = pawn and move >> 6 & 3 == 0 and (move & 63) // 8 == size - 1
+    return action_text(size, action, turned=state[MOVER] == 1) + "q" * bool(becomes_queen)
+
+
 def text(state) -> str:
     "Return the board as text, White below and in capitals, with the side to move or how the game ended."
     pieces, size = read_pieces(state), int(state[SIZE])
@@ -276,7 +285,8 @@ def chess(
                 returns=returns, observe=observe, state_size=ROW, players=2, actions=actions,
                 shape=(PLANES, size, size), max_length=plies, max_legal=MOST_LEGAL[size],
                 cells=(ways * size * size + cells[:, None]).ravel(), text=text, material=count_material,
-                match_start=match_start, action_names=lambda action: action_text(size, action))
+                match_start=match_start, action_names=lambda action: action_text(size, action),
+                move_names=move_text, seat_names=("White", "Black"))
 
 
 register("chess", chess)

@@ -10,19 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.game import Game
-from .chess_board import (BOARD, CUT, ENDED, FENS, MAX_PLIES, MOVE, MOVER, SIZE, read_pieces,
-                                            read_word, square_of, write_fen)
+from .chess_board import (CUT, ENDED, FENS, MAX_PLIES, MOVE, MOVER, read_pieces, square_of,
+                                            write_fen)
 from .chess_moves import CHECKMATE, in_check
-from .chess import VARIANTS, action_text, move_of, position
+from .chess import VARIANTS, move_text, position
 
 # %% auto #0
-__all__ = ['ROSTER', 'RESULTS', 'to_fen', 'from_fen', 'move_to_uci', 'uci_to_action', 'move_to_san', 'san_to_action', 'write_pgn',
-           'read_pgn']
+__all__ = ['ROSTER', 'RESULTS', 'to_fen', 'is_chess', 'from_fen', 'move_to_uci', 'uci_to_action', 'move_to_san', 'san_to_action',
+           'write_pgn', 'read_pgn', 'match_pgn']
 
 # %% ../../nbs/19_games.chess_text.ipynb #ba9021ad
 def to_fen(game: Game, state) -> str:
     "Return a position in Forsyth-Edwards notation. It has an en passant square only where a pawn can take there."
     return write_fen(state)
+
+
+def is_chess(game: Game) -> bool:
+    "Return True if the game is chess, on a board of either size."
+    return game.home == position.__module__
 
 
 def from_fen(game: Game, text: str) -> np.ndarray:  # (state_size,) int16
@@ -33,10 +38,7 @@ def from_fen(game: Game, text: str) -> np.ndarray:  # (state_size,) int16
 # %% ../../nbs/19_games.chess_text.ipynb #49b07e32
 def move_to_uci(game: Game, state, action: int) -> str:
     "Return a move as in UCI: e2e4, e1g1 for castling, e7e8q for a promotion."
-    size, move = int(state[SIZE]), int(move_of(state[SIZE], action))
-    pawn = read_word(state, BOARD) >> (move >> 8) & 1   # The first number of a board has the pawns
-    becomes_queen = pawn and move >> 6 & 3 == 0 and (move & 63) // 8 == size - 1
-    return action_text(size, action, turned=state[MOVER] == 1) + "q" * bool(becomes_queen)
+    return move_text(state, action)
 
 # %% ../../nbs/19_games.chess_text.ipynb #ad32bca1
 def _why_not(game: Game, state, start: str, to: str, promotion: str, moves) -> str:
@@ -227,3 +229,16 @@ def read_pgn(
         except ValueError as error: raise ValueError(f"the PGN goes wrong at move {who} {word}: {error}") from None
         state = game.play(state, actions[-1])
     return headers, actions
+
+# %% ../../nbs/19_games.chess_text.ipynb #f9d1141a
+def match_pgn(
+    game: Game,
+    match,       # MatchResult of the arena
+    **headers,   # Such as Site or Date, for all games
+) -> str:        # A ValueError if the game is not chess
+    "Return the games of a match in PGN."
+    if not is_chess(game): raise ValueError(f"{game.name} has no PGN, which is a notation of chess games.")
+    event = dict(Event=f"{match.player} against {match.opponent}")
+    return "\n".join(write_pgn(game, actions, {**event, **headers, "Round": number + 1, "White": players[0],
+                                               "Black": players[1], "FEN": to_fen(game, start)})
+                     for number, (players, start, actions) in enumerate(match.games))

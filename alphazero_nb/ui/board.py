@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import html, math, re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable
 
 import numpy as np
 from ..core.game import Game
-from .svg import BLUE, GREEN, ORANGE, svg_circle, svg_line, svg_picture, svg_rect, svg_text
+from .svg import (BLUE, GREEN, ORANGE, svg_chessman, svg_circle, svg_line, svg_picture, svg_polygon,
+                                 svg_rect, svg_text)
 
 # %% auto #0
-__all__ = ['SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'Square', 'Board', 'stone_board', 'register_drawing', 'falling_board',
-           'plane_owners', 'after_move', 'has_piece_planes', 'plane_board', 'find_drawing', 'Marks', 'last_places',
-           'seat_color', 'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
+__all__ = ['SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'LIGHT', 'DARK', 'LAST', 'ALERT', 'Square', 'Step', 'Board', 'stone_board',
+           'next_click', 'turn_board', 'register_drawing', 'falling_board', 'plane_owners', 'after_move',
+           'has_piece_planes', 'plane_board', 'find_drawing', 'Marks', 'last_places', 'visit_marks', 'seat_color',
+           'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
 
 # %% ../../nbs/73_ui.board.ipynb #8c7c4266
 @dataclass(frozen=True)
@@ -26,23 +28,36 @@ class Square:
     seat: int = -1     # Owner of the piece; −1 for none
     aim: bool = True   # True if the action puts its piece on this square
     sign: str = ""     # Letters on the piece; in dots and boxes, not empty if the line is drawn
+    alert: bool = False   # True if the piece is attacked and must be saved, as a king in check
+
+
+@dataclass(frozen=True)
+class Step:
+    "A move from one square to another, which takes two clicks. Places are numbers in reading order."
+    action: int
+    start: int         # Place of the first click
+    to: int            # Place of the second click
+    word: str = ""     # The choice, if several steps share both places; default: the name of the move
 
 
 @dataclass(frozen=True)
 class Board:
     "A position to draw: a grid of squares, row by row."
-    look: str              # cells, crosses, lines, holes or edges; table for a board with its own `paint`
+    look: str              # cells, crosses, lines, holes, edges, tiles or chess; table for a board with its own `paint`
     heights: tuple         # Height of each row in pixels
     widths: tuple          # Width of each column in pixels
     squares: tuple         # Square objects in reading order
     rows: tuple = ()       # Label beside each row
     columns: tuple = ()    # Label below each column
     areas: tuple = ()      # (x, y, width, height) of each square in pixels, if they form no grid
+    steps: tuple = ()      # A Step for each legal move, in games that move pieces
+    turns: bool = False    # True if each of two players sees the board from their own side
     paint: Callable | None = field(default=None, compare=False)   # (board, marks) -> SVG text, if no look fits
 
     def aims(self) -> dict[int, int]:
         "Return {action: place} for the target of each action; places are numbers in reading order."
-        return {square.action: place for place, square in enumerate(self.squares) if square.action >= 0 and square.aim}
+        aims = {square.action: place for place, square in enumerate(self.squares) if square.action >= 0 and square.aim}
+        return {**aims, **{step.action: step.to for step in self.steps}}
 
 # %% ../../nbs/73_ui.board.ipynb #63c19645
 def stone_board(
@@ -61,6 +76,22 @@ def stone_board(
     squares = zip(actions.ravel().tolist(), owners.ravel().tolist(), aims.ravel().tolist())
     squares = tuple(Square(*square) for square in squares)
     return Board(look, (side,) * height, (side,) * width, squares, tuple(rows), tuple(columns))
+
+# %% ../../nbs/73_ui.board.ipynb #2da35bdb
+def next_click(board: Board, start: int, place: int) -> tuple:  # Chosen place, −1 for none; steps that are meant
+    "Return the meaning of a click on a place, if the piece at `start` was chosen before (−1: none)."
+    meant = tuple(step for step in board.steps if (step.start, step.to) == (start, place))
+    if meant: return start, meant
+    movable = place != start and any(step.start == place for step in board.steps)   # A second click puts it back
+    return (place if movable else -1), ()
+
+
+def turn_board(board: Board) -> Board:
+    "Return the board as seen from its far side."
+    last = len(board.squares) - 1
+    steps = tuple(replace(step, start=last - step.start, to=last - step.to) for step in board.steps)
+    return replace(board, heights=board.heights[::-1], widths=board.widths[::-1], squares=board.squares[::-1],
+                   rows=board.rows[::-1], columns=board.columns[::-1], steps=steps)
 
 # %% ../../nbs/73_ui.board.ipynb #41ee3ecc
 _drawings: dict[str, Callable] = {}
@@ -125,6 +156,30 @@ def _dots(game, state):
 
 
 register_drawing("dots", _dots)
+
+# %% ../../nbs/73_ui.board.ipynb #d72b49e7
+_PROMOTIONS = dict(q="queen", r="rook", b="bishop", n="knight")
+
+
+def _chess(game, state):
+    from alphazero_nb.games.chess_board import MOVER, read_pieces
+    from alphazero_nb.games.chess_moves import in_check
+    size, pieces, squares = game.shape[1], read_pieces(state), []
+    checked = "Kk"[state[MOVER]] if in_check(state) else None
+    for rank in reversed(range(size)):
+        for letter in (pieces.get(8 * rank + file, "") for file in range(size)):
+            seat = int(letter.islower()) if letter else -1
+            squares.append(Square(seat=seat, sign=letter.upper(), alert=letter == checked))
+    def place(square): return size * (size - int(square[1])) + "abcdefgh".index(square[0])
+    names = {action: game.move_name(state, action) for action in game.legal_actions(state)}
+    steps = [Step(action, place(name[:2]), place(name[2:4]), _PROMOTIONS.get(name[4:], ""))
+             for action, name in sorted(names.items(), key=lambda item: "qrbn".find(item[1][4:]))]
+    sides = (400 // size,) * size
+    return Board("chess", sides, sides, tuple(squares), tuple(range(size, 0, -1)), tuple("abcdefgh"[:size]),
+                 steps=tuple(steps), turns=True)
+
+
+register_drawing("chess", _chess)
 
 # %% ../../nbs/73_ui.board.ipynb #84918de0
 _SPIEL = dict(tic_tac_toe=(3, 3, "crosses"), connect_four=(6, 7, "holes"), othello=(8, 8, "lines"))
@@ -207,13 +262,27 @@ class Marks:
     last: frozenset = frozenset()                # Targets of the last move
     shares: dict = field(default_factory=dict)   # Place: share of the search's visits
     best: int = -1                               # The recommended place, −1 for none
+    best_start: int = -1                         # Where the recommended step starts, −1 if it is no step
+    chosen: int = -1                             # Place of the piece that a person has clicked, −1 for none
+    arrows: dict = field(default_factory=dict)   # (start, to): share of the search's visits
 
 
 def last_places(before: Board, after: Board, action: int) -> frozenset:
     "Return the target of the action between two boards, or all changed places if none belongs to the action."
+    for step in before.steps:
+        if step.action == action: return frozenset({step.start, step.to})
     pairs = enumerate(zip(before.squares, after.squares))
     changed = {place for place, (a, b) in pairs if (a.seat, a.sign) != (b.seat, b.sign)}
     return frozenset({place for place in changed if before.squares[place].action == action} or changed)
+
+
+def visit_marks(board: Board, shares: dict) -> tuple[dict, dict]:
+    "Return the shares of actions by place, and those of steps by (start, to)."
+    steps, aims, places, arrows = {step.action: step for step in board.steps}, board.aims(), {}, {}
+    for action, share in shares.items():
+        if step := steps.get(action): arrows[step.start, step.to] = arrows.get((step.start, step.to), 0) + share
+        elif action in aims: places[aims[action]] = share
+    return places, arrows
 
 # %% ../../nbs/73_ui.board.ipynb #79a47af9
 SEATS = (BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B")
@@ -221,19 +290,23 @@ TILES = ("#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDC
          "#0072B2")   # From 2 to 2048
 PANEL, EMPTY, INK = "#E6EAF0", "#FBFCFD", "#3A3F45"
 _STYLES = dict(cells=(PANEL, 0.36), crosses=(PANEL, 0.27), lines=("#EFE3CB", 0.45), holes=("#C9D3E2", 0.40),
-               edges=(PANEL, 0.3), tiles=("#BBADA0", 0.44))   # Colour behind the squares; radius of a piece, in squares
+               edges=(PANEL, 0.3), tiles=("#BBADA0", 0.44),
+               chess=(PANEL, 0.45))   # Colour behind the squares; radius of a piece, in squares
+LIGHT, DARK, LAST, ALERT = "#F1EEE6", "#A3B8CF", "#F2C94C", "#C8202F"   # Squares of chess, and marks behind its pieces
 
 
 def seat_color(look: str, seat: int) -> str:
     "Return the colour of a player."
     if look == "lines" and seat < 2: return ("#26282B", "#FFFFFF")[seat]
     if look == "tiles": return TILES[min(seat, len(TILES) - 1)]
+    if look == "chess": return ("#FFFFFF", "#2B2E33")[seat % 2]
     return SEATS[seat % len(SEATS)]
 
 
 def piece_svg(look: str, seat: int, x: float, y: float, side: float, sign: str = "") -> str:
     "Return a piece, centred in a square."
     color, r, wide = seat_color(look, seat), _STYLES[look][1] * side, side / 9
+    if look == "chess": return svg_chessman(sign or "P", x, y, 2 * r, color, ("#1F2226", "#D5DAE0")[seat % 2])
     if look == "tiles":
         ink = "#FFFFFF" if seat > 1 else INK
         return svg_rect(x - r, y - r, 2 * r, 2 * r, rx=6, fill=color) + svg_text(x, y, sign, 0.3 * side, ink, "bold")
@@ -274,6 +347,10 @@ def _background(board: Board, places: list, width: float, height: float) -> str:
         ends = [(places[row * columns], places[row * columns + columns - 1]) for row in range(len(board.heights))]
         ends += [(places[column], places[column - columns]) for column in range(columns)]
         body += "".join(svg_line(a[0], a[1], b[0], b[1], "#8F7F5F", 1) for a, b in ends)
+    if board.look == "chess":
+        dark = [(place // columns + len(board.heights) - 1 + place % columns) % 2 == 0 for place in range(len(places))]
+        body += "".join(svg_rect(x - w / 2, y - h / 2, w, h, fill=DARK if shade else LIGHT)
+                        for (x, y, w, h), shade in zip(places, dark))
     margin = board_margin(board)
     beside = [(margin / 2, places[i * columns][1], name) for i, name in enumerate(board.rows)]
     below = [(places[i][0], height - margin / 2, name) for i, name in enumerate(board.columns)]
@@ -288,8 +365,14 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
         if labelled and board.look == "lines": body += svg_circle(x, y, max(r, 0.28 * side), fill=_STYLES["lines"][0])
         body += svg_circle(x, y, r, fill=GREEN, fill_opacity=0.30)
         if labelled: body += svg_text(x, y, f"{100 * share:.0f}", max(9, min(15, 0.3 * side)), INK)
-    if place in marks.legal and share < 0.05: body += svg_circle(x, y, max(2, 0.06 * side), fill=INK, fill_opacity=0.4)
-    if place in marks.last and square.seat >= 0 and board.look != "crosses":
+    if place in marks.legal and square.seat >= 0:
+        ring = dict(stroke=INK, stroke_width=f"{0.06 * side:.1f}", stroke_opacity=0.45)
+        body += svg_circle(x, y, 0.45 * side, fill="none", **ring)
+    elif place in marks.legal and share < 0.05:
+        r = (0.12 if board.steps else 0.06) * side
+        body += svg_circle(x, y, max(2, r), fill=INK, fill_opacity=0.4)
+    if board.look == "chess": pass   # It marks the last move behind the piece
+    elif place in marks.last and square.seat >= 0 and board.look != "crosses":
         dark = seat_color(board.look, square.seat) == "#FFFFFF"
         body += svg_circle(x, y, 0.1 * side, fill=ORANGE if dark else "#FFFFFF")
     elif place in marks.last:
@@ -319,6 +402,47 @@ def _edge(board: Board, marks: Marks, place: int, x: float, y: float, w: float, 
     if share < 0.05: return body
     return body + svg_circle(x, y, 10, fill=PANEL) + svg_text(x, y, f"{100 * share:.0f}", 11, INK)
 
+# %% ../../nbs/73_ui.board.ipynb #eb9c2f9b
+def _behind(board: Board, marks: Marks, place: int, x: float, y: float, side: float) -> str:
+    "Return the marks behind a piece."
+    corner, body = (x - side / 2, y - side / 2, side, side), ""
+    frame = (x - side / 2 + 1.5, y - side / 2 + 1.5, side - 3, side - 3)
+    if place in marks.last and board.look == "chess": body += svg_rect(*corner, fill=LAST, fill_opacity=0.6)
+    if board.squares[place].alert:
+        body += svg_rect(*corner, fill=ALERT, fill_opacity=0.35)
+        body += svg_rect(*frame, fill="none", stroke=ALERT, stroke_width=3)
+    if place == marks.chosen:
+        body += svg_rect(*corner, fill=GREEN, fill_opacity=0.25)
+        body += svg_rect(*frame, fill="none", stroke=GREEN, stroke_width=3)
+    return body
+
+
+def _arrow(start: tuple, to: tuple, width: float, **style) -> str:
+    "Return an arrow between the centres of two squares (x, y, width, height)."
+    (x, y, *_), (to_x, to_y, side, _) = start, to
+    far = math.hypot(to_x - x, to_y - y) or 1.0   # A step may end where it starts
+    u, v, head = (to_x - x) / far, (to_y - y) / far, width / 2 + 0.12 * side
+    def at(along, across): return x + along * u - across * v, y + along * v + across * u
+    neck, end = far - head - 0.12 * side, far - 0.05 * side
+    return svg_polygon([at(0.1 * side, -width / 2), at(neck, -width / 2), at(neck, -head), at(end, 0), at(neck, head),
+                        at(neck, width / 2), at(0.1 * side, width / 2)], **style)
+
+
+def _arrows(board: Board, marks: Marks, places: list) -> str:
+    "Return the visits of all steps, and the recommended step."
+    body, words, side = "", "", min(board.widths)
+    for (start, to), share in sorted(marks.arrows.items(), key=lambda item: -item[1]):
+        ends, width = (places[start], places[to]), side * (0.06 + 0.3 * share)
+        if share >= 0.02: body += _arrow(*ends, width, fill=GREEN, fill_opacity=0.55)
+        if share < 0.05: continue
+        x, y = ((a + b) / 2 for a, b in zip(*(end[:2] for end in ends)))
+        words += svg_circle(x, y, 9.5, fill="#FFFFFF", fill_opacity=0.85)
+        words += svg_text(x, y, f"{100 * share:.0f}", 11, INK)
+    if marks.best_start >= 0:
+        broken = dict(fill="none", stroke=GREEN, stroke_width=2, stroke_dasharray="5 4")
+        body += _arrow(places[marks.best_start], places[marks.best], 0.2 * side, **broken)
+    return body + words
+
 # %% ../../nbs/73_ui.board.ipynb #c8b88cf1
 def board_svg(board: Board, marks: Marks = Marks()) -> str:
     "Return the board as SVG text."
@@ -330,13 +454,14 @@ def board_svg(board: Board, marks: Marks = Marks()) -> str:
         square = board.squares[place]
         if board.look == "edges": body += _edge(board, marks, place, x, y, w, h)
         else:
+            body += _behind(board, marks, place, x, y, w)
             if square.seat >= 0: body += piece_svg(board.look, square.seat, x, y, w, square.sign)
             body += _marked(board, marks, place, x, y, w)
     if board.look == "edges":
         columns = len(board.widths)
         corners = [spot for place, spot in enumerate(places) if place // columns % 2 == place % columns % 2 == 0]
         body += "".join(svg_circle(x, y, 5.5, fill=INK) for x, y, _, _ in corners)
-    return svg_picture(body, width, height)
+    return svg_picture(body + _arrows(board, marks, places), width, height)
 
 
 def letters_svg(text: str) -> str:

@@ -285,7 +285,7 @@ class MatchState:
         self.line = GameLine.start(game, seed, check_seats(game, agent, seat))
         self.past, self.future = (), ()          # GameLines for undo and redo
         self.game, self.name = game, getattr(agent, "name", "the agent")
-        if self.name == game.name: self.name = "AlphaZero"   # A run is often called like its game
+        if self.name in (game.name, game.name.partition("(")[0]): self.name = "AlphaZero"   # Runs are called like games
         self.agent = agent if simulations is None else with_simulations(agent, simulations)
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
         self.file, self.busy = None, False       # File of this game; True while a command runs

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import html
 from collections import Counter
+from dataclasses import dataclass
 from typing import Callable
 
 import numpy as np
 from ..core.game import Game
 from .svg import (GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg_rect, svg_text)
-from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_svg, piece_svg,
-                                   seat_color)
+from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_svg, next_click,
+                                   piece_svg, seat_color, turn_board, visit_marks)
 from .card_table import find_table
 from .match import (Match, first_line, is_open, may_show, player_name, refusal, result_words, seat_view,
                                    viewer, visible_values)
 
 # %% auto #0
-__all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'MatchView', 'expected_points', 'latest_values', 'value_bar',
-           'value_curve', 'last_move', 'panel_html', 'match_html', 'new_signs', 'mark_last', 'piece_letters',
-           'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
+__all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points', 'latest_values',
+           'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'new_signs', 'mark_last',
+           'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
 def shown_analysis(match: Match) -> tuple:
@@ -31,25 +32,64 @@ def shown_analysis(match: Match) -> tuple:
     return (analyses[ply], ply) if analyses[ply] or not ply else (analyses[ply - 1], ply - 1)
 
 # %% ../../nbs/76_ui.match_view.ipynb #95a6b7c8
-class MatchView:
-    "Pictures and text of a match."
+@dataclass(frozen=True)
+class Choice:
+    "The clicks of a person on a board with steps that do not make a move yet."
+    start: int = -1         # Place of the chosen piece; −1 for none
+    steps: tuple = ()       # Steps to choose from, if the clicks mean several
+
+
+class BoardView:
+    "The boards of a match, and the clicks on them."
     def __init__(self, match: Match):
         self.match, self.draw, self.failed = match, find_drawing(match.game), ""
         self.table = find_table(match.game)
-        self.drawn = {}   # {ply: (state, (seats, viewer, open), board)}: boards already drawn
+        self.drawn = {}   # {ply: (state, about, board)}: boards already drawn
+        self.flipped, self.choice = False, Choice()   # True to see the board from the other side; clicks of a person
+
+    def about(self, ply: int) -> tuple:
+        "Return everything that the drawing of a position depends on besides its state."
+        line = self.match.line
+        return line.seats, viewer(line), is_open(line, ply), self.flipped
 
     def board(self, ply: int) -> Board | None:
         "Return the board after `ply` moves, or None if the game has no drawing or its drawing fails."
         line, (state, about, board) = self.match.line, self.drawn.get(ply, (None, None, None))
-        if state is line.states[ply] and about == (line.seats, viewer(line), is_open(line, ply)): return board
-        try: board = (self.table.draw(seat_view(line, ply, self.match.name)) if self.table
-                      else self.draw(line.states[:ply + 1], line.actions[:ply]))
+        if state is line.states[ply] and about == self.about(ply): return board
+        try: board = self._draw(ply)
         except Exception as error:
             self.failed = f"Drawing {self.match.game.name} failed: {first_line(error)}."
             self.table, self.draw, board = None, (lambda states, actions: None), None
-        self.drawn[ply] = line.states[ply], (line.seats, viewer(line), is_open(line, ply)), board
+        self.drawn[ply] = line.states[ply], self.about(ply), board
         return board
 
+    def _draw(self, ply: int) -> Board | None:
+        line = self.match.line
+        if self.table: return self.table.draw(seat_view(line, ply, self.match.name))
+        board = self.draw(line.states[:ply + 1], line.actions[:ply])
+        return turn_board(board) if board and board.turns and (line.seats == (1,)) != self.flipped else board
+
+    def flip(self, flipped: bool) -> None:
+        "Turn the board, or turn it back."
+        self.flipped, self.choice = flipped, Choice()
+
+    def choose(self, place: int) -> str:
+        "Note a click on a board with steps. Return the answer to it."
+        before, board = self.choice.start, self.board(self.match.ply)
+        self.choice = Choice(*next_click(board, before, place))
+        if self.choice.steps: return "Choose one of the buttons below the board."
+        if self.choice.start >= 0: return "Now click the square to which this piece goes."
+        if before == place: return "Your move."
+        return "This piece cannot go there." if before >= 0 else "No move starts on this square."
+
+    def choice_name(self, action: int) -> str:
+        "Return the name of an action for a button."
+        words = {step.action: step.word for step in self.choice.steps}
+        return words.get(action) or self.match.game.move_name(self.match.state, action)
+
+# %% ../../nbs/76_ui.match_view.ipynb #3be25aef
+class MatchView(BoardView):
+    "Pictures and text of a match."
     def text(self) -> str:
         "Return the position on display as text, with only those hidden cards that the person may see."
         line, table = self.match.line, find_table(self.match.game)
@@ -65,13 +105,14 @@ class MatchView:
         match, ply = self.match, self.match.ply
         before, aims = self.board(ply - 1) if ply else None, board.aims()
         last = last_places(before, board, match.line.actions[ply - 1]) if before else frozenset()
-        live = match.shown is None and match.turn
+        live, chosen = match.shown is None and match.turn, self.choice.start
         legal = {aims[action] for action in match.game.legal_actions(match.state) if action in aims} if live else ()
+        if board.steps: legal = {step.to for step in board.steps if step.start == chosen}
         analysis, about = shown_analysis(match)
-        aimed = aims if about == ply else before.aims() if before else {}
-        searched = analysis.shares() if analysis and visits else {}
-        shares = {aimed[action]: share for action, share in searched.items() if action in aimed}
-        return Marks(frozenset(legal), last, shares, aims.get(match.advice, -1))
+        searched, drawn = analysis.shares() if analysis and visits else {}, board if about == ply else before
+        shares, arrows = visit_marks(drawn, searched) if drawn else ({}, {})
+        start = {step.action: step.start for step in board.steps}.get(match.advice, -1)
+        return Marks(frozenset(legal), last, shares, aims.get(match.advice, -1), start, chosen, arrows)
 
     def svg(self, visits: bool = True) -> str:
         "Return the board on display, or its text, as SVG text."
@@ -216,7 +257,7 @@ def match_html(match: Match, curve: bool = True) -> str:
 
 # %% ../../nbs/76_ui.match_view.ipynb #99aabbcc
 def new_signs(before: str, after: str) -> list[tuple]:
-    "Return (line, start, stop) of each piece of text that is new in `after`; none if the lines do not match."
+    "Return (line, start, stop) of each sign that is new in `after`, without words; none if the lines do not match."
     old, new = before.split("\n"), after.split("\n")
     if len(old) != len(new): return []
     found = []
@@ -225,7 +266,8 @@ def new_signs(before: str, after: str) -> list[tuple]:
         for at in changed:
             if found and found[-1][0] == number and found[-1][2] == at: found[-1] = (number, found[-1][1], at + 1)
             else: found.append((number, at, at + 1))
-    return found
+    def is_word(line, start, stop): return new[line][start:stop].isalpha() and len(set(new[line][start:stop])) > 1
+    return [sign for sign in found if not is_word(*sign)]
 
 
 def mark_last(before: str, after: str, most: int = 4) -> str:
@@ -263,7 +305,8 @@ def text_board(view: MatchView, letters: list) -> str:
     try: before = match.game.text(line.states[ply - 1]) if ply else text
     except Exception: before = text   # view.text() has the message
     who = [player_name(line, seat, match.name) for seat in range(match.game.players)]
-    sides = ", ".join(f"{sign}: {one}" for sign, one in zip(letters or range(1, len(who) + 1), who))
+    signs = match.game.seat_names or letters or range(1, len(who) + 1)
+    sides = ", ".join(f"{sign}: {one}" for sign, one in zip(signs, who))
     last = f"; last move: {last_move(match)} by {who[match.game.mover(line.states[ply - 1])]}" if ply else ""
     return f"{mark_last(before, text)}\n{sides}{last}"
 
@@ -318,7 +361,8 @@ def play_text(
     say: Callable = print,
 ) -> Match:                       # The match, at its end or where the person quit
     "Play a match with typed moves."
-    try: letters = [] if match.game.has_hidden_information else piece_letters(match.game)
+    named = match.game.has_hidden_information or match.game.seat_names
+    try: letters = [] if named else piece_letters(match.game)
     except Exception: letters = []   # If the rules or their text fail, the game itself reports the error.
     view, printed, seats = MatchView(match), None, ()
     against = f" against {match.name}" if match.agent else ""

@@ -15,7 +15,7 @@ from .svg import svg_image
 from .dashboard import find_widgets, in_colab, page_widgets, view_data
 from .board import Board, board_margin
 from .match import Match, Refused, first_line, free_name, read_saved_game, refusal, visible_values
-from .match_view import MatchView, match_html, panel_html, play_text, value_curve
+from .match_view import Choice, MatchView, match_html, panel_html, play_text, value_curve
 
 # %% auto #0
 __all__ = ['NO_WIDGETS', 'failure_html', 'ClickGrid', 'Choices', 'Controls', 'BoardWidgets', 'LateBoard', 'PlayBoard',
@@ -39,14 +39,14 @@ class ClickGrid:
         w, margin, free = _need_widgets(), board_margin(board), bool(board.areas)
         width, height = sum(board.widths) + 2 * margin, sum(board.heights) + 2 * margin
         size = dict(width=f"{width}px", height=f"{height}px", margin="0", padding="0", grid_area="1 / 1 / 2 / 2")
-        self.squares, self.name, self.picture = (), name, w.HTML(layout=w.Layout(**{**size, "overflow": "hidden"}))
+        self.name, self.picture = name, w.HTML(layout=w.Layout(**{**size, "overflow": "hidden"}))
         style = w.ButtonStyle(button_color="transparent")
         plain = dict(width="100%", height="100%", margin="0", padding="0", border="none", min_width="0")
         layout = w.Layout(**plain)
         self.buttons = [w.Button(description="", style=style, layout=w.Layout(**plain) if free else layout)
                         for _ in board.squares]
         for place, button in enumerate(self.buttons):
-            button.on_click(lambda _, place=place: click(self.squares[place].action))
+            button.on_click(lambda _, place=place: click(place))
         tracks = {f"grid_template_{key}": f"repeat({sum(sizes)}, 1px)" if free else " ".join(f"{n}px" for n in sizes)
                   for key, sizes in (("columns", board.widths), ("rows", board.heights))}
         above = w.Layout(**{**size, "padding": f"{margin}px"}, grid_gap="0", **tracks)
@@ -57,8 +57,8 @@ class ClickGrid:
 
     def show(self, board: Board | None, svg: str, label: str, open_: bool) -> None:
         "Show a picture. It can be clicked if `open_` is True."
-        self.picture.value, self.squares = svg_image(svg, label), board.squares if board else self.squares
-        for button, square in zip(self.buttons, self.squares):
+        self.picture.value = svg_image(svg, label)
+        for button, square in zip(self.buttons, board.squares if board else ()):
             button.tooltip = self.name(square.action) if square.action >= 0 else ""
         for button, (x, y, wide, high) in zip(self.buttons, board.areas if board else ()):
             button.layout.grid_area = f"{y + 1} / {x + 1} / {y + high + 1} / {x + wide + 1}"
@@ -95,7 +95,7 @@ class Choices:
 # %% ../../nbs/77_ui.play.ipynb #fc217ea3
 class Controls:
     "The buttons beside and below the board."
-    def __init__(self, match: Match):
+    def __init__(self, match: Match, turns: bool):
         w = _need_widgets()
         def button(words, tooltip, width="auto"):
             return w.Button(description=words, tooltip=tooltip, layout=w.Layout(width=width, margin="2px"))
@@ -108,27 +108,30 @@ class Controls:
         self.save, self.load = button("Save", "Save to this file"), button("Load", "Load from this file")
         self.visits = w.ToggleButton(value=True, description="Visits", tooltip="Show the visits of the agent's search",
                                      layout=w.Layout(width="auto", margin="2px"))
+        self.turn = w.ToggleButton(value=False, description="Turn board", tooltip="See the board from the other side",
+                                   layout=w.Layout(width="auto", margin="2px", display="" if turns else "none"))
         self.ply = w.IntSlider(value=0, min=0, max=0, layout=w.Layout(width="260px"))
         self.file = w.Text(value=free_name(match.game.name), layout=w.Layout(width="230px", margin="2px"))
         now = getattr(getattr(match.agent, "settings", None), "simulations", None)
         choices = [(f"{n} simulations", n) for n in sorted({50, 200, 800, 3200, now or 200})]
         self.strength = w.Dropdown(options=choices, value=now or 200, layout=w.Layout(width="160px", margin="2px",
                                    display="" if now else "none"))
-        self.game_rows = w.VBox([row(self.undo, self.redo, self.hint), row(self.new, self.swap),
-                                 row(self.strength, self.visits, display="" if match.agent else "none")])
+        searched = row(self.strength, self.visits, display="" if match.agent else "none")
+        self.game_rows = w.VBox([row(self.undo, self.redo, self.hint), row(self.new, self.swap, self.turn), searched])
         self.look_row = row(self.back, self.ply, self.forth, self.analyse)
         self.file_row = row(self.file, self.save, self.load)
 
 # %% ../../nbs/77_ui.play.ipynb #d3e3f4a5
 class BoardWidgets:
     "All widgets of a board: the picture, the panel, the curve and the controls."
-    def __init__(self, match: Match, view: MatchView, click: Callable, do: Callable):
+    def __init__(self, match: Match, view: MatchView, click_place: Callable, click: Callable, do: Callable):
         w, drawn = _need_widgets(), view.board(match.ply)
-        self.match, self.view, self.controls, self.syncing = match, view, Controls(match), False
+        self.match, self.view, self.syncing = match, view, False
+        self.controls = Controls(match, turns=bool(drawn and drawn.turns))
         name = lambda action: match.game.move_name(match.state, action)
-        self.grid = drawn and ClickGrid(drawn, click, name)
+        self.grid = drawn and ClickGrid(drawn, click_place, name)
         self.letters, self.panel, self.curve = w.HTML(), w.HTML(), w.HTML()
-        self.choices, c = Choices(click, name), self.controls
+        self.choices, c = Choices(click, view.choice_name), self.controls
         fixed = w.Layout(flex="0 0 auto")
         left = w.VBox([self.grid.widget if drawn else self.letters, self.choices.widget], layout=fixed)
         right = w.VBox([self.panel, c.game_rows], layout=w.Layout(width="270px", flex="0 0 auto"))
@@ -137,7 +140,7 @@ class BoardWidgets:
         self._connect(do)
 
     def _connect(self, do: Callable) -> None:
-        match, c = self.match, self.controls
+        match, view, c = self.match, self.view, self.controls
         for name in ("undo", "redo", "swap", "new"):
             getattr(c, name).on_click(lambda _, name=name: do(getattr(match, name), answer=True))
         c.new.on_click(lambda _: setattr(c.file, "value", free_name(match.game.name)))
@@ -149,6 +152,7 @@ class BoardWidgets:
         c.ply.observe(lambda change: self.syncing or do(match.look, change["new"]), "value")
         c.strength.observe(lambda change: do(match.set_simulations, change["new"]), "value")
         c.visits.observe(lambda _: self.draw(), "value")
+        c.turn.observe(lambda change: (view.flip(change["new"]), self.draw()), "value")
 
     def draw(self, thinking: bool = False) -> None:
         "Update every widget. An error in the game's own text is shown too."
@@ -162,7 +166,8 @@ class BoardWidgets:
         else: self.letters.value = svg_image(view.svg(visits), view.text())
         open_ = match.turn and match.shown is None and not thinking
         placed, legal = board.aims() if self.grid and board else (), match.game.legal_actions(match.state)
-        self.choices.show([action for action in legal if action not in placed] if open_ else [])
+        chosen = [step.action for step in view.choice.steps]
+        self.choices.show((chosen or [action for action in legal if action not in placed]) if open_ else [])
         self.panel.value = panel_html(view, visits)
         known = sum(values is not None for values in visible_values(match.line))
         self.curve.value = svg_image(value_curve(match), "expected points", shrink=True) if known > 1 else ""
@@ -179,9 +184,9 @@ NO_WIDGETS = ('<div style="font:13px/1.5 system-ui,Helvetica,Arial,sans-serif;ma
 
 class LateBoard:
     "A match in an output of a page: first as a plain picture, later as widgets."
-    def __init__(self, match: Match, click: Callable, do: Callable):
+    def __init__(self, match: Match, *events: Callable):
         _need_widgets()   # Raises Refused without ipywidgets
-        self.match, self.view, self.events = match, MatchView(match), (click, do)
+        self.match, self.view, self.events = match, MatchView(match), events   # The functions that BoardWidgets needs
         self.widgets, self.pictures = None, []   # BoardWidgets; displays of the plain picture
 
     def make_widgets(self) -> BoardWidgets:
@@ -220,14 +225,24 @@ class PlayBoard(LateBoard):
     patience_s = 0.25   # Seconds after a reply in which clicks are ignored
 
     def __init__(self, match: Match):
-        super().__init__(match, self.click, self.do)
+        super().__init__(match, self.click_place, self.click, self.do)
         self.busy, self.ignore_until = False, 0.0   # True while `do` runs; time.monotonic() from which clicks count
         match.board = self
         if not has_kernel() or in_colab(): self.make_widgets()
         self.do(lambda: True, answer=match.shown is None)
 
+    def click_place(self, place: int) -> None:
+        "Handle a click on a square: it makes a move, or chooses a piece or the target of one."
+        match, board = self.match, self.view.board(self.match.ply)
+        playing = match.turn and match.shown is None and time.monotonic() >= self.ignore_until
+        if not (playing and board and board.steps): return self.click(board.squares[place].action if board else -1)
+        words, steps = self.view.choose(place), self.view.choice.steps
+        if len(steps) == 1: return self.click(steps[0].action)
+        match.say(words)
+        self.draw()
+
     def click(self, action: int) -> None:
-        "Handle a click on a square or on the button of a move."
+        "Handle the choice of a move."
         match = self.match
         if time.monotonic() < self.ignore_until:
             match.say("That click came before the agent's reply was on display, so it is not a move.")
@@ -239,7 +254,7 @@ class PlayBoard(LateBoard):
 
     def do(self, work: Callable, *args, answer: bool = False) -> None:
         "Run a command, let the agent reply, and redraw the board."
-        match, self.busy = self.match, True
+        match, self.busy, self.view.choice = self.match, True, Choice()
         try:
             done = work(*args)
             while done and answer and match.waiting:
@@ -254,7 +269,7 @@ class PlayBoard(LateBoard):
 
     def refresh(self) -> None:
         "Redraw the board after a command that did not come from it."
-        if not self.busy: self.draw()
+        if not self.busy: self.do(lambda: True)
 
 # %% ../../nbs/77_ui.play.ipynb #c6eeb1b0
 def make_match(

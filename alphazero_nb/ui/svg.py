@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64, html
 
 # %% auto #0
-__all__ = ['BLUE', 'ORANGE', 'GREEN', 'GREY', 'svg_circle', 'svg_rect', 'svg_line', 'svg_text', 'svg_picture', 'svg_image']
+__all__ = ['BLUE', 'ORANGE', 'GREEN', 'GREY', 'svg_circle', 'svg_rect', 'svg_line', 'svg_polygon', 'svg_text', 'svg_picture',
+           'svg_image', 'svg_chessman']
 
 # %% ../../nbs/70_ui.svg.ipynb #5b1f0a05
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#808080"
@@ -34,6 +35,12 @@ def svg_line(x, y, to_x, to_y, color, width, opacity=1.0) -> str:
             f'stroke-width="{width:.1f}" stroke-opacity="{opacity:g}" stroke-linecap="round"/>')
 
 
+def svg_polygon(points, **style) -> str:
+    "Return a polygon, given its corners (x, y)."
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{corners}" {_attributes(style)}/>'
+
+
 def svg_text(x, y, words, size, color, weight="normal", anchor="middle") -> str:
     "Return text anchored at a point."
     return (f'<text x="{x:.1f}" y="{y + 0.36 * size:.1f}" font-size="{size:.1f}" fill="{color}" font-weight="{weight}" '
@@ -52,3 +59,31 @@ def svg_image(svg: str, label: str = "", shrink: bool = False) -> str:
     data, width = base64.b64encode(svg.encode()).decode(), "100%;height:auto" if shrink else "none"
     return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;max-width:{width};margin:0" '
             f'src="data:image/svg+xml;base64,{data}">')
+
+# %% ../../nbs/70_ui.svg.ipynb #5f6964d8
+def _ball(x, y, r): return f"M{x - r:g} {y:g}a{r} {r} 0 1 1 {2 * r:g} 0a{r} {r} 0 1 1 {-2 * r:g} 0Z"
+
+
+_FOOT = "M-.62 .88V.74C-.62 .63-.55 .58-.44 .58H.44C.55 .58 .62 .63 .62 .74V.88Z"
+_CHESSMEN = dict(   # Letter: (body, lines)
+    P=(_FOOT + _ball(0, -.34, .3) + "M-.36 0C-.36-.1-.3-.12-.2-.12H.2C.3-.12 .36-.1 .36 0"
+       "V.04H.2C.22 .3 .34 .46 .46 .6H-.46C-.34 .46-.22 .3-.2 .04H-.36Z", "M-.2 .05H.2"),
+    R=(_FOOT + "M-.54-.84H-.3V-.66H-.12V-.84H.12V-.66H.3V-.84H.54V-.44L.38-.28V.3L.5 .6H-.5L-.38 .3V-.28L-.54-.44Z",
+       "M-.38-.28H.38M-.38 .3H.38"),
+    N=(_FOOT + "M-.48 .6C-.5 .28-.08 .16-.04-.14C-.12-.02-.26 .04-.4 .06C-.46 .16-.52 .22-.62 .2"
+       "C-.76 .18-.82 .06-.74-.06C-.64-.22-.56-.36-.5-.54L-.46-.92L-.22-.7C.34-.7 .62-.2 .54 .6Z", "M.06-.42C.26-.24 .34 .1 .32 .42"),
+    B=(_FOOT + _ball(0, -.86, .12) + "M0-.78C.42-.46 .48-.14 .26 .14H.34V.32H.22C.26 .44 .34 .52 .46 .6H-.46"
+       "C-.34 .52-.26 .44-.22 .32H-.34V.14H-.26C-.48-.14-.42-.46 0-.78Z", "M0-.5V-.08M-.2-.29H.2M-.26 .14H.26M-.22 .32H.22"),
+    Q=(_FOOT + "".join(_ball(x, y, .1) for x, y in ((-.82, -.5), (-.42, -.76), (0, -.84), (.42, -.76), (.82, -.5)))
+       + "M-.8-.42L-.42-.06L-.4-.68L-.12-.12L0-.76L.12-.12L.4-.68L.42-.06L.8-.42L.46 .6H-.46Z", "M-.56 .3H.56"),
+    K=(_FOOT + "M-.08-1H.08V-.86H.24V-.7H.08V-.44C.3-.66 .82-.6 .82-.14C.82 .12 .56 .24 .46 .6H-.46"
+       "C-.56 .24-.82 .12-.82-.14C-.82-.6-.3-.66-.08-.44V-.7H-.24V-.86H-.08Z", "M0-.36V.3M-.54 .3H.54"))
+
+
+def svg_chessman(letter: str, x, y, size, fill: str, line: str) -> str:
+    "Return a chess piece (P, N, B, R, Q or K), centred at a point; `size` is its height."
+    body, lines = _CHESSMEN[letter]
+    eye = f'<circle cx="-.38" cy="-.4" r=".08" fill="{line}" stroke="none"/>' if letter == "N" else ""
+    return (f'<g transform="translate({x:.1f} {y:.1f}) scale({size / 2:.2f})" stroke="{line}" stroke-linejoin="round" '
+            f'stroke-linecap="round"><path d="{body}" fill="{fill}" stroke-width=".18" paint-order="stroke"/>'
+            f'<path d="{lines}" fill="none" stroke-width=".07"/>{eye}</g>')

@@ -44,13 +44,17 @@ def small(source):
     return "\n".join(lines[:after] + [SMALL] + lines[after:])
 
 
+CHESS = 'play("random", "chess(fen=8/P6k/8/8/8/8/8/K7 w - - 0 1)")'
+
+
 def quickstart(folder):
-    "Writes the quickstart, small and empty, to this folder."
+    "Writes the quickstart, small and empty, to this folder, with a cell for chess behind it."
     book = json.loads((ROOT/"colab"/"quickstart.ipynb").read_text(encoding="utf-8"))
     for cell in book["cells"]:
         if cell["cell_type"] != "code": continue
         source = "".join(cell["source"])
         cell.update(source=small(source) if "IN_TEST" in source else source, outputs=[], execution_count=None)
+    book["cells"].append(dict(cell_type="code", id="chess", metadata={}, source=CHESS, outputs=[], execution_count=None))
     text = "\n".join("".join(cell["source"]) for cell in book["cells"])
     assert SMALL in text, "the quickstart's settings do not ask for IN_TEST where this test looks"
     assert TRAIN in text, "the quickstart does not train where this test looks"
@@ -311,6 +315,31 @@ def test_the_board_answers(page):
     page.page.wait_for_timeout(300)
     page.shot("7-answered")
     assert sorted(stones()) == ["o", "x"], f"after one click the board says:\n{board.get_attribute('alt')}"
+
+
+def test_a_move_of_chess_takes_two_clicks_and_a_promotion_three(page):
+    cell = page.cell("chess(fen=")
+    page.run(cell)
+    squares = cell.locator(".widget-gridbox .widget-gridbox button")
+    squares.first.wait_for(timeout=60_000)
+    picture = cell.locator(".widget-gridbox img").first
+    def rows(): return picture.get_attribute("alt").splitlines()
+    def says(words): page.until(lambda: words in page.said(cell), 10, repr(words))
+    unmarked = page.pictures(cell)[0]
+    squares.nth(8).click()
+    says("Now click the square")
+    page.shot("7a-chosen")
+    assert page.pictures(cell)[0] != unmarked and rows()[1].startswith("7 P")
+    squares.nth(0).click()
+    says("Choose one of the buttons")
+    cell.locator("button", has_text=re.compile("^rook$")).click()
+    page.until(lambda: rows()[0].startswith("8 R") and "White" in rows()[-1], 20, "promotion and a reply")
+    page.page.wait_for_timeout(300)   # An earlier click would not count
+    squares.nth(56).click()
+    says("Now click the square")
+    squares.nth(57).click()   # From a1 to b1
+    page.until(lambda: rows()[7].startswith("1 . K"), 20, "move of the king")
+    page.shot("7b-moved")
 
 
 def html_of(cell):

@@ -104,6 +104,22 @@ def test_arena_of_a_run_and_a_yardstick(run, capsys):
     assert row["games"] == 6 and row["wins"] + row["draws"] + row["losses"] == 6 and row["low"] <= row["score"] <= row["high"]
 
 
+def test_a_match_of_chess_goes_into_a_file(tmp_path, capsys):
+    pytest.importorskip("chess", reason="python-chess reads the file")
+    import chess.pgn
+    queens, file = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)", tmp_path / "match.pgn"
+    assert main(["arena", "minimax:2", "random", "--game", queens, "--games", "4", "--pgn", str(file), "--json"]) == 0
+    row, points = json.loads(capsys.readouterr().out), 0
+    with open(file) as text:
+        games = [chess.pgn.read_game(text) for _ in range(4)]
+        assert chess.pgn.read_game(text) is None
+    for read in games:
+        white = {"1-0": 1, "0-1": 0, "1/2-1/2": .5}[read.headers["Result"]]
+        points += white if read.headers["White"].startswith("minimax") else 1 - white
+        assert not read.errors and read.end().board().is_game_over(claim_draw=True)
+    assert points == row["score"] * 4 and list(tmp_path.iterdir()) == [file]
+
+
 CARDS = ["arena", "heuristic", "random", "--game", "blob", "--players", "3", "--cards", "2", "--games", "40", "--seed", "3"]
 
 
@@ -259,6 +275,9 @@ BAD = {
     "worlds of a board": (["train", "connect4", "--worlds", "3"], ["--worlds", "connect4"]),
     "effort at a board": (["train", "connect4", "--effort", "heavy"], ["--effort", "connect4"]),
     "a board has no heuristic": (["arena", "heuristic", "random", "--game", "connect4"], ["connect4", "heuristic"]),
+    "a game without PGN": (["arena", "random", "random", "--game", "tictactoe", "--pgn", "x.pgn"], ["tictactoe has no PGN", "--pgn"]),
+    "no folder for PGN": (["arena", "random", "random", "--game", "chess", "--pgn", "no/x.pgn"], ["no/x.pgn", "'no'"]),
+    "a folder as PGN": (["arena", "random", "random", "--game", "chess", "--pgn", "."], ["is a folder"]),
     "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
 }
 

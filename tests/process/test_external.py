@@ -1,4 +1,4 @@
-"""Programs of other people in the arena: what they are told, and how each way to fail ends."""
+"""External UCI programs in the arena: the commands that they get, and how each way to fail ends."""
 import re
 import shlex
 import subprocess

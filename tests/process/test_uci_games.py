@@ -1,4 +1,4 @@
-"""The UCI program as a process: games with a clock against other programs, and a board that somebody else wrote."""
+"""The UCI program as a process: games with a clock against other programs, and python-chess as its board."""
 import io
 import os
 import shlex
@@ -77,7 +77,7 @@ def test_twenty_games_with_a_clock(program, name):
     check_games(play_games(program, name, 20, 10, .1, text), text)
 
 
-def test_a_board_of_somebody_else(program):
+def test_python_chess_as_the_board(program):
     "python-chess as the board: options, a game, an analysis that is stopped, and an end without a word on the error output."
     slow, board = patience(), chess.Board()
     with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=60 * slow) as engine:

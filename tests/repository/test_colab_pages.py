@@ -28,7 +28,7 @@ def page(request): return request.param
 # Every page -------------------------------------------------------------------------------------
 
 def test_the_pages_are_there():
-    assert {"quickstart", "your_own_game", "play"} <= set(NAMES)
+    assert {"quickstart", "your_own_game", "play", "chess"} <= set(NAMES)
 
 
 def test_a_page_asks_for_a_gpu(page):
@@ -82,7 +82,7 @@ def test_a_page_keeps_what_it_showed(page):
     assert not [kind for kind in kinds if "widget" in kind], "a widget cannot be shown without its kernel"
 
 
-@pytest.mark.parametrize("name", ["quickstart", "your_own_game", "play"])
+@pytest.mark.parametrize("name", ["quickstart", "your_own_game", "play", "chess"])
 def test_a_board_and_a_figure_stay_beside_the_widgets(name):
     data = [out["data"] for out in outputs(sync.ROOT / f"colab/{name}.ipynb") if "data" in out]
     assert any("image/png" in kinds for kinds in data)

@@ -7,8 +7,8 @@ import pytest
 
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame
-from alphazero_nb.ui.board import (Board, Marks, Square, board_svg, find_drawing, has_piece_planes, last_places,
-                                   letters_svg, register_drawing, stone_board)
+from alphazero_nb.ui.board import (Board, Marks, Square, Step, board_svg, find_drawing, has_piece_planes, last_places,
+                                   letters_svg, next_click, register_drawing, stone_board, turn_board, visit_marks)
 from alphazero_nb.ui.svg import svg_image
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)", "othello(size=6)"]
@@ -48,6 +48,92 @@ def test_columns_take_clicks_from_top_to_bottom():
     board = find_drawing(get_game("connect4"))([get_game("connect4").state_after([3, 3])], [3, 3])
     assert {place % 7 for place, square in enumerate(board.squares) if square.action == 3} == {3}
     assert board.aims()[3] == 3 * 7 + 3 and board.aims()[0] == 5 * 7
+
+
+# Moves from square to square -------------------------------------------------------------------
+
+CHESS = ["chess", "chess(fen=r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1)"]
+
+
+@pytest.mark.parametrize("name", CHESS)
+def test_a_board_of_chess_is_that_of_python_chess(name):
+    "Pieces, steps with their promotions, checks, and the squares of the last move."
+    chess = pytest.importorskip("chess")
+    game, promoted, checks = get_game(name), 0, 0
+    draw = find_drawing(game)
+    def place(square): return 8 * (7 - chess.square_rank(square)) + chess.square_file(square)
+    for seed in range(4):
+        states, actions = random_states(game, seed)
+        theirs = chess.Board(name[10:-1]) if "fen" in name else chess.Board()
+        for ply, state in enumerate(states[:60]):
+            board = draw(states[:ply + 1], actions[:ply])
+            ElementTree.fromstring(board_svg(board))
+            pieces = {at: (square.seat, square.sign) for at, square in enumerate(board.squares) if square.seat >= 0}
+            assert pieces == {place(at): (int(not piece.color), piece.symbol().upper()) for at, piece in theirs.piece_map().items()}
+            checked = {place(theirs.king(theirs.turn))} if theirs.is_check() else set()
+            assert {at for at, square in enumerate(board.squares) if square.alert} == checked
+            if game.over(state): break
+            word = {None: "", chess.QUEEN: "queen", chess.ROOK: "rook", chess.BISHOP: "bishop", chess.KNIGHT: "knight"}
+            steps = {(step.start, step.to, step.word): step.action for step in board.steps}
+            legal = {(place(move.from_square), place(move.to_square), word[move.promotion]): move for move in theirs.legal_moves}
+            assert steps.keys() == legal.keys() and sorted(steps.values()) == game.legal_actions(state)
+            if ply == len(actions): break
+            step = next(step for step in board.steps if step.action == actions[ply])
+            after = draw(states[:ply + 2], actions[:ply + 1])
+            assert last_places(board, after, actions[ply]) == {step.start, step.to}
+            move = legal[step.start, step.to, step.word]
+            promoted, checks = promoted + bool(step.word), checks + bool(checked)
+            theirs.push(move)
+    assert checks and (name == "chess" or promoted)
+
+
+def test_the_smallest_board_of_chess():
+    game = get_game("chess(variant=gardner)")
+    board = find_drawing(game)([game.new()], [])
+    assert "".join(square.sign for square in board.squares[-10:]) == "PPPPPRNBQK" and board.rows == (5, 4, 3, 2, 1)
+    assert {square.seat for square in board.squares[:10]} == {1} and len(board.steps) == len(game.legal_actions(game.new()))
+    dark, = {shape.get("fill") for shape in shapes(board_svg(board), "rect")[1:26:2]} - {None}   # a1 and e1 are dark
+    assert shapes(board_svg(board), "rect")[21].get("fill") == dark != shapes(board_svg(board), "rect")[22].get("fill")
+
+
+def test_a_turned_board_is_the_same_board():
+    board = find_drawing(get_game("chess"))([get_game("chess").new()], [])
+    turned = turn_board(board)
+    assert turn_board(turned) == board and turned.rows == tuple(range(1, 9)) and turned.columns == tuple("hgfedcba")
+    ends = {step.action: (63 - step.start, 63 - step.to) for step in board.steps}
+    assert {step.action: (step.start, step.to) for step in turned.steps} == ends
+    assert all(turned.squares[63 - place] == square for place, square in enumerate(board.squares))
+    fills = [[rect.get("fill") for rect in shapes(board_svg(one), "rect")[1:65]] for one in (board, turned)]
+    assert fills[0] == fills[1] and fills[0][56] == fills[0][7]   # a1 and h8 have one colour, on both sides
+
+
+def test_two_clicks():
+    steps = (Step(5, 0, 1), Step(6, 0, 2, "queen"), Step(7, 0, 2, "rook"), Step(8, 3, 1))
+    board = Board("cells", (50,), (50,) * 5, tuple(Square(seat=place % 2) for place in range(5)), steps=steps)
+    assert board.aims() == {5: 1, 6: 2, 7: 2, 8: 1}
+    assert next_click(board, -1, 0) == (0, ()) and next_click(board, -1, 1) == (-1, ()) and next_click(board, -1, 4) == (-1, ())
+    assert next_click(board, 0, 1) == (0, steps[:1]) and next_click(board, 0, 2) == (0, steps[1:3])
+    assert next_click(board, 0, 0) == (-1, ()) and next_click(board, 0, 3) == (3, ()) and next_click(board, 3, 2) == (-1, ())
+
+
+def test_visits_of_steps_are_arrows_and_the_choice_is_marked():
+    steps = (Step(5, 0, 1), Step(6, 0, 2, "queen"), Step(7, 0, 2, "rook"))
+    board = Board("chess", (50,), (50,) * 3, (Square(seat=0, sign="P"), Square(), Square(seat=1, sign="K", alert=True)), steps=steps)
+    places, arrows = visit_marks(board, {5: 0.5, 6: 0.25, 7: 0.125, 9: 0.125})
+    assert places == {} and arrows == {(0, 1): 0.5, (0, 2): 0.375}
+    assert visit_marks(stone_board([[0, -1]]), {1: 0.5, 7: 0.5}) == ({1: 0.5}, {})
+    marks = Marks(frozenset({1, 2}), best=1, best_start=0, chosen=0, arrows=arrows)
+    plain, marked = board_svg(board), board_svg(board, marks)
+    assert len(shapes(plain, "polygon")) == 0 and len(shapes(marked, "polygon")) == 3
+    assert {"50", "38"} <= {text.text for text in shapes(marked, "text")}
+    assert len(shapes(marked, "rect")) == len(shapes(plain, "rect")) + 2   # behind the chosen piece
+    ElementTree.fromstring(board_svg(board, Marks(arrows={(1, 1): 1.0})))   # a step that stays where it is
+    def points(arrow): return [tuple(map(float, point.split(","))) for point in arrow.get("points").split()]
+    widths = [abs(points(arrow)[0][1] - points(arrow)[-1][1]) for arrow in shapes(marked, "polygon")[:2]]
+    assert widths[0] > widths[1]
+    for arrow, to in zip(shapes(marked, "polygon"), (1, 2)):   # the tip is on the target, the tail on the start
+        xs = [x for x, _ in points(arrow)]
+        assert 10 < min(xs) < 60 and 10 + 50 * to < max(xs) < 60 + 50 * to
 
 
 # Games of one's own ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import chess_reference as slow
-from alphazero_nb.arena.matches import match_pgn, play_match
+from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.compiled import kernel
 from alphazero_nb.core.game import call_legal, call_play, get_game, LEGAL, PLAY
@@ -15,8 +15,8 @@ from alphazero_nb.core.records import check_records
 from alphazero_nb.games.chess import FIFTY_MOVES, LENGTH, REPETITION, fingerprint, move_of
 from alphazero_nb.games.chess_board import CLOCK, ENDED, FENS, HASH_COUNT, KEPT, PLY, REPEATS, parse_fen
 from alphazero_nb.games.chess_moves import count_lines
-from alphazero_nb.games.chess_text import (from_fen, move_to_san, move_to_uci, read_pgn, san_to_action, to_fen,
-                                           uci_to_action, write_pgn)
+from alphazero_nb.games.chess_text import (from_fen, is_chess, match_pgn, move_to_san, move_to_uci, read_pgn,
+                                           san_to_action, to_fen, uci_to_action, write_pgn)
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
@@ -548,6 +548,14 @@ def test_a_match_is_written_for_other_programs(game, small):
         assert theirs.headers["White"] == played.players[0] and score == (white if played is match.games[0] else 1 - white)
     assert chess.pgn.read_game(text) is None
     with pytest.raises(ValueError, match="tictactoe has no PGN"): match_pgn(get_game("tictactoe"), match)
+
+
+def test_moves_have_their_names_in_a_position_and_chess_is_known(game, small):
+    state = from_fen(game, "8/P6k/8/8/8/8/7p/K7 b - - 0 1")
+    assert {game.move_name(state, action) for action in game.legal_actions(state)} >= {"h7h8", "h2h1q", "h2h1n"}
+    for one in (game, small):
+        for action in range(one.actions): assert one.move_name(one.new(), action)   # Any action has a name, legal or not
+    assert [is_chess(one) for one in (game, small, get_game("tictactoe"))] == [True, True, False]
 
 
 def test_a_pgn_of_an_unfinished_game_keeps_its_result(game):

@@ -10,7 +10,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import RandomPlayer
-from alphazero_nb.ui.board import Board, Square, register_drawing
+from alphazero_nb.ui.board import Board, Square, Step, register_drawing
 from alphazero_nb.ui.match import Match, Refused, player_name, read_saved_game, result_words
 from alphazero_nb.ui.match_view import (MatchView, expected_points, mark_last, match_html, piece_letters, play_text,
                                         text_board, value_bar, value_curve)
@@ -442,6 +442,112 @@ def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
     assert board.widgets.grid.picture.value != drawn
 
 
+class Frog:
+    "A frog on one of four places hops one or two to the right; on the last place it may stay a frog or become a prince."
+    def __init__(self, seed): self.at, self.hops = 0, 0
+    def mover(self): return -1 if self.at == 3 else self.hops % 2
+    def legal(self): return [action for action in range(4) if (self.at + action % 2 + 1) <= 3 and (action < 2 or self.at + action % 2 == 2)]
+    def returns(self): return [1.0, -1.0] if self.hops % 2 else [-1.0, 1.0]
+    def observe(self): return np.array([self.at])
+    def play(self, action): self.at, self.hops = self.at + action % 2 + 1, self.hops + 1
+
+
+def draw_frog(game, state):
+    at = game.position(state).at
+    steps = tuple(Step(action, at, at + action % 2 + 1, "prince" if action > 1 else "frog") for action in game.legal_actions(state))
+    return Board("cells", (50,), (50,) * 4, tuple(Square(seat=0 if place == at else -1) for place in range(4)), steps=steps)
+
+
+def test_a_game_of_ones_own_with_moves_from_square_to_square(monkeypatch):
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setattr(board_module, "_drawings", dict(board_module._drawings))
+    register_drawing("frog", draw_frog)
+    board = PlayBoard(Match(PythonGame("frog", Frog, players=2, actions=4, shape=(1,), max_length=3)))
+    board.widgets or board.make_widgets()
+    click, choices = (lambda place: board.widgets.grid.buttons[place].click()), board.widgets.choices.widget
+    click(0), click(2)
+    assert board.match.history == [1] and not choices.children
+    click(2), click(3)
+    assert [button.description for button in choices.children] == ["frog", "prince"] and board.match.history == [1]
+    choices.children[1].click()
+    assert board.match.history == [1, 2] and board.match.over and not choices.children
+
+
+PAWN = "chess(fen=8/P6k/8/8/8/8/7p/K7 w - - 0 1)"   # a7 is place 8, a8 is place 0, a1 is place 56
+
+
+def test_chess_by_clicks():
+    pytest.importorskip("ipywidgets")
+    board = PlayBoard(Match(get_game(PAWN)))   # Two people
+    match, widgets = board.match, board.widgets
+    def click(*places):
+        for place in places: widgets.grid.buttons[place].click()
+        return match.said
+    def drawn(): return widgets.grid.picture.value
+    before = drawn()
+    assert click(1) == "No move starts on this square." and click(15) == "No move starts on this square." and drawn() == before
+    assert "Now click" in click(56) and drawn() != before and click(56) == "Your move." and drawn() == before
+    assert click(56, 0) == "This piece cannot go there." and drawn() == before and match.history == []
+    assert "Now click" in click(56, 8)                         # another piece of one's own
+    assert "buttons below" in click(0) and match.history == []
+    assert [button.description for button in widgets.choices.widget.children] == ["queen", "rook", "bishop", "knight"]
+    click(56)                                                  # changed one's mind
+    assert not widgets.choices.widget.children
+    click(56, 8, 0)
+    widgets.choices.widget.children[3].click()
+    assert "a7a8n" in match.said and match.game.text(match.state).startswith("8 N") and not widgets.choices.widget.children
+    click(15, 14)
+    assert "h7g7" in match.said and len(match.history) == 2    # Black's move has the name that White would use
+    widgets.controls.undo.click()
+    assert len(match.history) == 1 and "Now click" in click(15)
+    widgets.controls.back.click()
+    assert "looking at move 0" in click(8) and match.ply == 0
+
+
+def test_the_board_of_chess_is_seen_from_ones_own_side():
+    pytest.importorskip("ipywidgets")
+    board = PlayBoard(Match(get_game(PAWN), RandomPlayer(get_game(PAWN)), seat=1))
+    match, widgets = board.match, board.widgets
+    board.patience_s = board.ignore_until = 0
+    assert len(match.history) == 1 and widgets.controls.turn.layout.display == ""
+    top = MatchView(match).board(1)
+    assert top.rows[0] == 1 and top.squares[63 - 15].sign == "K" and top.squares[63 - 15].seat == 1
+    widgets.controls.turn.value = True
+    assert board.view.board(1).squares[15].sign == "K"
+    widgets.grid.buttons[15].click()
+    assert board.view.choice.start == 15
+    widgets.controls.turn.value = False                        # nothing is chosen on the turned board
+    assert board.view.choice.start == -1 and board.view.board(1).rows[0] == 1
+    start = next(step for step in board.view.board(1).steps if step.start == 48)
+    widgets.grid.buttons[start.start].click(), widgets.grid.buttons[start.to].click()
+    assert len(match.history) >= 3 and match.history[1] == start.action
+    tictactoe = clickable("tictactoe")
+    assert tictactoe.widgets.controls.turn.layout.display == "none"
+
+
+def test_a_game_of_chess_against_a_search_with_pictures(tmp_path):
+    "By clicks alone; the visits are arrows, and the game opens again, move by move, with its analysis."
+    pytest.importorskip("ipywidgets")
+    board, rng = clickable("chess(variant=gardner,max_plies=20)", seat=1), np.random.default_rng(4)
+    match, game = board.match, board.match.game
+    while not match.over and len(match.history) < 12:
+        step = board.view.board(match.ply).steps[rng.integers(len(board.view.board(match.ply).steps))]
+        for place in (step.start, step.to): board.widgets.grid.buttons[place].click()
+        if board.view.choice.steps: board.widgets.choices.widget.children[0].click()
+    state = game.new_match()
+    for action in match.history: state = game.play(state, action)
+    assert np.array_equal(state, match.state)
+    match.hint(), match.analyse(), match.save(tmp_path / "game.json")
+    again = open_match(tmp_path / "game.json", searcher(game), widgets=False)
+    for ply in range(len(match.history) + 1):
+        again.look(ply)
+        view = MatchView(again)
+        marks, page = view.marks(view.board(ply)), match_html(again)
+        assert sum(marks.arrows.values()) == pytest.approx(1) or game.over(again.state)
+        assert len(marks.last) == (2 if ply else 0) and not marks.legal and not marks.shares
+        for svg in pictures(page): ElementTree.fromstring(svg)
+
+
 def test_a_click_made_while_the_agent_thinks_is_no_move():
     pytest.importorskip("ipywidgets")
     board = clickable("connect4")
@@ -605,6 +711,15 @@ def test_the_terminal_marks_the_last_move_and_names_the_sides(name):
             match.look(0)
             assert "(" not in text_board(MatchView(match), letters) and "last" not in text_board(MatchView(match), letters)
             match.look(len(match.history))
+
+
+def test_chess_in_the_terminal():
+    match = Match(get_game(PAWN))
+    said = typed(match, "a7a8", "A7A8Q", "h7g7", "help")
+    assert said[2] == "'a7a8' is not a legal move; type one of a1b1, a1a2, a1b2, a7a8q, a7a8n, a7a8b, a7a8r, or help."
+    assert match.history == [match.history[0], match.history[1]] and said[3] == "Player 1 plays a7a8q. Player 2 is to move."
+    assert said[4].splitlines()[:2] == [" 8(Q). . . . . . .", " 7(.). . . . . . k"]
+    assert said[4].endswith("\nWhite: Player 1, Black: Player 2; last move: a7a8q by Player 1") and "(White)" not in said[4]
 
 
 def test_games_whose_text_has_no_letters_name_the_seats():
