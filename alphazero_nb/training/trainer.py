@@ -378,9 +378,11 @@ class Session:
         "Return an engine, or the games of other machines."
         plan = self.plan
         if plan.from_folder: return SharedGames(plan.shared, self.folder, self.report.forward, state.iteration)
+        on_cluster = (layout.kind if isinstance(layout, Layout) else layout) == "ray"
         return SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
                               first_game=state.games, first_version=state.iteration, layout=layout,
-                              reproducible=plan.reproducible, listeners=[self.report.forward], **plan.engine)
+                              reproducible=plan.reproducible, play_on=on_cluster, listeners=[self.report.forward],
+                              **plan.engine)
 
     def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:
         "Save the finished games of an interrupted iteration, then return to the last saved iteration."

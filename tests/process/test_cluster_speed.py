@@ -12,6 +12,7 @@ from alphazero_nb.selfplay.settings import SelfPlaySettings
 
 ray = pytest.importorskip("ray")
 ROWS, BATCH_S = 128, .02
+ONE = dict(num_cpus=1, object_store_memory=80 << 20)
 
 
 class Accelerator(nn.Module):
@@ -25,28 +26,38 @@ class Accelerator(nn.Module):
         return torch.zeros(len(planes), 9), torch.zeros(len(planes), 2)
 
 
-def evaluations_per_s(actors, seconds, monkeypatch):
-    "Speed of so many actors, each with an accelerator of its own."
-    from alphazero_nb.selfplay import cluster
-    monkeypatch.setattr(cluster, "CORES", 1)   # A place for every core
-    ray.init(num_cpus=actors, include_dashboard=False, log_to_driver=False, object_store_memory=80 << 20)
-    try:
-        settings = SelfPlaySettings(SearchSettings(simulations=64), full_search_fraction=1)
-        with SelfPlayEngine(get_game("tictactoe"), Accelerator(), layout="ray", threads=2, games=2 * ROWS, max_batch=ROWS,
-                            shared=True, settings=settings, listeners=()) as engine:
-            engine.pool.wait_ready()
-            assert len(engine.pool.workers) == actors
-            engine.play_for(2)
-            before = engine.evaluations
-            took = engine.play_for(seconds)
-            time.sleep(.6)   # For the last report of each actor
-            return (engine.evaluations - before) / took
-    finally: ray.shutdown()
+def evaluations_per_s(engine, seconds):
+    engine.play_for(2)
+    before = engine.evaluations
+    took = engine.play_for(seconds)
+    time.sleep(.6)   # For the last report of each actor
+    return (engine.evaluations - before) / took
+
+
+def wait_for_actors(pool, count, timeout_s=200):
+    end = time.monotonic() + timeout_s
+    while len(pool.workers) < count or pool.starting:
+        assert time.monotonic() < end, f"{len(pool.workers) - pool.starting} of {count} actors play"
+        time.sleep(.2)
 
 
 @pytest.mark.slow
-def test_actors_scale_with_their_accelerators(monkeypatch):
-    speeds = {actors: evaluations_per_s(actors, 10, monkeypatch) for actors in (1, 2, 4, 8)}
-    print(speeds)
+def test_actors_scale_with_their_accelerators():
+    "One node after another joins, each with an accelerator of its own."
+    from ray.cluster_utils import Cluster
+    cluster, speeds = Cluster(True, head_node_args=dict(ONE, include_dashboard=False)), {}
+    try:
+        ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+        settings = SelfPlaySettings(SearchSettings(simulations=64), full_search_fraction=1)
+        with SelfPlayEngine(get_game("tictactoe"), Accelerator(), layout="ray", threads=2, games=2 * ROWS, max_batch=ROWS,
+                            shared=True, settings=settings, listeners=()) as engine:
+            for actors in (1, 2, 4, 8):
+                while len(cluster.list_all_nodes()) < actors: cluster.add_node(**ONE)
+                wait_for_actors(engine.pool, actors)
+                speeds[actors] = evaluations_per_s(engine, 8)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    print({actors: round(speed) for actors, speed in speeds.items()})
     for actors, speed in speeds.items():
-        assert speed > .9 * actors * speeds[1], speeds
+        assert abs(speed / (actors * speeds[1]) - 1) < .1, speeds
