@@ -28,9 +28,11 @@ def train(name, minutes):
     from alphazero_nb.core.game import file_stem
     from alphazero_nb.training.forecast import plan_run
     from alphazero_nb.ui.progress import TextProgress
-    trainer, _ = plan_run(name, minutes, ROOT / "runs" / "agents" / file_stem(name), listeners=(TextProgress(),))
-    left = minutes - trainer.seconds / 60
-    return trainer.fit(minutes=left) if left > .2 else trainer
+    folder, options = ROOT / "runs" / "agents" / file_stem(name), dict(listeners=(TextProgress(),))
+    manifest = folder / "manifest.json"
+    left = minutes - (json.loads(manifest.read_text(encoding="utf-8"))["seconds"] / 60 if manifest.exists() else 0)
+    if left <= .2: return plan_run(name, None, folder, **options)[0]
+    return plan_run(name, left, folder, **options)[0].fit(minutes=left)
 
 
 def measure(trainer, opponents, games):

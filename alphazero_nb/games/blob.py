@@ -67,7 +67,7 @@ def deal(state, random):
 
 @kernel
 def clear_table(state):
-    "Take all cards back; nobody has bid."
+    "Clear all hands and bids."
     state[:CARDS] = 0
     for seat in range(SEATS): state[BIDS + seat], state[TRICKS + seat], state[VOIDS + seat] = -1, 0, 0
     state[LED], state[LYING], state[BIDDERS], state[DONE], state[DEALT] = -1, 0, 0, 0, 0

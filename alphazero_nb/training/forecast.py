@@ -124,6 +124,11 @@ class Forecast:
                 f"{_round(self.games)} games, {_round(self.positions)} positions and {_round(self.steps)} "
                 f"optimiser steps{keeps}.")
 
+    def cooldown(self, done: int = 0) -> tuple[int, int]:   # done: optimiser steps of a run that continues
+        "Return the steps between which the learning rate falls: the second half of the plan."
+        steps = max(2, round(self.steps))
+        return done + steps // 2, done + steps
+
     def row(self) -> dict:
         "Return the plan as plain data."
         return dict(asdict(replace(self, game=None, device=None)), game=self.game.name, device=str(self.device))
@@ -189,14 +194,17 @@ def plan_run(
     **options,                              # Of Trainer: seed, simulations, train_settings, listeners and others
 ) -> tuple[Trainer, Forecast | None]:
     "Return the trainer of a run, and the plan if the run is new and lasts for at least a minute."
-    build = lambda name: Trainer(game, name, folder, device, **options)
-    trainer = build(preset or _preset_of(folder))
+    trainer = Trainer(game, preset or _preset_of(folder), folder, device, **options)
     fixed = options.get("network") is not None or options.get("from_folder")   # Nothing to choose, or nothing to measure
-    if trainer.iteration or minutes is None or minutes < 1 or fixed: return trainer, None
+    if minutes is None or minutes < 1 or fixed: return trainer, None
     run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
-    plan = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
-    say(str(plan))
-    return trainer if plan.preset == trainer.preset else build(plan.preset), plan
+    chosen, report = (run.preset, lambda text: None) if trainer.iteration else (preset, say)
+    plan = forecast(run.game, minutes, run.device, chosen, run.play, run.train, report, layout=layout, **run.engine)
+    report(str(plan))
+    cooldown = run.train.cooldown or plan.cooldown(trainer.learner.steps)
+    options["train_settings"] = replace(run.train, cooldown=cooldown)
+    trainer = Trainer(game, plan.preset, folder, device, **options)
+    return trainer, None if trainer.iteration else plan
 
 
 def train(game: Game | str, minutes: float, folder: str | Path = "runs/run", *args, say: Callable = print,

@@ -23,8 +23,8 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['TrainSettings', 'default_training', 'losses', 'newest_share', 'Learner', 'StepThreads', 'learner_arrays',
-           'restore_learner']
+__all__ = ['TrainSettings', 'default_training', 'losses', 'learning_rate', 'newest_share', 'Learner', 'StepThreads',
+           'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class TrainSettings:
     batch_size: int = 64             # Positions per optimiser step
     replay_ratio: float = 8.0        # How often each fully searched position is drawn on average
     learning_rate: float = 2e-3      # Of AdamW
+    cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: it stays
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.5   # Weight of the search value in the value target
@@ -52,6 +53,13 @@ class TrainSettings:
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
         if not isinstance(self.baseline, str):
             raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
+        if self.cooldown is not None: self._check_cooldown()
+
+    def _check_cooldown(self) -> None:
+        steps = self.cooldown
+        whole = isinstance(steps, (tuple, list)) and len(steps) == 2 and all(type(step) is int for step in steps)
+        if not (whole and 0 <= steps[0] < steps[1]):
+            raise ValueError(f"cooldown is {steps!r}; it must be two numbers of steps, the first below the second.")
 
 
 def default_training(game: Game) -> TrainSettings:
@@ -66,6 +74,14 @@ def losses(logits, values, policy, targets):
     return -(policy * F.log_softmax(logits.float(), 1)).sum(1).mean(), F.mse_loss(values.float(), targets)
 
 # %% ../../nbs/61_training.learner.ipynb #61a10001
+def learning_rate(settings: TrainSettings, steps: int) -> float:
+    "Return the learning rate after this many steps: constant, then falling along a line to a tenth, which stays."
+    if settings.cooldown is None: return settings.learning_rate
+    first, last = settings.cooldown
+    fallen = min(1, max(0, (steps - first) / (last - first)))
+    return settings.learning_rate * (1 - .9 * fallen)
+
+
 def newest_share(steps: int, decay: float) -> float:
     "Return the share of the newest weights in the average after this many steps."
     return max(1 - decay, 9 / (10 + steps))
@@ -112,6 +128,7 @@ class Learner:
     def _apply(self, norm: float) -> None:
         "Take a step along the clipped gradient, or skip the step if its norm is not finite."
         if math.isfinite(norm):
+            for group in self.optimizer.param_groups: group["lr"] = learning_rate(self.settings, self.steps)
             self.scaler.step(self.optimizer)
             self.average.update_parameters(self.network)
             self.steps, self.skipped = self.steps + 1, 0

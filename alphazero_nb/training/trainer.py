@@ -197,6 +197,9 @@ class RunReport:
                              state.games, iterations, minutes))
         self.emit(Message(f"{how}; {plan.device.dtype} on {plan.device}. "
                           f"The first start on a machine compiles for about half a minute."))
+        if plan.train.cooldown:
+            first, last = plan.train.cooldown
+            self.emit(Message(f"The learning rate falls to a tenth between the optimiser steps {first:,} and {last:,}."))
         for note in progress.notes[:5]: self.emit(Message(note))
         if len(progress.notes) > 5: self.emit(Message(f"{len(progress.notes) - 5} more files were left out."))
         progress.notes = []

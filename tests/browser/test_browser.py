@@ -30,8 +30,10 @@ SOON = 4.   # Seconds from a press of stop until the page says so; the run itsel
 
 # The page ---------------------------------------------------------------------------------------
 
-SMALL = """preset, simulations, minutes = "tiny", 16, 30   # A run that lasts until it is stopped, in iterations of a second
-settings = TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, match_share=1, baseline="random")"""
+SMALL = """minutes, settings = 30, TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, match_share=1, baseline="random")
+options = dict(preset="tiny", simulations=16, layout="threads", train_settings=settings)   # Iterations of a second, until it is stopped"""
+
+TRAIN = "run = train("   # The cell that trains
 
 
 def small(source):
@@ -42,21 +44,16 @@ def small(source):
     return "\n".join(lines[:after] + [SMALL] + lines[after:])
 
 
-def quick(source):
-    "The quickstart's training cell, without the half minute in which it tries who plays fastest."
-    return re.sub(r"(?m)^(run = Trainer\(.+)\)$", r'\1, layout="threads")', source)
-
-
 def quickstart(folder):
     "Writes the quickstart, small and empty, to this folder."
     book = json.loads((ROOT/"colab"/"quickstart.ipynb").read_text(encoding="utf-8"))
     for cell in book["cells"]:
         if cell["cell_type"] != "code": continue
         source = "".join(cell["source"])
-        cell.update(source=quick(small(source) if "IN_TEST" in source else source), outputs=[], execution_count=None)
+        cell.update(source=small(source) if "IN_TEST" in source else source, outputs=[], execution_count=None)
     text = "\n".join("".join(cell["source"]) for cell in book["cells"])
     assert SMALL in text, "the quickstart's settings do not ask for IN_TEST where this test looks"
-    assert 'layout="threads"' in text, "the quickstart's Trainer is not made where this test looks"
+    assert TRAIN in text, "the quickstart does not train where this test looks"
     (folder/"quickstart.ipynb").write_text(json.dumps(book), encoding="utf-8")
 
 
@@ -253,7 +250,7 @@ def saved(folder):
 
 
 def test_the_dashboard_moves(page, lab):
-    cell, seen = page.run_to(".fit("), []
+    cell, seen = page.run_to(TRAIN), []
     page.wait(cell, r"games", 120)
     page.shot("1-first-sight")
     page.wait(cell, r"\d+ iterations?,", 90)
@@ -278,7 +275,7 @@ def stop(page, cell):
 
 
 def test_stop_keeps_the_games(page, lab):
-    kept = stop(page, page.cell(".fit("))
+    kept = stop(page, page.cell(TRAIN))
     page.shot("3-stopped")
     run, iteration, games = saved(lab[1])
     assert kept == iteration >= 1 and games > 0
@@ -286,7 +283,7 @@ def test_stop_keeps_the_games(page, lab):
 
 
 def test_running_the_cell_again_goes_on(page, lab):
-    cell, (run, before, games) = page.cell(".fit("), saved(lab[1])
+    cell, (run, before, games) = page.cell(TRAIN), saved(lab[1])
     page.wait_for_widgets()
     page.run(cell)
     page.wait(cell, rf"\b{before + 1} iterations,", 60)
@@ -300,7 +297,7 @@ def test_running_the_cell_again_goes_on(page, lab):
 
 def test_the_board_answers(page):
     texts = page.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea").all_inner_texts()
-    trained = next(number for number, text in enumerate(texts) if ".fit(" in text)
+    trained = next(number for number, text in enumerate(texts) if TRAIN in text)
     cell = page.run_to("play(agent", trained + 1)
     squares = cell.locator(".widget-gridbox .widget-gridbox button")
     squares.first.wait_for(timeout=60_000)
@@ -321,19 +318,19 @@ def html_of(cell):
 
 
 def test_the_page_keeps_what_was_seen(page, lab):
-    cell = page.cell(".fit(")
+    cell = page.cell(TRAIN)
     seen = page.said(cell)
     cell.locator(".cm-content").press("Control+s")
     path, iteration = lab[1]/"quickstart.ipynb", saved(lab[1])[1]
     page.until(lambda: "Stopped. " in path.read_text(encoding="utf-8"), 15, "saved file with the end of the run")
     book = json.loads(path.read_text(encoding="utf-8"))
-    kept = next(cell for cell in book["cells"] if ".fit(" in "".join(cell["source"]))
+    kept = next(cell for cell in book["cells"] if TRAIN in "".join(cell["source"]))
     assert not [output for output in kept["outputs"] if any("widget" in kind for kind in output.get("data", {}))]
     assert len(html_of(kept)) == 1 and f"Stopped. {iteration} iteration" in html_of(kept)[0]
 
     (lab[1]/"copy.ipynb").write_text(json.dumps(book), encoding="utf-8")   # JupyterLab does not trust what it did not write
     page.open(lab[0].replace("quickstart.ipynb", "copy.ipynb"))
-    cell = page.cell(".fit(")
+    cell = page.cell(TRAIN)
     cell.scroll_into_view_if_needed()
     page.wait(cell, r"Stopped\. ", 15)
     page.shot("8-opened-again")

@@ -112,7 +112,22 @@ def test_a_new_run_gets_the_network_that_pays_and_an_older_one_keeps_its_own(tmp
     run.fit(iterations=1)
     monkeypatch.setattr(page, "default_preset", lambda game: "small")
     again, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
-    assert again.preset == "tiny" and again.iteration == 1 and plan is None and len(asked) == 2, "nothing is measured"
+    assert again.preset == "tiny" and again.iteration == 1 and plan is None and asked[2:] == ["tiny"], "only its own network"
+
+
+def test_the_learning_rate_falls_in_the_second_half_of_the_steps_of_each_plan(tmp_path, monkeypatch):
+    at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
+    options = dict(device="cpu", say=lambda text: None, train_settings=QUICK, simulations=4, listeners=())
+    run, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
+    assert run.train_settings.cooldown == run.learner.settings.cooldown == (round(plan.steps) // 2, round(plan.steps))
+    done = run.fit(iterations=1).learner.steps
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["cooldown"] == [*run.train_settings.cooldown]
+    again, _ = plan_run("tictactoe", 2, tmp_path / "run", **options)
+    first, last = again.train_settings.cooldown
+    assert again.learner.steps == done > 0 and last - done == pytest.approx(2 * plan.steps, rel=.01)
+    assert first - done == pytest.approx(plan.steps, rel=.01)
+    options["train_settings"] = replace(QUICK, cooldown=(3, 5))
+    assert plan_run("tictactoe", 1, tmp_path / "run", **options)[0].train_settings.cooldown == (3, 5), "what was asked for stays"
 
 
 def test_train_puts_the_result_beside_the_plan(tmp_path, monkeypatch):

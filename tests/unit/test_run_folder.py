@@ -326,6 +326,7 @@ def test_games_are_compressed(tmp_path):
 @pytest.mark.parametrize("settings, words", [
     (dict(baseline="rolouts:100"), "rolouts:100.*Did you mean"), (dict(evaluate_games=0), "evaluate_games is 0"),
     (dict(batch_size=0), "batch_size is 0"), (dict(batch_size=2.5), "batch_size is 2.5"), (dict(learning_rate="fast"), "learning_rate"),
+    (dict(cooldown=(5, 5)), r"cooldown is \(5, 5\)"), (dict(cooldown=7), "cooldown is 7"),
     (dict(search_value_weight=2), "search_value_weight is 2"), (dict(games_per_iteration=0), "games_per_iteration is 0"),
     (dict(evaluate_every=-1), "evaluate_every is -1"), (dict(max_window=0), "max_window is 0"), (dict(baseline=7), "baseline"),
 ])

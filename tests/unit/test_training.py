@@ -488,6 +488,18 @@ def test_the_average_follows_at_once_and_slows_down():
             for name in want: np.testing.assert_allclose(found[name], want[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("done, rate", [(0, 2e-3), (100, 2e-3), (150, 1.1e-3), (200, 2e-4), (10_000, 2e-4)])
+def test_the_learning_rate_falls_in_the_cooldown(done, rate):
+    "The first step of AdamW moves each weight by the learning rate, whatever its gradient."
+    game, rng = get_game("tictactoe"), np.random.default_rng(0)
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(cooldown=(100, 200), weight_decay=0))
+    before, learner.steps = [weight.detach().clone() for weight in learner.network.parameters()], done
+    learner.step(Batch(rng.integers(0, 2, (16, *game.shape)).astype(np.int8),
+                       np.eye(9, dtype=np.float32)[rng.integers(0, 9, 16)], np.ones((16, 2), np.float32)))
+    moved = [(weight - old).abs().max().item() for weight, old in zip(learner.network.parameters(), before)]
+    assert max(moved) == pytest.approx(rate, rel=1e-3)
+
+
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
     run = trainer(tmp_path / "run", play_settings=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
     assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
