@@ -208,6 +208,7 @@ def listen(event):
 run = Trainer("tictactoe", network=Linear(), folder=sys.argv[1], train_settings=SETTINGS, listeners=(listen,), layout="ray",
               **{key: OPTIONS[key] for key in ("device", "simulations", "games", "max_batch", "threads", "seed")})
 run.fit(iterations=5 - run.iteration)
+print([record.number for record in run.folder.kept()])
 """
 
 
@@ -223,6 +224,8 @@ def test_a_killed_driver_goes_on(cluster, tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     rows = [json.loads(line) for line in (tmp_path / "run/iterations.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5]
+    ahead = json.loads(resumed.stdout)
+    assert ahead and min(ahead) >= 5 * 16 and len(set(ahead)) == len(ahead), "games that were played ahead are kept for the next start"
 
 
 @needs_ray
