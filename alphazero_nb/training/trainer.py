@@ -373,6 +373,7 @@ class Session:
                 self.report.start(engine.describe(), progress, iterations, minutes)
                 if layout == "auto": self.loop.layouts.save(engine.calibrate(), engine.layout)
                 self.loop.run(engine, iterations, minutes)
+            if isinstance(engine, SelfPlayEngine) and engine.play_on: shielded(lambda: self._rewind(engine))
         except BaseException:
             shielded(lambda: self._rewind(engine))
             raise
@@ -388,7 +389,7 @@ class Session:
                               **plan.engine)
 
     def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:
-        "Save the finished games of an interrupted iteration, then return to the last saved iteration."
+        "Save the finished games of the next iteration, then return to the last saved iteration."
         intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
         first = next((checkpoint.games_played for checkpoint in intact), 0)
         games = [] if self.plan.from_folder else [*self.loop.played, *(engine.leftover() if engine else [])]

@@ -1,11 +1,14 @@
 "How a cluster scales if its accelerators and not the cores of this machine are the limit."
+import statistics
 import time
 
 import pytest
 import torch
 from torch import nn
 
+from alphazero_nb.core.device import usable_cores
 from alphazero_nb.core.game import get_game
+from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings
@@ -61,3 +64,22 @@ def test_actors_scale_with_their_accelerators():
     print({actors: round(speed) for actors, speed in speeds.items()})
     for actors, speed in speeds.items():
         assert abs(speed / (actors * speeds[1]) - 1) < .1, speeds
+
+
+@pytest.mark.slow
+def test_an_actor_is_as_fast_as_a_process():
+    "Connect Four and the small network, by turns."
+    game, cores, ratios = get_game("connect4"), usable_cores(), []
+    ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False, object_store_memory=80 << 20)
+    try:
+        rest = dict(device="cpu", threads=cores, games=128 * cores, max_batch=128, shared=False, listeners=())
+        with (SelfPlayEngine(game, PolicyValueNet(game, "small"), layout="ray", **rest) as actor,
+              SelfPlayEngine(game, PolicyValueNet(game, "small"), layout="processes", workers=1, **rest) as process):
+            for engine in (actor, process): engine.pool.wait_ready(200)
+            assert len(actor.pool.workers) == len(process.pool.workers) == 1
+            for _ in range(6):
+                one, other = [evaluations_per_s(engine, 5) for engine in (actor, process)]
+                ratios.append(one / other)
+    finally: ray.shutdown()
+    print([round(ratio, 3) for ratio in ratios])
+    assert statistics.median(ratios) > .95, ratios
