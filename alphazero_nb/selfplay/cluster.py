@@ -19,9 +19,10 @@ from .worker_process import Outbox, pack, serve
 from .workers import Listener, LossLimit, Worker, WorkerPool, WorkerSet
 
 # %% auto #0
-__all__ = ['CORES', 'connect', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster', 'QueuePipe', 'GameActor',
-           'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess', 'start_actor', 'ActorWorker',
-           'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener', 'wait_for_places', 'ClusterPool']
+__all__ = ['CORES', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster', 'QueuePipe',
+           'GameActor', 'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess', 'start_actor',
+           'ActorWorker', 'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener', 'wait_for_places',
+           'ClusterPool']
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #1e0b1db4
 def connect(address: str = "auto") -> None:
@@ -35,7 +36,20 @@ def connect(address: str = "auto") -> None:
     except (ConnectionError, ValueError, RuntimeError) as error:
         if address != "auto":
             raise ValueError(f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}") from None
-        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)
+        start_alone(options)
+
+
+def start_alone(options: dict) -> None:
+    "Start a cluster that only this machine can reach. Raise a RuntimeError if this version of Ray does not do that."
+    import ray
+    from ray._private import ray_constants
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False   # As on macOS and Windows:
+    try: ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)      # else Ray takes another IP
+    finally: ray_constants.ENABLE_RAY_CLUSTER = before
+    if ray.util.get_node_ip_address() == "127.0.0.1": return
+    ray.shutdown()
+    raise RuntimeError("this version of Ray starts clusters that other machines can reach; start one with ray start "
+                       "--head, if that is what you want, and join it.")
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #65fef5e7
 CORES = 8   # Most cores of one actor on a node without a GPU
