@@ -24,6 +24,7 @@ from alphazero_nb.selfplay.layout import plan_layout
 from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.replay import Replay
+from processes import patience
 from run_v1 import Linear
 
 try: import ray
@@ -65,8 +66,8 @@ def test_auto_starts_a_cluster_of_its_own(tmp_path):
     room = tempfile.mkdtemp(prefix="ray")   # A short path, because sockets need one
     try:
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run")], timeout=150, capture_output=True, text=True,
-                              env=dict(environment, RAY_TMPDIR=room))
+        done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run")], timeout=150 * patience(), capture_output=True,
+                              text=True, env=dict(environment, RAY_TMPDIR=room))
         assert done.returncode == 0, done.stderr
         assert set(json.loads(done.stdout.splitlines()[-1].replace("'", '"'))) <= {"127.0.0.1", "::ffff:127.0.0.1"}
         assert "worker 0: " in done.stdout
@@ -218,7 +219,7 @@ print([record.number for record in run.folder.kept()])
 @needs_ray
 def test_a_killed_driver_goes_on(cluster, tmp_path):
     def drive(how):
-        return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=150, capture_output=True,
+        return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=150 * patience(), capture_output=True,
                               text=True, env=dict(os.environ, RAY_ADDRESS=cluster.address))
     killed = drive("die")
     assert killed.returncode == -9, killed.stderr
