@@ -53,9 +53,12 @@ from alphazero_nb.cli import main
 services._find_address_from_flag = lambda flag: set()   # Clusters of other tests are not to be found
 words = "train tictactoe --preset tiny --device cpu --iterations 2 --games-per-iter 8 --games 8 --simulations 4 --evaluate-every 0"
 code = main([*words.split(), "--ray", "auto", "--folder", sys.argv[1]])
-processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-assert any("raylet" in process.name() for process in processes)
-print(sorted({one.laddr.ip for process in processes for one in process.net_connections("inet") if one.status == "LISTEN"}))
+def listening(process):
+    try: return process.name(), {one.laddr.ip for one in process.net_connections("inet") if one.status == "LISTEN"}
+    except psutil.NoSuchProcess: return "", set()
+found = [listening(process) for process in (psutil.Process(), *psutil.Process().children(recursive=True))]
+assert {name for name, addresses in found if addresses} >= {"raylet", "gcs_server"}, found
+print(sorted(set.union(*[addresses for _, addresses in found])))
 sys.exit(code)
 """
 
