@@ -145,7 +145,7 @@ class Thought:
     options: dict
     start: float          # time.monotonic() at `go`
     nodes: int = 0        # New visits since then
-    told: float = 0.0     # Time of the last report
+    reported_s: float = 0.0   # Time of the last report
 
     def seconds(self) -> float: return max(1e-3, time.monotonic() - self.start)
 
@@ -200,8 +200,8 @@ def think(search: GameSearch, thought: Thought, stop: threading.Event, say: Call
         if limits.depth is not None and search.visits > 1 and len(ranked_moves(search)[0].line) >= limits.depth: break
         if is_decided(search, thought, limit_ms): break
         pause = .1 if thought.seconds() < 1 else 1
-        if search.visits > 1 and thought.seconds() - thought.told >= pause:
-            thought.told = thought.seconds()
+        if search.visits > 1 and thought.seconds() - thought.reported_s >= pause:
+            thought.reported_s = thought.seconds()
             for line in report(search, thought): say(line)
 
 # %% ../nbs/83_uci.ipynb #fca75b77

@@ -13,8 +13,8 @@ from typing import Callable
 # %% auto #0
 __all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
            'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus',
-           'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines', 'present_name',
-           'read_events', 'set_default_listener', 'default_listeners']
+           'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines',
+           'present_name', 'read_events', 'set_default_listener', 'default_listeners']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -157,6 +157,15 @@ class EngineStatus:
 
 
 @dataclass(frozen=True)
+class NodesStatus:
+    "The machines that play for a run, if it has other machines than its own."
+    nodes: dict[str, str]    # By source: name of its machine
+    age: float | None        # Newer versions of the weights than a game began with, mean of this call; None: no game
+    received_mb: float       # Games that have arrived since the start
+    sent_mb: float | None    # Weights that were sent since the start, once to each machine; None if unknown
+
+
+@dataclass(frozen=True)
 class SelfPlayStopped:
     "A call for self-play games was interrupted or failed."
     games: int               # Finished games that are kept for the next call
@@ -186,7 +195,7 @@ class RunDone:
     error: str = ""          # Cause of a failure, if it failed
 
 # %% ../../nbs/05_core.events.ipynb #dbfc4473
-PASSING = (GameFinished, EngineStatus, StepsTaken, MatchMoved)  # Events that occur at least twice a second
+PASSING = (GameFinished, EngineStatus, NodesStatus, StepsTaken, MatchMoved)  # Events that occur at least twice a second
 
 # %% ../../nbs/05_core.events.ipynb #6672381d
 @dataclass

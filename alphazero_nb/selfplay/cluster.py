@@ -19,9 +19,10 @@ from .worker_process import Outbox, pack, serve
 from .workers import Listener, LossLimit, Worker, WorkerPool, WorkerSet
 
 # %% auto #0
-__all__ = ['CORES', 'connect', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster', 'QueuePipe', 'GameActor',
-           'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess', 'start_actor', 'ActorWorker',
-           'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener', 'wait_for_places', 'ClusterPool']
+__all__ = ['CORES', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster', 'QueuePipe',
+           'GameActor', 'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess', 'start_actor',
+           'ActorWorker', 'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener', 'wait_for_places',
+           'ClusterPool']
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #1e0b1db4
 def connect(address: str = "auto") -> None:
@@ -35,7 +36,20 @@ def connect(address: str = "auto") -> None:
     except (ConnectionError, ValueError, RuntimeError) as error:
         if address != "auto":
             raise ValueError(f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}") from None
-        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)
+        start_alone(options)
+
+
+def start_alone(options: dict) -> None:
+    "Start a cluster that only this machine can reach. Raise a RuntimeError if this version of Ray does not do that."
+    import ray
+    from ray._private import ray_constants
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False   # As on macOS and Windows:
+    try: ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)      # else Ray takes another IP
+    finally: ray_constants.ENABLE_RAY_CLUSTER = before
+    if ray.util.get_node_ip_address() == "127.0.0.1": return
+    ray.shutdown()
+    raise RuntimeError("this version of Ray starts clusters that other machines can reach; start one with ray start "
+                       "--head, if that is what you want, and join it.")
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #65fef5e7
 CORES = 8   # Most cores of one actor on a node without a GPU
@@ -236,19 +250,21 @@ def environment_of(game, network, nodes: list[dict]) -> dict:
     return dict(py_modules=[str(package), *sorted(filter(None, files))])
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #097ffeba
-def store(thing):
-    "Put an object into Ray's store, as bytes. Return its reference."
+def store(thing) -> tuple:
+    "Put an object into Ray's store. Return its reference and its size in bytes."
     import ray
-    return ray.put(np.frombuffer(pack(thing), np.uint8))
+    content = np.frombuffer(pack(thing), np.uint8)
+    return ray.put(content), len(content)
 
-
+# %% ../../nbs/46a_selfplay.cluster.ipynb #d09f31c8
 class ActorSet(WorkerSet):
     "The actors on all nodes."
     def __init__(self, layout: Layout, setup: dict, places: list[Place], worlds: int):
         import ray
         self.base = set_batch(layout, places, worlds)
         super().__init__(of_cluster(self.base, places), setup)
-        self.places, self.shared_setup = dict(enumerate(places)), store(setup)
+        self.places, self.fetched, self.sent, self.lost = dict(enumerate(places)), set(), 0, 0   # sent, lost: bytes
+        self.shared_setup, self.size = store(setup)
         self.environment = environment_of(setup["game"], setup["network"], ray.nodes())
 
     def look(self) -> None:
@@ -272,11 +288,30 @@ class ActorSet(WorkerSet):
             if self.network: messages.append(("network", *self.network))
             room = layout.games + layout.games // 4 + 1
             self.running.append(ActorWorker(index, place, self.environment, room, messages, self.received))
+            self.count_fetch(place.node)
+
+    def count_fetch(self, node: str) -> None:
+        "Count the bytes of the newest weights, if this node has not fetched them yet."
+        self.sent += self.size * (node not in self.fetched)
+        self.fetched.add(node)
 
     def set_network(self, network, version: int) -> None:
         "Use these weights from now on. Actors play with the old ones until they arrive."
-        self.network = store(network), version
+        reference, self.size = store(network)
+        self.network, self.fetched = (reference, version), set()
         self.send("network", *self.network)
+        for worker in self.running: self.count_fetch(worker.place.node)
+
+    def remove(self, worker: ActorWorker) -> str:
+        "Remove an actor that has ended. Return how it ended."
+        cause = super().remove(worker)
+        self.lost += worker.pipe.received
+        return cause
+
+    def report(self) -> dict:
+        "Return totals over all actors, and how many megabytes of games and weights have travelled."
+        received = self.lost + sum(worker.pipe.received for worker in list(self.running))
+        return dict(super().report(), received_mb=received / 1e6, sent_mb=self.sent / 1e6)
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #58dffaed
 class ActorLossLimit(LossLimit):
@@ -287,7 +322,7 @@ class ActorLossLimit(LossLimit):
 
 class ClusterListener(Listener):
     "A listener that also looks for new nodes, once a second, and reports actors that do not start."
-    looked_at, told = 0.0, frozenset()
+    looked_at, reported = 0.0, frozenset()
 
     def _watch(self) -> None:
         super()._watch()
@@ -296,8 +331,8 @@ class ClusterListener(Listener):
         self.looked_at = now
         self.workers.fill()
         for worker in self.workers.in_state("starting"):
-            if now - worker.launched < 30 or worker.index in self.told: continue
-            self.told, place = self.told | {worker.index}, worker.place
+            if now - worker.launched < 30 or worker.index in self.reported: continue
+            self.reported, place = self.reported | {worker.index}, worker.place
             what = f"{place.cores} cores" + " and a GPU" * place.gpu
             self.handler.events.put(Message(f"{worker.name} has not started within 30 s. It needs {what} of its node; "
                                             f"the command ray status shows who holds them."))
@@ -332,6 +367,5 @@ class ClusterPool(WorkerPool):
         return ClusterListener(self._handler, self.lock, silence_s)
 
     def reports(self) -> dict[str, dict]:
-        "Return the last report of each actor, and the megabytes that it has sent."
-        return {worker.name: dict(worker.report, received_mb=worker.pipe.received / 1e6)
-                for worker in list(self.workers)}
+        "Return the last report of each actor, and its node."
+        return {worker.name: dict(worker.report, node=worker.place.name) for worker in list(self.workers)}

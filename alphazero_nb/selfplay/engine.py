@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 
 import numpy as np
 from ..core.device import Device
-from ..core.events import (EngineStatus, Events, GameFinished, Message, SelfPlayDone, SelfPlayStopped,
-                                      default_listeners)
+from ..core.events import (EngineStatus, Events, GameFinished, Message, NodesStatus, SelfPlayDone,
+                                      SelfPlayStopped, default_listeners)
 from ..core.game import Game
 from ..core.records import GameRecord
 from ..search.search import count_worlds
@@ -24,8 +24,8 @@ from .pools import GamePool, make_pool, smaller_batch
 from .calibration import candidate_layouts, layout_table, measure_layouts
 
 # %% auto #0
-__all__ = ['EngineTotals', 'SpeedMeter', 'last_position', 'CallReporter', 'play_generation', 'report_waiting', 'limit_batch',
-           'SelfPlayEngine']
+__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
+           'limit_batch', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -52,9 +52,10 @@ class EngineTotals:
     def moves(self) -> int:  # Moves played, including those of running games
         return self.scheduler.moves + self.report(0.0).get("open_moves", 0)
 
-    def stats(self) -> dict:
+    def stats(self, more_s: float = 0.0) -> dict:  # more_s: playing time that is not counted yet
         "Return games, moves, evaluations, seconds, their rates, avg_batch_size and busy_share of the evaluators."
-        report, seconds, games, moves = self.report(0.0), max(self.seconds, 1e-9), self.scheduler.games, self.moves
+        report, games, moves = self.report(0.0), self.scheduler.games, self.moves
+        seconds = max(self.seconds + more_s, 1e-9)
         return dict(
             games=games, moves=moves, evaluations=report["evaluations"], seconds=seconds,
             games_per_min=60 * games / seconds, moves_per_s=moves / seconds,
@@ -89,6 +90,12 @@ class SpeedMeter:
             _device_speeds(now["devices"], before["devices"], seconds), last_game)
 
 
+def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:
+    "Return the state of the cluster that plays, or None without a cluster."
+    nodes, report = {name: row["node"] for name, row in totals.pool.reports().items() if "node" in row}, totals.report()
+    return NodesStatus(nodes, age, report["received_mb"], report["sent_mb"]) if nodes else None
+
+
 def _device_speeds(now: dict, before: dict, seconds: float) -> dict:
     "Return evals_per_s and the facts about the GPU of each device or worker."
     facts, count = ("memory_gb", "memory_total_gb", "utilisation"), lambda row: row.get("evaluations", 0)
@@ -106,8 +113,9 @@ def last_position(game: Game, record: GameRecord | None) -> str:
 # %% ../../nbs/49_selfplay.engine.ipynb #215d0eb9
 class CallReporter:
     "Report the events of one call to the listeners."
-    def __init__(self, game: Game, totals: EngineTotals, events: Events, n: int):
-        self.game, self.totals, self.events, self.n = game, totals, events, n   # n: requested games; 0 reports no games
+    def __init__(self, game: Game, totals: EngineTotals, events: Events):
+        self.game, self.totals, self.events, self.n = game, totals, events, 0   # n: requested games; 0 reports no games
+        self.version, self.ages = 0, 0   # Newest weights, and how many versions older the games' weights are, in total
         self.start, self.seconds, self.before = time.perf_counter(), 0.0, totals.report(0.0)
         self.meter, self.finished, self.sources, self.last = SpeedMeter(totals, self.start), 0, Counter(), None
 
@@ -128,11 +136,20 @@ class CallReporter:
         if isinstance(event, Finished):
             if self.n: self._finish(*event)
         elif event is not None and not isinstance(event, Generation): self.events.emit(event)
-        if self.n and self.meter.due(): self.events.emit(self.meter.read(last_position(self.game, self.last)))
+        if self.n and self.meter.due():
+            self.events.emit(self.meter.read(last_position(self.game, self.last)))
+            self.report_nodes()
+
+    def report_nodes(self) -> None:
+        "Report the nodes of a cluster, if there is one."
+        nodes = nodes_status(self.totals, self.ages / self.finished if self.finished else None)
+        if nodes is not None: self.events.emit(nodes)
 
     def _finish(self, record: GameRecord, missing: int, source: str) -> None:
         self.finished, self.last = self.finished + 1, record
+        self.ages += max(0, self.version - record.version)
         self.sources[source] += 1
+        missing = max(missing, len(self.totals.scheduler.missing))   # The game may have finished before the call
         self.events.emit(GameFinished(
             record.number, max(0, self.n - missing), self.n, self.finished, len(record), tuple(record.outcome.tolist()),
             time.perf_counter() - self.start, self.totals.report()["evaluations"] - self.before["evaluations"], source))
@@ -149,20 +166,31 @@ class CallReporter:
             dict(sorted(self.sources.items())))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #91563e25
-def play_generation(pool: GamePool, scheduler: GameScheduler, call: CallReporter, seconds: float | None) -> Generation:
-    "Play until no requested game is missing, or for some seconds. Report every event. Return the ended generation."
+def play_generation(
+    pool: GamePool,
+    scheduler: GameScheduler,
+    call: CallReporter,
+    seconds: float | None,
+    generation: Generation | None = None,  # The one that has played on since the last call
+    play_on: bool = False,                 # True if the pool plays on when no requested game is missing
+) -> Generation:
+    "Play until no requested game is missing, or for some seconds. Report every event. Return the generation."
+    goes_on = False
     try:
-        generation = pool.start(scheduler)
+        if generation is None: generation = pool.start(scheduler)
         end = None if seconds is None else time.perf_counter() + seconds
-        while (event := _next_event(scheduler.events, end)) is not generation:
+        while not (goes_on := play_on and not scheduler.missing and scheduler.events.empty()):
+            event = _next_event(scheduler.events, end)
+            if event is generation: break
             if end is not None and time.perf_counter() >= end:
                 pool.stop()
                 end = None
             call.report(event)
         return generation
     finally:
-        pool.stop()
-        pool.join()
+        if not goes_on:
+            pool.stop()
+            pool.join()
 
 
 def _next_event(events: queue.SimpleQueue, end: float | None):
@@ -212,6 +240,7 @@ class SelfPlayEngine:
         layout: str | Layout | None = None,  # A kind in LAYOUTS, or "auto" (benchmark first); default: simple rules
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
+        play_on: bool = False,           # Play on between two calls, as many games as the last one; not if reproducible
     ):
         if settings is None: settings = default_settings(game)
         if simulations is not None:
@@ -219,6 +248,7 @@ class SelfPlayEngine:
         if seed < 0: raise ValueError(f"seed is {seed}; it must be at least 0.")
         self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
         self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
+        self.play_on, self._going = play_on and not reproducible, None  # Between two calls: generation and its reporter
         self.events = Events(default_listeners() if listeners is None else list(listeners))
         self.totals, self.pool, self.closed, self._measure = EngineTotals(self.scheduler), None, False, layout == "auto"
         self.worlds = count_worlds(game, settings.search)
@@ -229,6 +259,7 @@ class SelfPlayEngine:
 
     def use(self, layout: Layout) -> None:
         "Play in this layout from now on. Running games start again."
+        self.pause()
         if self.pool is not None:
             self.totals.report(0.0)
             self.pool.close()
@@ -248,13 +279,17 @@ class SelfPlayEngine:
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
         if self._measure: self.calibrate()
         self.scheduler.want(n)
+        if self.play_on: self.scheduler.ahead = n
         call = self._run(n)
-        if n: self.events.emit(call.summary(self.scheduler.wanted()))
+        if n:
+            call.report_nodes()
+            self.events.emit(call.summary(self.scheduler.wanted()))
         return self.scheduler.take()
 
     def play_for(self, seconds: float) -> float:
         "Play for about `seconds` and return the actual time. Finished games are kept for `generate_games`."
         if self._measure: self.calibrate()
+        self.pause()
         self.scheduler.endless = True
         try: return self._run(0, seconds).seconds
         finally: self.scheduler.endless = False
@@ -262,17 +297,42 @@ class SelfPlayEngine:
     def _run(self, n: int, seconds: float | None = None) -> CallReporter:
         "Play until no requested game is missing, or for some seconds. Raise the error that ended the play."
         if self.closed: raise RuntimeError("this engine is shut down; make a new one.")
-        report_waiting(self.pool, self.scheduler, self.events, self.network)
-        call = CallReporter(self.game, self.totals, self.events, n)
+        generation, call = self._begin()
+        call.n, call.version = n, self.version
         with call.timed():
-            generation = play_generation(self.pool, self.scheduler, call, seconds)
+            generation = play_generation(self.pool, self.scheduler, call, seconds, generation,
+                                         self.play_on and seconds is None)
             if self.closed:
                 raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
             if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
-            if generation.error is not None:
-                self.shutdown()
-                raise generation.error
+            self._check(generation)
+        if not generation.ended: self._going = generation, self._new_reporter()
         return call
+
+    def _new_reporter(self) -> CallReporter: return CallReporter(self.game, self.totals, self.events)
+
+    def _begin(self) -> tuple[Generation | None, CallReporter]:
+        "Return the generation that has played on since the last call, if any, and the reporter of the call."
+        going, self._going = self._going, None
+        if going is not None: return going
+        report_waiting(self.pool, self.scheduler, self.events, self.network)
+        return None, self._new_reporter()
+
+    def _check(self, generation: Generation) -> None:
+        "Raise the error that ended the play."
+        if generation.error is None: return
+        self.shutdown()
+        raise generation.error
+
+    def pause(self) -> None:
+        "Stop playing on between calls, until the next call."
+        (generation, call), self._going = self._going or (None, None), None
+        self.scheduler.ahead = None
+        if generation is None: return
+        self.pool.stop()
+        self.pool.join()
+        self.totals.seconds += time.perf_counter() - call.start
+        self._check(generation)
 
     def leftover(self) -> list[GameRecord]:
         "Return the finished games that no call has returned yet, in the order of their numbers."
@@ -284,7 +344,7 @@ class SelfPlayEngine:
 
     def stats(self) -> dict:
         "Return the totals and rates of all games so far, as `EngineTotals.stats`."
-        return self.totals.stats()
+        return self.totals.stats(time.perf_counter() - self._going[1].start if self._going else 0.0)
 
     @property
     def evaluations(self) -> int: return self.totals.report(0.0)["evaluations"]   # Positions evaluated by the network
@@ -294,7 +354,8 @@ class SelfPlayEngine:
     @property
     def plan(self) -> dict:  # Everything that the games depend on, and the layout
         return dict(game=self.game.name, device=self.layout.devices[0], dtype=self.pool.dtype, seed=self.seed,
-                    reproducible=self.reproducible, **asdict(self.settings), **asdict(self.layout))
+                    reproducible=self.reproducible, play_on=self.play_on, **asdict(self.settings),
+                    **asdict(self.layout))
 
     def describe(self) -> str:
         "Return how the games are played."
@@ -304,6 +365,7 @@ class SelfPlayEngine:
         "Benchmark layouts with this game and network for `seconds` in total. Use the fastest and return the table."
         self._measure = True   # An interrupted benchmark is repeated before the next games
         self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
+        self.pause()
         self.pool.close()      # Its processes would compete with the measured ones
         rows = measure_layouts(self.game, self.network, candidate_layouts(self.game, self.network, self.layout),
                                seconds, self.settings, self.seed)

@@ -5,7 +5,7 @@
 # %% ../../nbs/43_selfplay.scheduler.ipynb #c3f94def
 from __future__ import annotations
 
-import heapq, queue, threading
+import heapq, queue, threading, time
 from typing import NamedTuple
 
 from ..core.records import GameRecord
@@ -46,20 +46,31 @@ class GameScheduler:
         self.first, self.wanted_to, self.run_ahead, self.endless = first, first, run_ahead, False
         self.lock, self.events, self.numbers = threading.Lock(), queue.SimpleQueue(), GameNumbers(first)
         self.finished, self.missing, self.running = {}, set(), set()
+        self.ahead = None   # Games that may finish before they are requested; None: play only while some are missing
         self.games = self.moves = 0
 
     @property
     def open(self) -> bool:  # True if games are still wanted
-        return self.endless or bool(self.missing)
+        return self.endless or bool(self.missing) or self.ahead is not None
+
+    @property
+    def full(self) -> bool:  # True if `ahead` games have finished that nobody has requested
+        if self.ahead is None: return False
+        return len(self.finished) - (self.wanted_to - self.first - len(self.missing)) >= self.ahead
 
     def draw(self) -> int | None:
         "Return the number of the next game to start, or None if there is none."
         with self.lock:
-            number = self.numbers.draw(None if self.run_ahead else self.wanted_to) if self.open else None
+            end = None if self.run_ahead and not self.full else self.wanted_to
+            number = self.numbers.draw(end) if self.open else None
             if number is not None: self.running.add(number)
             return number
 
-    def wait(self) -> bool: return False  # No further numbers will arrive
+    def wait(self) -> bool:
+        "Wait for a moment. Return False if no further numbers will arrive."
+        if self.ahead is not None: time.sleep(0.01)
+        return self.ahead is not None
+
     def close(self) -> None: pass         # No thread waits
 
     def finish(self, record: GameRecord, source: str = "") -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 from torch import nn
-from ..core.events import Events, GameFinished, Message, SelfPlayDone, SelfPlayStopped, default_listeners
+from ..core.events import (Events, GameFinished, Message, NodesStatus, SelfPlayDone, SelfPlayStopped,
+                                      default_listeners)
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
@@ -199,13 +200,13 @@ AHEAD = 6   # Iterations whose games may lie in the folder; those of the last tw
 class Reminder:
     "Emits messages, but not one about the same topic again and again."
     def __init__(self, emit):
-        self.emit, self.told = emit, {}
+        self.emit, self.last = emit, {}   # last: time of the last message, by topic
 
-    def tell(self, topic: str, text: str, every_s: float = 60.0) -> None:
+    def remind(self, topic: str, text: str, every_s: float = 60.0) -> None:
         "Emit a message, unless there was one about this topic in the last `every_s` seconds."
         now = time.monotonic()
-        if now - self.told.get(topic, -np.inf) < every_s: return
-        self.told[topic] = now
+        if now - self.last.get(topic, -np.inf) < every_s: return
+        self.last[topic] = now
         self.emit(Message(text))
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #dde4ca4e
@@ -220,8 +221,8 @@ class GamesWriter:
         "Return True if the disk takes games and few lie in the folder."
         there = sum(file.count for file in list_files(self.shared))
         if there < AHEAD * self.plan.games: return not self.held
-        self.reminder.tell("room", f"{there:,} games lie in {self.shared}. Playing continues when "
-                                   f"the trainer uses them.")
+        self.reminder.remind("room", f"{there:,} games lie in {self.shared}. Playing continues when "
+                                     f"the trainer uses them.")
         return False
 
     def write(self, records: list[GameRecord], evaluations: int = 0) -> None:
@@ -233,7 +234,7 @@ class GamesWriter:
         except OSError as error:
             self.failing_since, now = self.failing_since or time.monotonic(), time.monotonic()
             if now - self.failing_since > 600: raise
-            self.reminder.tell("disk", f"{error} {len(self.held):,} finished games stay in memory.")
+            self.reminder.remind("disk", f"{error} {len(self.held):,} finished games stay in memory.")
 
     def _write(self, evaluations: int) -> None:
         size = max(1, self.plan.games // 4)   # An iteration takes whole files
@@ -265,7 +266,8 @@ class Producer:
         weights = self.weights
         if weights.look(): self.engine.set_network(weights.network, weights.iteration)
         elif weights.problem:
-            self.reminder.tell("weights", f"{weights.problem} Playing continues with iteration {weights.iteration}.")
+            text = f"{weights.problem} Playing continues with iteration {weights.iteration}."
+            self.reminder.remind("weights", text)
 
     def write(self) -> None:
         "Write the finished games that come next: those up to the first game that is still running."
@@ -273,8 +275,8 @@ class Producer:
         while self.taken + ready in finished: ready += 1
         before, self.evaluations, self.taken = self.evaluations, self.engine.evaluations, self.taken + ready
         self.writer.write(self.engine.generate_games(ready) if ready else [], self.evaluations - before)
-        self.reminder.tell("written", f"{self.writer.written:,} games written, the newest with the weights of "
-                                      f"iteration {self.weights.iteration}.")
+        self.reminder.remind("written", f"{self.writer.written:,} games written, the newest with the weights of "
+                                        f"iteration {self.weights.iteration}.")
 
     def plan_changed(self) -> bool:
         "Return True if the trainer has started again with other settings."
@@ -364,6 +366,7 @@ class SharedInbox:
         self.tidier = Tidier(self.shared)
         self.before, self.newest = counted_files(folder, list_files(self.shared))   # Of the last two iterations
         self.queue, self.doubts, self.refused = [], {}, set()   # doubts: when a file was found bad
+        self.bytes = 0   # Of the files that were taken
 
     def begin(self) -> None:
         "Begin an iteration: the one before it is saved, so the files of those before that one are removed."
@@ -383,6 +386,7 @@ class SharedInbox:
             except ValueError as error: self._doubt(file, str(error).rstrip("."))
             else:
                 self.newest.add(file)
+                with suppress(OSError): self.bytes += (self.shared / file.name).stat().st_size
                 return found
         return [], {}
 
@@ -393,8 +397,8 @@ class SharedInbox:
         elif path.exists():
             self.refused.add(file)
             with suppress(OSError): path.rename(path.with_name(f"{path.name}.refused"))
-            self.reminder.tell(f"{file.producer}", f"The games in {path} are left out: {why}. "
-                                                   f"The file is now {path.name}.refused.")
+            self.reminder.remind(f"{file.producer}", f"The games in {path} are left out: {why}. "
+                                                     f"The file is now {path.name}.refused.")
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
 class SharedGames:
@@ -405,6 +409,7 @@ class SharedGames:
         self.emit, self.reminder, self.restored, self.games, self.seconds = emit, Reminder(emit), [], 0, 0.0
         self.inbox = SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
         self.layout = Layout("shared", ("cpu",), 1, plan.games, plan.games, None)   # games: those of an iteration
+        self.nodes = {}   # Machine of each source
         self.plan = dict(asdict(plan.play), game=plan.game, seed=plan.seed, from_folder=True)
 
     def generate_games(self, n: int) -> list[GameRecord]:
@@ -420,17 +425,27 @@ class SharedGames:
                 records.append(record)
                 self.emit(GameFinished(record.number, min(n, len(records)), n, len(records), len(record),
                                        tuple(record.outcome.tolist()), arrived - start, evaluations, about["source"]))
+            if found: self._report_nodes(about["source"], records)
         self.games, self.seconds = self.games + len(records), self.seconds + time.monotonic() - start
-        age = self.version - np.mean([record.version for record in records])
-        self.reminder.tell("age", f"The games began with weights that were {age:.1f} iterations old on average.", 300)
+        text = f"The games began with weights that were {self._age(records):.1f} iterations old on average."
+        self.reminder.remind("age", text, 300)
         return records
+
+    def _age(self, records: list[GameRecord]) -> float:   # Iterations
+        return self.version - float(np.mean([record.version for record in records]))
+
+    def _report_nodes(self, source: str, records: list[GameRecord]) -> None:
+        "Report the machines of all producers so far. Nobody knows here how often they read the weights."
+        self.nodes[source] = source.partition(" ")[0]
+        self.emit(NodesStatus(dict(self.nodes), self._age(records), self.inbox.bytes / 1e6, None))
 
     def _wait(self, silent_s: float) -> None:
         "Wait for a moment. Raise a TimeoutError if nothing has arrived for too long."
         how = f"alphazero-nb selfplay {self.path}"
         if silent_s > self.patience_s:
             raise TimeoutError(f"no game has arrived for {silent_s / 60:.0f} min; start a machine that plays: {how}")
-        if silent_s > 15: self.reminder.tell("silence", f"Waiting for games. On each machine that plays, start: {how}")
+        text = f"Waiting for games. On each machine that plays, start: {how}"
+        if silent_s > 15: self.reminder.remind("silence", text)
         time.sleep(0.1)
 
     def set_network(self, network) -> None: self.version += 1   # Producers read the weights from the run folder

@@ -373,6 +373,7 @@ class Session:
                 self.report.start(engine.describe(), progress, iterations, minutes)
                 if layout == "auto": self.loop.layouts.save(engine.calibrate(), engine.layout)
                 self.loop.run(engine, iterations, minutes)
+            if isinstance(engine, SelfPlayEngine) and engine.play_on: shielded(lambda: self._rewind(engine))
         except BaseException:
             shielded(lambda: self._rewind(engine))
             raise
@@ -381,12 +382,14 @@ class Session:
         "Return an engine, or the games of other machines."
         plan = self.plan
         if plan.from_folder: return SharedGames(plan.shared, self.folder, self.report.forward, state.iteration)
+        on_cluster = (layout.kind if isinstance(layout, Layout) else layout) == "ray"
         return SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
                               first_game=state.games, first_version=state.iteration, layout=layout,
-                              reproducible=plan.reproducible, listeners=[self.report.forward], **plan.engine)
+                              reproducible=plan.reproducible, play_on=on_cluster, listeners=[self.report.forward],
+                              **plan.engine)
 
     def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:
-        "Save the finished games of an interrupted iteration, then return to the last saved iteration."
+        "Save the finished games of the next iteration, then return to the last saved iteration."
         intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
         first = next((checkpoint.games_played for checkpoint in intact), 0)
         games = [] if self.plan.from_folder else [*self.loop.played, *(engine.leftover() if engine else [])]

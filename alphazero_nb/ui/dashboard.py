@@ -10,8 +10,8 @@ from collections import Counter, deque
 from pathlib import Path
 
 from ..core.events import (PASSING, EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, read_events, tell_keeps)
+                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
+                                      StepsTaken, WorkerLost, WorkerStarted, read_events, tell_keeps)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
 from .progress import Tally, TextProgress, clock_time, describe, has_kernel, speed_unit, time_shares
@@ -117,6 +117,7 @@ class DashboardState:
         match event:
             case GameFinished(): self._count(event)
             case EngineStatus(): self.status = event
+            case NodesStatus(): self.tally(event)
             case StepsTaken(): self.steps = event
             case IterationDone(): self.iterations[event.iteration] = event
             case MatchPlayed(): self.matches[event.iteration, event.opponent] = event
@@ -172,14 +173,26 @@ def _phase_bar(state: DashboardState) -> str:
                 f"on average {unit_s * games['average']:.1f}/{unit}{left}")
 
 
+def _by_node(state: DashboardState, devices: dict) -> tuple[dict, Counter]:
+    "Return the facts about each node and its games. A node with several actors sums up their speeds."
+    facts, games, nodes = {}, Counter(), state.tally.nodes
+    for name in sorted({*devices, *state.played}):
+        node, device = nodes.get(name, name), devices.get(name, {})
+        games[node] += state.played[name]
+        if node not in facts: facts[node] = dict(device, devices=[])
+        else: facts[node] = dict(evals_per_s=facts[node].get("evals_per_s", 0.0) + device.get("evals_per_s", 0.0),
+                                 devices=facts[node]["devices"])
+        if node != name: facts[node]["devices"].append(name.rpartition(" ")[2])
+    return facts, games
+
+
 def _device_bars(state: DashboardState) -> str:
-    "Return a bar for each device, its speed relative to the fastest; for a single device only a line of facts."
-    devices = state.status.devices if state.status else {}
-    names = sorted({*devices, *state.played}, key=lambda name: (len(name), name))   # cuda:10 after cuda:9
-    speeds = {name: devices.get(name, {}).get("evals_per_s", 0.0) for name in names}
-    most = max(speeds.values(), default=0) or 1
-    rows = [(speed / most, ", ".join([f"{name}: {state.played[name]:,} games", *_device_facts(devices.get(name, {}))]))
-            for name, speed in speeds.items() if name]
+    "Return a bar for each device or node, relative to the fastest; for a single one only a line of facts."
+    facts, games = _by_node(state, state.status.devices if state.status else {})
+    names = sorted(facts, key=lambda name: (len(name), name))   # cuda:10 after cuda:9
+    most = max((device.get("evals_per_s", 0.0) for device in facts.values()), default=0) or 1
+    rows = [(facts[name].get("evals_per_s", 0.0) / most,
+             ", ".join([f"{name}: {games[name]:,} games", *_device_facts(facts[name])])) for name in names if name]
     if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
     return "".join(_bar(share, text, GREY) for share, text in rows)
 
@@ -191,7 +204,7 @@ def _device_facts(device: dict) -> list[str]:
         total = f" of {device['memory_total_gb']:.0f}" if device.get("memory_total_gb") else ""
         facts.append(f"{device['memory_gb']:.1f}{total} GB")
     if device.get("utilisation") is not None: facts.append(f"{device['utilisation']}% busy")
-    return facts
+    return facts + sorted(set(device.get("devices", ())))   # Those of a node
 
 
 def _figures(state: DashboardState) -> str:
@@ -294,6 +307,7 @@ def render(state: DashboardState) -> str:
     return block(
         block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px") + bars
         + block(_figures(state), "display:flex;flex-wrap:wrap;margin:8px 0")
+        + block(html.escape(f"{describe(nodes)}.") if (nodes := state.tally.status) else "", "margin-bottom:4px")
         + block(kept, "margin-bottom:4px")
         + block(shares and f"Time: {html.escape(shares)}", f"color:{GREY};margin-bottom:4px")
         + block(_charts(state) + board, "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px")

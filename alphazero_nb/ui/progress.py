@@ -10,12 +10,13 @@ from collections import Counter, deque
 from pathlib import Path
 
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost,
+                                      NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
+                                      WorkerLost,
                                       WorkerStarted, tell_keeps, tell_measures)
 
 # %% auto #0
-__all__ = ['Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress', 'time_shares',
-           'TensorBoard']
+__all__ = ['MOST_SOURCES', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress',
+           'time_shares', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -54,7 +55,9 @@ class Pace:
 # %% ../../nbs/71_ui.progress.ipynb #136c7921
 class Tally:
     "Count the games of self-play as plain numbers; accepts every event."
-    def __init__(self): self._begin(None)
+    def __init__(self):
+        self.status, self.nodes = None, {}   # Latest NodesStatus; node by source, also of sources that are gone
+        self._begin(None)
 
     def _begin(self, event: GameFinished | None) -> None:
         self.last, self.pace, self.sources = None, Pace(), {}  # Latest event; speed of all games; by source
@@ -62,7 +65,8 @@ class Tally:
         self.before = max(0, event.done - event.finished) if event else 0  # Done before the call
 
     def __call__(self, event) -> None:
-        "Count a finished game and ignore other events."
+        "Count a finished game, keep the state of the nodes, and ignore other events."
+        if isinstance(event, NodesStatus): self.status, self.nodes = event, self.nodes | event.nodes
         if not isinstance(event, GameFinished): return
         last = self.last
         if last is None or event.finished <= last.finished or event.done < last.done or event.total != last.total:
@@ -82,6 +86,12 @@ class Tally:
         done, missing = self.last.done - self.before, self.last.total - self.last.done
         if missing <= 0: return 0.0
         return missing * max(self.pace.last, at or 0.0) / done if done > 0 and 20 * done >= done + missing else None
+
+    def games_by_node(self) -> dict[str, int]:
+        "Return the finished games of each node; without other machines, of each source."
+        games = Counter()
+        for name, pace in list(self.sources.items()): games[self.nodes.get(name, name)] += pace.count
+        return dict(sorted(games.items(), key=lambda item: (len(item[0]), item[0])))   # cuda:10 after cuda:9
 
     def to_dict(self, at: float | None = None) -> dict:
         "Return all that a display needs as plain data; `at`: seconds since the call began (default: the last game's)."
@@ -154,10 +164,24 @@ def _describe_play(event) -> str | None:
         case EngineStatus():
             return (f"{event.evals_per_s:,.0f} evaluations/s, {event.moves_per_s:,.0f} moves/s, "
                     f"average batch {event.average_batch:.1f}, evaluator busy {event.busy_share:.0%}")
+        case NodesStatus(): return _describe_nodes(event)
         case WorkerStarted():
             facts = filter(None, (f"{event.device} {event.description}".strip(), event.dtype))
             return f"worker {event.worker}: {', '.join(facts)} ({event.seconds:.1f} s to start)"
         case WorkerLost(): return _describe_loss(event)
+
+
+def _describe_nodes(event: NodesStatus) -> str:
+    "Return one line about the machines that play."
+    count = len(set(event.nodes.values()))
+    parts = [f"{count:,} node{'s' * (count != 1)}"]
+    if event.age is not None: parts.append(f"weights {event.age:.1f} versions old")
+    parts.append(f"games {_megabytes(event.received_mb)}")
+    if event.sent_mb is not None: parts.append(f"weights sent {_megabytes(event.sent_mb)}")
+    return ", ".join(parts)
+
+
+def _megabytes(number: float) -> str: return f"{number / 1e3:,.1f} GB" if number >= 1e3 else f"{number:.1f} MB"
 
 
 def _are(count: int) -> str: return "is" if count == 1 else "are"
@@ -203,6 +227,9 @@ def describe(event) -> str:
     return _describe_play(event) or _describe_training(event) or str(event)
 
 # %% ../../nbs/71_ui.progress.ipynb #860e605e
+MOST_SOURCES = 16   # That a line names
+
+
 def _pieces(tally: Tally) -> tuple:
     "Return the parts of the line, most important first, and one part per source if there are several."
     total, done = (tally.last.total, tally.last.done) if tally.last else (0, 0)
@@ -211,8 +238,10 @@ def _pieces(tally: Tally) -> tuple:
     pieces = [f"{done:,}/{total:,}" if total > 0 else _count(tally.pace.count),
               f"now {_figure(unit_s * tally.pace.now())}, average {_figure(unit_s * average)} games/{unit}"]
     if left is not None: pieces.append(f"{clock_time(left)} left")
-    several = sorted(tally.sources.items(), key=lambda item: (len(item[0]), item[0])) if len(tally.sources) > 1 else []
-    return pieces, [f"{name} {pace.count:,} ({_figure(unit_s * pace.average(at))}/{unit})" for name, pace in several]
+    if tally.status: pieces.append(describe(tally.status))
+    games = tally.games_by_node() if len(tally.sources) > 1 else {}
+    sources = [f"{name} {count:,} ({_figure(unit_s * _rate(count, at))}/{unit})" for name, count in games.items()]
+    return pieces, sources[:MOST_SOURCES] + [f"and {len(sources) - MOST_SOURCES} more"] * (len(sources) > MOST_SOURCES)
 
 
 def progress_line(
@@ -278,7 +307,8 @@ class TextProgress:
     def __call__(self, event) -> None:
         self.tally(event)
         passing, now = isinstance(event, (GameFinished, StepsTaken, MatchMoved)), time.monotonic()
-        if isinstance(event, (EngineStatus, *self.skip)) or (passing and now - self.last < self.every_s): return
+        if isinstance(event, (EngineStatus, NodesStatus, *self.skip)): return
+        if passing and now - self.last < self.every_s: return
         if passing: self.last = now
         if passing and self.live: self._rewrite(event)
         else: self._print(progress_line(self.tally) if isinstance(event, GameFinished) else describe(event))
@@ -342,6 +372,10 @@ class TensorBoard:
                 self._write(int(self.seconds + time.monotonic() - self.began), {
                     "speed/evaluations_per_s": event.evals_per_s, "speed/moves_per_s": event.moves_per_s,
                     "speed/average_batch": event.average_batch, "speed/busy_share": event.busy_share})
+            case NodesStatus():
+                self._write(int(self.seconds + time.monotonic() - self.began), {
+                    "cluster/nodes": len(set(event.nodes.values())), "cluster/weights_age": event.age,
+                    "cluster/received_mb": event.received_mb, "cluster/sent_mb": event.sent_mb})
             case RunDone(): self.writer.flush()
 
     def _write(self, step: int, values: dict) -> None:

@@ -2,23 +2,30 @@
 import json
 import os
 import queue
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from alphazero_nb.cli import main
-from alphazero_nb.core.events import WorkerLost
+from alphazero_nb.core.events import GameFinished, NodesStatus, WorkerLost
 from alphazero_nb.core.game import get_game
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay import layout as layouts
 from alphazero_nb.selfplay.actors import ActorPool
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.layout import plan_layout
 from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
 from alphazero_nb.selfplay.settings import SelfPlaySettings
+from alphazero_nb.training.replay import Replay
+from processes import patience
+from run_v1 import Linear
 
 try: import ray
 except ImportError: ray = None
@@ -36,6 +43,43 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path, ca
         line = capsys.readouterr().err
         assert line.count("\n") == 1 and 'pip install "alphazero_nb[ray]"' in line
     assert not (tmp_path / "run").exists()
+
+
+AUTO = """
+import sys
+import psutil
+import ray._private.services as services
+from alphazero_nb.cli import main
+services._find_address_from_flag = lambda flag: set()   # Clusters of other tests are not to be found
+words = "train tictactoe --preset tiny --device cpu --iterations 2 --games-per-iter 8 --games 8 --simulations 4 --evaluate-every 0"
+code = main([*words.split(), "--ray", "auto", "--folder", sys.argv[1]])
+def listening(process):
+    try: return process.name(), {one.laddr.ip for one in process.net_connections("inet") if one.status == "LISTEN"}
+    except psutil.NoSuchProcess: return "", set()
+found = [listening(process) for process in (psutil.Process(), *psutil.Process().children(recursive=True))]
+assert {name for name, addresses in found if addresses} >= {"raylet", "gcs_server"}, found
+print(sorted(set.union(*[addresses for _, addresses in found])))
+sys.exit(code)
+"""
+
+
+@needs_ray
+def test_auto_starts_a_cluster_of_its_own(tmp_path):
+    "Only this machine can reach it, and it ends with the command."
+    room = tempfile.mkdtemp(prefix="ray")   # A short path, because sockets need one
+    try:
+        environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run")], timeout=150 * patience(), capture_output=True,
+                              text=True, env=dict(environment, RAY_TMPDIR=room))
+        assert done.returncode == 0, done.stderr
+        assert set(json.loads(done.stdout.splitlines()[-1].replace("'", '"'))) <= {"127.0.0.1", "::ffff:127.0.0.1"}
+        assert "worker 0: " in done.stdout
+        assert json.loads((tmp_path / "run/manifest.json").read_text())["iteration"] == 2
+        def left(): return [process for process in psutil.process_iter(["cmdline"]) if room in " ".join(process.info["cmdline"] or ())]
+        end = time.monotonic() + 20
+        while left() and time.monotonic() < end: time.sleep(.2)
+        assert not left()
+    finally: shutil.rmtree(room, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +137,73 @@ def test_a_node_dies_and_another_joins(cluster):
     assert len(sources) == 4, f"the new node has played nothing: {sources}"
 
 
+def settled(scheduler, timeout_s=60):
+    "Wait until no game runs any more."
+    end = time.monotonic() + timeout_s
+    while scheduler.running or not scheduler.full: assert time.monotonic() < end; time.sleep(.05)
+
+
+@needs_ray
+def test_actors_play_while_the_learner_learns(cluster):
+    "Up to one call ahead; the games of fixed weights are those of threads, and each record names its version."
+    game, network, heard = get_game("tictactoe"), Linear(), []
+    rest = dict(threads=1, max_batch=32, seed=5, settings=SelfPlaySettings(SearchSettings(simulations=16)))
+    with SelfPlayEngine(game, network, layout="ray", games=32, play_on=True, listeners=[heard.append], **rest) as engine:
+        engine.pool.wait_ready()
+        games, before = engine.generate_games(100), engine.evaluations
+        settled(engine.scheduler)   # The learner learns
+        time.sleep(.6)              # For the last report of each actor
+        ahead, room = len(engine.leftover()), sum(worker.room for worker in engine.pool.workers)
+        assert engine.evaluations > before and 100 <= ahead <= 100 + room
+        games += engine.generate_games(400)   # More than are there
+        engine.set_network(network)
+        versions = [record.version for record in engine.generate_games(400)]
+    assert set(versions) == {0, 1} and set(versions[-50:]) == {1}
+    with SelfPlayEngine(game, network, layout="threads", device="cpu", games=32, shared=False, listeners=(), **rest) as engine:
+        assert games == engine.generate_games(500)
+    nodes = [event for event in heard if isinstance(event, NodesStatus)][-1]
+    sources = {event.source for event in heard if isinstance(event, GameFinished)}
+    assert sources <= set(nodes.nodes) and len(set(nodes.nodes.values())) == len(sources) >= 3
+    assert 0 < nodes.age < 1 and nodes.received_mb > .1 and nodes.sent_mb > .001
+
+
+def memory_mb(): return psutil.Process().memory_info().rss / 2**20
+
+
+def learn_slowly(seconds, calls=64):
+    "Take games a quarter as fast as three actors play them. Return the memory after each call, and the most games held."
+    game, sizes, held = get_game("tictactoe"), [], 0
+    with SelfPlayEngine(game, None, layout="ray", threads=1, games=32, max_batch=32, simulations=16, play_on=True, listeners=()) as engine:
+        engine.pool.wait_ready()
+        engine.generate_games(calls)
+        engine.pause()
+        start, replay = time.monotonic(), Replay(game, max_window=2000)
+        engine.generate_games(10 * calls)
+        engine.pause()
+        now = time.monotonic()
+        while time.monotonic() < now + seconds:
+            replay.add(engine.generate_games(calls))
+            time.sleep(4 * (now - start) / 10)   # Four times as long as the actors need
+            held = max(held, len(engine.leftover()))
+            sizes.append(memory_mb())
+        room = sum(worker.room for worker in engine.pool.workers)
+    assert held >= calls, "the actors were not too fast"
+    return sizes, held, calls + room
+
+
+@needs_ray
+def test_a_slow_learner_needs_no_more_memory(cluster):
+    sizes, held, most = learn_slowly(8)
+    assert held <= most and sizes[-1] - sizes[len(sizes) // 2] < 8, sizes
+
+
+@needs_ray
+@pytest.mark.slow
+def test_memory_is_flat_over_ten_minutes(cluster):
+    sizes, held, most = learn_slowly(600)
+    assert held <= most and max(sizes[len(sizes) // 2:]) - min(sizes[len(sizes) // 4:]) < 16, sizes
+
+
 DRIVER = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[3])
@@ -102,15 +213,16 @@ from alphazero_nb.training.trainer import Trainer
 def listen(event):
     if sys.argv[2] == "die" and isinstance(event, StepsTaken) and event.iteration == 2: os.kill(os.getpid(), signal.SIGKILL)
 run = Trainer("tictactoe", network=Linear(), folder=sys.argv[1], train_settings=SETTINGS, listeners=(listen,), layout="ray",
-              **{key: OPTIONS[key] for key in ("device", "simulations", "games", "max_batch", "threads", "seed", "reproducible")})
+              **{key: OPTIONS[key] for key in ("device", "simulations", "games", "max_batch", "threads", "seed")})
 run.fit(iterations=5 - run.iteration)
+print([record.number for record in run.folder.kept()])
 """
 
 
 @needs_ray
 def test_a_killed_driver_goes_on(cluster, tmp_path):
     def drive(how):
-        return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=150, capture_output=True,
+        return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=150 * patience(), capture_output=True,
                               text=True, env=dict(os.environ, RAY_ADDRESS=cluster.address))
     killed = drive("die")
     assert killed.returncode == -9, killed.stderr
@@ -119,6 +231,8 @@ def test_a_killed_driver_goes_on(cluster, tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     rows = [json.loads(line) for line in (tmp_path / "run/iterations.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5]
+    ahead = json.loads(resumed.stdout)
+    assert ahead and min(ahead) >= 5 * 16 and len(set(ahead)) == len(ahead), "games that were played ahead are kept for the next start"
 
 
 @needs_ray

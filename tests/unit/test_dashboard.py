@@ -9,7 +9,7 @@ from base64 import b64decode
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
+                                      NodesStatus, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
 from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
@@ -46,7 +46,8 @@ def test_what_comes_from_outside_is_only_text():
     evil, state = '<script>alert("x")</script>', DashboardState()
     for event in (RunStarted(evil, evil, evil, evil, minutes=1), Message(evil), WorkerStarted(0, evil, evil, evil, 1.), WorkerLost(1, evil, 0, 0),
                   GameFinished(0, 1, 2, 1, 9, (1., -1.), 1., 9, evil), MatchPlayed(evil, evil, .5, .4, .6, 9, 1), MatchMoved(evil, evil, 1, 2, 3),
-                  EngineStatus(1., 2., 3., 4., .5, 6, {evil: dict(evals_per_s=1.)}, evil)): state(event)
+                  EngineStatus(1., 2., 3., 4., .5, 6, {evil: dict(evals_per_s=1.)}, evil),
+                  NodesStatus({evil: evil}, 1., 2., 3.)): state(event)
     page = render(state)
     assert "<script" not in page and words(page).count(evil) >= 5
     assert not any("script" in element.tag for picture in pictures(page) for element in picture.iter())
@@ -73,6 +74,17 @@ def test_every_worker_has_its_bar():
     seen = words(render(state))
     assert "worker 2 cuda:2: 10 games, 600 evaluations/s, 3.0 of 16 GB, 70% busy" in seen
     assert "worker 3 cuda:3: 0 games, 900 evaluations/s" in seen
+
+
+def test_a_node_with_several_devices_has_one_bar():
+    state, sources = DashboardState(), [f"worker {k} n{k // 2}:ab12 gpu{k % 2}" for k in range(4)]
+    for k in range(40): state(GameFinished(k, k, 99, k + 1, 9, (1., -1.), k / 9 + 1, 9 * k, sources[k % 4]))
+    state(EngineStatus(4., 900., 9., 9., .5, 0, {source: dict(evals_per_s=100. * (k + 1)) for k, source in enumerate(sources)}))
+    state(NodesStatus({source: source.split()[2] for source in sources}, 1.5, 7., None))
+    seen = words(render(state))
+    assert "n0:ab12: 20 games, 300 evaluations/s, gpu0, gpu1" in seen and "n1:ab12: 20 games, 700 evaluations/s, gpu0, gpu1" in seen
+    assert "2 nodes, weights 1.5 versions old, games 7.0 MB." in seen and "worker" not in seen
+    assert f"width:{300 / 7:.1f}%" in render(state) and "width:100.0%" in render(state)
 
 
 def test_a_resumed_run_has_its_earlier_curves(tmp_path):

@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
+                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
 from alphazero_nb.ui.progress import Pace, Tally, TensorBoard, TextProgress, describe, progress_line
 from alphazero_nb.core import events as kinds
@@ -28,6 +28,7 @@ SAMPLES = [
     WorkerLost(1, "was killed by signal 9", 3, 64),
     Message("A sentence."),
     EngineStatus(10., 26_000., 580., 127.6, .93, 1, {"cuda:0": {"evals_per_s": 26_000., "memory_gb": 1.2}}, "x o"),
+    NodesStatus({"worker 0 gpu7:4a1c gpu0": "gpu7:4a1c", "worker 1 gpu7:4a1c gpu1": "gpu7:4a1c"}, .4, 12.3, 4567.),
     SelfPlayStopped(5, "GameFailed"),
     MatchMoved("run", "random", 12, 40, 731),
     RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
@@ -252,6 +253,7 @@ def test_tensorboard_reads_what_its_listener_wrote(tmp_path):
     assert scalars["loss/policy"] == [(3, 1.9)] and scalars["points/random"] == [(5, .9)]
     assert scalars["points/heuristic"] == [(5, .55)] and scalars["points_a_round/heuristic/mine"] == [(5, 5.12)]
     assert scalars["points_a_round/heuristic/difference"] == [(5, .48)] and scalars["exact_bids/heuristic/theirs"] == [(5, .443)]
+    assert scalars["cluster/nodes"] == [(75, 1)] and scalars["cluster/weights_age"] == [(75, .4)]
     assert scalars["speed/evaluations_per_s"] == [(75, 26_000.)] and scalars["games/per_minute"] == [(3, 972.)]
 
 
@@ -439,6 +441,26 @@ def test_several_sources_are_named_in_their_order():
         tally = Tally()
         for event in call(60, 3, sources=sources): tally(event)
         assert "|" not in progress_line(tally, 200) and ";" not in progress_line(tally) and "cpu" not in progress_line(tally)
+
+
+def test_a_cluster_shows_its_nodes_their_games_the_age_of_weights_and_the_bytes():
+    tally, sources = Tally(), [f"worker {k} n{k // 2}:ab12 gpu{k % 2}" for k in range(4)]
+    nodes = {source: source.split()[2] for source in sources}
+    tally(NodesStatus({source: nodes[source] for source in sources[:2]}, None, 0., 0.))
+    for event in call(80, 3, sources=sources): tally(event)
+    tally(NodesStatus({source: nodes[source] for source in sources[2:]}, .25, 12.34, 5000.))   # Node 0 is gone
+    games = {node: sum(tally.sources[source].count for source in sources if nodes[source] == node) for node in set(nodes.values())}
+    assert tally.games_by_node() == games and sum(games.values()) == tally.pace.count
+    log, line = progress_line(tally), progress_line(tally, 300)
+    assert "1 node, weights 0.2 versions old, games 12.3 MB, weights sent 5.0 GB" in log and "1 node, " in line
+    for node, count in games.items(): assert f"{node} {count} (" in log and f"{node} {count} (" in line
+    assert "worker" not in log
+
+
+def test_a_line_names_no_more_than_16_nodes():
+    tally = Tally()
+    for event in call(400, 3, sources=[f"n{k}" for k in range(100)]): tally(event)
+    assert progress_line(tally).count("(") == 16 and progress_line(tally).endswith("and 84 more")
 
 
 def test_a_file_gets_whole_lines_at_intervals(tmp_path, monkeypatch):

@@ -146,6 +146,88 @@ def test_weights_can_change_between_calls():
     assert after != play(game, 12)[6:], "the new weights play"
 
 
+def settle(playing, timeout_s=30):
+    "Wait until an engine that plays on has played as far ahead as it may."
+    end = time.monotonic() + timeout_s
+    while playing.scheduler.running or not playing.scheduler.full: assert time.monotonic() < end; time.sleep(.01)
+
+
+def test_an_engine_plays_on_between_calls_and_no_further_than_one_call():
+    game, ended, done = get_game("tictactoe"), [], []
+    hear = lambda event: (ended if isinstance(event, GameFinished) else done).append(event)
+    with engine(game, games=32, play_on=True, listeners=[hear]) as playing:
+        games, before, start = playing.generate_games(40), playing.evaluations, time.perf_counter()
+        settle(playing)
+        assert playing.evaluations > before and 40 <= len(playing.leftover()) <= 40 + 32
+        time.sleep(.3)
+        waited, first = time.perf_counter() - start, len(ended)
+        games += playing.generate_games(60)
+        settle(playing)
+        games += playing.generate_games(20)
+        assert playing.stats()["seconds"] > waited, "the time between two calls is playing time"
+    assert games == play(game, 120), "the games are those of an engine that waits"
+    second = [event for event in ended[first:] if event.total == 60]
+    assert [event.done for event in second] == sorted(event.done for event in second) and second[-1].done == 60
+    assert [event.finished for event in second] == list(range(1, len(second) + 1))
+    assert len({event.number for event in ended}) == len(ended), "each game is reported once"
+    summaries = [event for event in done if isinstance(event, SelfPlayDone)]
+    assert [event.games for event in summaries] == [40, 60, 20] and summaries[1].seconds > waited
+    assert not actors()
+
+
+def test_new_weights_arrive_while_it_plays_on():
+    game = get_game("tictactoe")
+    with engine(game, games=32, play_on=True) as playing:
+        versions = [record.version for record in playing.generate_games(32)]
+        playing.set_network(PolicyValueNet(game, "mlp"))
+        for _ in range(6): versions += [record.version for record in playing.generate_games(32)]
+    assert set(versions) == {0, 1} and versions[-1] == 1 and set(versions[:32]) == {0}
+
+
+class BreaksOnCue(Cheap):
+    "Fails once it is asked to."
+    broken = threading.Event()
+
+    def forward(self, x):
+        if self.broken.is_set(): raise ZeroDivisionError("later")
+        return super().forward(x)
+    def __deepcopy__(self, memory): return self
+
+
+def test_an_error_between_calls_reaches_the_next_one():
+    game = get_game("tictactoe")
+    with engine(game, BreaksOnCue(game), games=32, play_on=True) as playing:
+        try:
+            playing.generate_games(500)
+            BreaksOnCue.broken.set()
+            end = time.monotonic() + 20
+            while any(thread.name == "alphazero_nb actor" for thread in threading.enumerate()): assert time.monotonic() < end; time.sleep(.01)
+            error = within(20, lambda: playing.generate_games(1000))
+        finally: BreaksOnCue.broken.clear()
+        assert isinstance(error, EvaluatorError) and "later" in str(error) and playing.closed
+        assert all(record.number >= 500 for record in playing.leftover())
+    assert not actors()
+
+
+@pytest.mark.parametrize("end", ["pause", "play_for", "calibrate", "shutdown"])
+def test_playing_on_ends(end):
+    game = get_game("tictactoe")
+    with engine(game, games=32, play_on=True) as playing:
+        playing.generate_games(500)
+        if end == "play_for": assert .1 < playing.play_for(.1) < 5
+        elif end == "calibrate": playing.calibrate(.2)
+        else: getattr(playing, end)()
+        played = playing.scheduler.games
+        time.sleep(.2)
+        assert playing.scheduler.games == played
+        if end != "shutdown": assert [record.number for record in playing.generate_games(9)] == list(range(500, 509))
+
+
+def test_a_reproducible_engine_does_not_play_on():
+    with engine(get_game("tictactoe"), play_on=True, reproducible=True) as playing:
+        assert len(playing.generate_games(9)) == 9 and not playing.scheduler.running and not playing.leftover()
+
+
 def test_seeds_of_games_are_distinct():
     seeds = {derive_seed(run, Purpose.SELF_PLAY, number) for run in range(20) for number in range(2000)}
     assert len(seeds) == 40_000 and all(0 <= seed < 2**64 for seed in seeds)

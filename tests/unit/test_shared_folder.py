@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.cli import main
-from alphazero_nb.core.events import GameFinished, Message
+from alphazero_nb.core.events import GameFinished, Message, NodesStatus
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays
 from alphazero_nb.training import shared_folder
@@ -55,6 +55,18 @@ def test_games_of_two_producers_are_learnt_once(folder):
     box = inbox(folder)
     versions = {record.version for record in take_all(box)}
     assert 3 in versions
+
+
+def test_the_trainer_reports_machines_age_and_bytes(folder):
+    produce(folder, 32)
+    (folder / "shared/notes.txt").write_text("x" * 5000)
+    size, heard = sum(path.stat().st_size for path in (folder / "shared").glob("*/*.npz")), []
+    shared_run(folder, listeners=(heard.append,)).fit(iterations=2)
+    seen = [event for event in heard if isinstance(event, NodesStatus)]
+    sources = {event.source for event in heard if isinstance(event, GameFinished)}
+    assert set(seen[-1].nodes) == sources and set(seen[-1].nodes.values()) == {source.split()[0] for source in sources}
+    assert 0 < seen[0].received_mb < seen[-1].received_mb <= size / 1e6 and seen[-1].sent_mb is None
+    assert [seen[0].age, seen[-1].age] == [0, 1], "both iterations learn from games of the untrained network"
 
 
 def test_the_seeds_of_all_producers_differ(folder):
