@@ -18,18 +18,23 @@ from alphazero_nb.training.run_folder import RunFolder
 from alphazero_nb.training.shared_folder import (AHEAD, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
                                                  produce_games, read_games, read_plan)
 from alphazero_nb.training.trainer import Trainer
-from run_v1 import Linear
+from run_v1 import SETTINGS, Linear
 from shared_run import counted, shared_run, waiting
 
-FAST = dict(network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1)
+FAST = dict(network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1, minutes=2)
+
+
+def waiting_folder(path, **options):
+    "A run folder that waits for games."
+    run = shared_run(path, **options)
+    with run.folder.alone(): run.plan.shared.save(run.folder.path)
+    return run.folder.path
 
 
 @pytest.fixture
 def folder(tmp_path):
     "A run folder that waits for games: 16 per iteration."
-    run = shared_run(tmp_path / "run")
-    with run.folder.alone(): run.plan.shared.save(run.folder.path)
-    return run.folder.path
+    return waiting_folder(tmp_path / "run")
 
 
 def produce(folder, total, **options): return produce_games(folder, total=total, **(FAST | dict(listeners=()) | options))
@@ -69,7 +74,8 @@ def test_the_trainer_reports_machines_age_and_bytes(folder):
     assert [seen[0].age, seen[-1].age] == [0, 1], "both iterations learn from games of the untrained network"
 
 
-def test_the_seeds_of_all_producers_differ(folder):
+def test_the_seeds_of_all_producers_differ(tmp_path):
+    folder = waiting_folder(tmp_path / "run", settings=dataclasses.replace(SETTINGS, games_per_iteration=1000))   # With room for bursts
     for _ in range(3): produce(folder, 16)
     seeds = [record.seed for record in take_all(inbox(folder))]
     assert len(seeds) == len(set(seeds)) >= 48
