@@ -3,6 +3,7 @@ import numpy as np
 
 from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
 
@@ -20,3 +21,9 @@ def weights(folder): return network_arrays(load_network(folder)[1])
 def differ(a, b):
     "Names of the arrays that are not the same to the last bit."
     return [name for name in sorted(a.keys() | b.keys()) if name not in a or name not in b or not np.array_equal(a[name], b[name])]
+
+
+def games_of_threads(game, network, threads, count):
+    "Games that so many threads of one engine play, eight at a time."
+    with SelfPlayEngine(game, network, device="cpu", simulations=8, games=8, threads=threads, layout="threads") as engine:
+        return engine.generate_games(count)

@@ -54,7 +54,7 @@ class GameScheduler:
         return self.endless or bool(self.missing) or self.ahead is not None
 
     @property
-    def full(self) -> bool:  # True if `ahead` games have finished that nobody has requested
+    def full(self) -> bool:  # True if `ahead` finished games wait for a request
         if self.ahead is None: return False
         return len(self.finished) - (self.wanted_to - self.first - len(self.missing)) >= self.ahead
 

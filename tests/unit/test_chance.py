@@ -23,7 +23,6 @@ from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.search import SearchSettings, apply_evaluation, init_root, run_to_leaf, sample_seeds, search
 from alphazero_nb.search.tree import make_trees, root_of
-from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.training.learner import TrainSettings
@@ -33,6 +32,7 @@ from alphazero_nb.ui.match import Match, read_saved_game
 from alphazero_nb.ui.match_view import match_html, play_text
 from alphazero_nb.ui.plots import calibration, network_values, plot_games, value_pairs
 from reference import HashEvaluator
+from small_run import games_of_threads
 
 GAMES = ["pig(goal=12)", "2048(goal=32)"]
 
@@ -128,10 +128,10 @@ BROKEN = {
 def test_a_broken_law_is_named_with_the_moves_and_the_position(broken):
     changes, function, words = BROKEN[broken]
     with pytest.raises(ContractError) as error: gamble(**changes).check()
-    told = re.fullmatch(r"gamble: (\w+) breaks the contract after moves (\[[\d, ]*\]) \(seed \d+\): ([^\n]*)\.", str(error.value))
-    assert told and told[1] == function and words in told[3], str(error.value)
-    assert len(json.loads(told[2])) == (0 if broken == "first" else 1)
-    if broken in ("negative", "sum", "empty", "undeclared"): assert "position: [1, 0]" in told[3]
+    found = re.fullmatch(r"gamble: (\w+) breaks the contract after moves (\[[\d, ]*\]) \(seed \d+\): ([^\n]*)\.", str(error.value))
+    assert found and found[1] == function and words in found[3], str(error.value)
+    assert len(json.loads(found[2])) == (0 if broken == "first" else 1)
+    if broken in ("negative", "sum", "empty", "undeclared"): assert "position: [1, 0]" in found[3]
 
 
 class Gamble:
@@ -427,10 +427,7 @@ def test_other_neighbours_play_the_same_games():
 def test_threads_play_the_same_games():
     game = get_game("2048(goal=32)")
     network = PolicyValueNet(game, "tiny")
-    def games(threads):
-        with SelfPlayEngine(game, network, device="cpu", simulations=8, games=8, threads=threads, layout="threads") as engine:
-            return engine.generate_games(10)
-    assert games(1) == games(2)
+    assert games_of_threads(game, network, 1, 10) == games_of_threads(game, network, 2, 10)
 
 
 def test_an_impossible_roll_in_a_record_is_named():
@@ -542,24 +539,24 @@ def test_a_match_shows_rolls_and_keeps_them(tmp_path):
 
 def test_2048_is_a_board_for_one():
     game = get_game("2048(goal=32)")
-    match, told = Match(game, Agent(game, UniformEvaluator(game), 16), seed=2), []
+    match, said = Match(game, Agent(game, UniformEvaluator(game), 16), seed=2), []
     assert match.turn and "2048" in match_html(match) and match.hint() and "would play" in match.said
     def ask(prompt): return game.action_name(game.legal_actions(match.state)[0])
-    play_text(match, ask=ask, say=told.append)
-    assert match.over and re.search(r"Score \d+, largest tile \d+\.", told[-1]) and any(" New: " in line for line in told)
+    play_text(match, ask=ask, say=said.append)
+    assert match.over and re.search(r"Score \d+, largest tile \d+\.", said[-1]) and any(" New: " in line for line in said)
     assert match.undo() and match.look(1) and match.swap() is False
 
 
 def test_backgammon_is_playable_with_names_that_depend_on_the_dice():
     pytest.importorskip("pyspiel")
     game = get_game("openspiel(game=backgammon)")
-    match, told = Match(game, RandomPlayer(game, 1), seat=0, seed=3), []
+    match, said = Match(game, RandomPlayer(game, 1), seat=0, seed=3), []
     words = iter(["help", "hint"])
     def ask(prompt):
         if len(match.history) > 12: raise EOFError
         return next(words, None) or game.move_name(match.state, game.legal_actions(match.state)[0])
-    play_text(match, ask=ask, say=told.append)
-    assert len(match.history) > 12 and sum("Rolled: " in line for line in told) > 6 and any("/" in line for line in told)
+    play_text(match, ask=ask, say=said.append)
+    assert len(match.history) > 12 and sum("Rolled: " in line for line in said) > 6 and any("/" in line for line in said)
     assert "Turn: " in match_html(match)
 
 

@@ -11,9 +11,9 @@ from alphazero_nb.network.evaluator import NetworkEvaluator
 from alphazero_nb.network.inference import can_fuse, inference_copy
 from alphazero_nb.network.networks import KEEP, PRESETS, STEPS, Neurons, PolicyValueNet, Spike, SpikingNet, VectorNet
 from alphazero_nb.network.spiking import firing_rates, layer_spikes
-from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training.learner import Learner, TrainSettings
 from alphazero_nb.training.replay import Batch
+from small_run import games_of_threads
 
 GAMES = ["connect4", "tictactoe", "gomoku(size=5)", "blob(players=3,cards=2)"]
 
@@ -157,10 +157,7 @@ def test_it_learns_and_its_weights_can_be_stored():
 def test_threads_play_the_same_games():
     game = get_game("tictactoe")
     network = PolicyValueNet(game, "spiking")
-    def games(threads):
-        with SelfPlayEngine(game, network, device="cpu", simulations=8, games=8, threads=threads, layout="threads") as engine:
-            return engine.generate_games(12)
-    assert games(1) == games(2)
+    assert games_of_threads(game, network, 1, 12) == games_of_threads(game, network, 2, 12)
 
 
 def test_an_evaluator_takes_it():
