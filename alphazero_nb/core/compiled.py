@@ -227,6 +227,7 @@ class DiskCache:
         "Return the path of the file for this code; None if it cannot be stored."
         kinds, content = getattr(signature, "args", signature), self.digest()
         if content is None or not all(map(_can_be_found, kinds)): return None
+        if self.function().__module__ not in sys.modules: return None   # numba looks for it there
         try: self.store = self.store or CompileResultCacheImpl(self.function().py_func)
         except (RuntimeError, OSError, TypeError): return None   # numba finds no folder for the function's source
         key = _hash(VERSIONS, content, str(signature), repr(codegen.magic_tuple()))

@@ -1,4 +1,5 @@
 "Chess against known counts, a slow generator, OpenSpiel and python-chess; its ends, its parameters, and its text."
+import importlib.util
 import io
 import pickle
 import time
@@ -10,7 +11,7 @@ import chess_reference as slow
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.compiled import kernel
-from alphazero_nb.core.game import call_legal, call_play, get_game, LEGAL, PLAY
+from alphazero_nb.core.game import call_legal, call_play, get_game, LEGAL, PLAY, register
 from alphazero_nb.core.records import check_records
 from alphazero_nb.games.chess import FIFTY_MOVES, LENGTH, REPETITION, fingerprint, move_of
 from alphazero_nb.games.chess_board import CLOCK, ENDED, FENS, HASH_COUNT, KEPT, PLY, REPEATS, parse_fen
@@ -556,6 +557,21 @@ def test_moves_have_their_names_in_a_position_and_chess_is_known(game, small):
     for one in (game, small):
         for action in range(one.actions): assert one.move_name(one.new(), action)   # Any action has a name, legal or not
     assert [is_chess(one) for one in (game, small, get_game("tictactoe"))] == [True, True, False]
+
+
+def test_chess_defined_in_a_notebook_is_chess():
+    "A page that has been run registers its own copy of the game, which is the same game under the same name."
+    from alphazero_nb.games import chess as library
+    spec = importlib.util.spec_from_file_location("chess_of_a_notebook", library.__file__)
+    copy = importlib.util.module_from_spec(spec)
+    copy.__package__ = library.__package__
+    try:
+        spec.loader.exec_module(copy)
+        game = get_game(GARDNER)
+        assert game.home == "chess_of_a_notebook" and is_chess(game)
+        match = play_match(game, RandomPlayer(game, 1), RandomPlayer(game, 2), games=1)
+        assert match_pgn(game, match).count("[FEN") == len(match.games)
+    finally: register("chess", library.chess)
 
 
 def test_a_pgn_of_an_unfinished_game_keeps_its_result(game):

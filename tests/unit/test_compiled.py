@@ -389,3 +389,16 @@ def test_a_worker_notices_rules_that_changed_after_the_parent_imported_them(pile
     printed = " ".join(run(pile, ["meanwhile.py"], name, old, new))
     if old == new: assert printed == "3 games"
     else: assert printed.startswith("ValueError the rules of pile in this worker differ from those in the parent:"), printed
+
+
+def test_code_of_a_module_that_nobody_can_find_is_not_stored(tmp_path):
+    "A file that runs as a module without a name in sys.modules would be stored as the module '<dynamic>'."
+    (tmp_path/"rules.py").write_text("from alphazero_nb.core.compiled import kernel\n"
+                                     "@kernel\ndef twice(x): return 2 * x\n")
+    (tmp_path/"use.py").write_text("import importlib.util\n"
+                                   "spec = importlib.util.spec_from_file_location('somewhere', 'rules.py')\n"
+                                   "rules = importlib.util.module_from_spec(spec)\n"
+                                   "spec.loader.exec_module(rules)\n"
+                                   "print(rules.twice(21))\n")
+    assert [run(tmp_path, ["use.py"]) for _ in range(2)] == [["42"], ["42"]]
+    assert not list(tmp_path.rglob("*.nbc"))
