@@ -227,6 +227,7 @@ def on_disk(tmp_path, monkeypatch):
         file = tmp_path / "fresh.py"
         file.write_text("from alphazero_nb.core.compiled import *\n" + source)
         module = types.ModuleType("fresh")
+        monkeypatch.setitem(sys.modules, "fresh", module)
         exec(compile(file.read_text(), str(file), "exec"), module.__dict__)
         for value in vars(module).values():
             if getattr(value, "__module__", "") == "builtins": value.__module__ = "fresh"
