@@ -19,7 +19,7 @@ from alphazero_nb.core.events import IterationDone
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
-from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.network.networks import PolicyValueNet, pool
 from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
@@ -417,6 +417,26 @@ def test_restored_moments_lie_in_memory_as_the_weights_do():
             assert twin.optimizer.state[mine][name].stride() == mine.stride() == theirs.stride()
     for _ in range(3): assert [float(loss) for loss in learner.step(one)] == [float(loss) for loss in twin.step(one)]
     assert not differ(network_arrays(learner.network), network_arrays(twin.network))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_the_gradient_of_pooling_is_that_of_mean_and_maximum(order, dtype):
+    cells = torch.stack([torch.randperm(30, generator=torch.Generator().manual_seed(k)) for k in range(4 * 7)])
+    x = cells.view(4, 7, 5, 6).to(dtype).contiguous(memory_format=order).requires_grad_()   # No two cells are equal
+    weight = torch.arange(4. * 14).view(4, 14).to(dtype)
+    want, = torch.autograd.grad(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1), x, weight)
+    pooled = pool(x)
+    assert torch.equal(pooled.detach(), pool(x.detach()))
+    got, = torch.autograd.grad(pooled, x, weight)
+    assert got.is_contiguous(memory_format=order) and got.dtype == dtype
+    torch.testing.assert_close(got, want)
+
+
+def test_of_equal_cells_the_first_one_has_the_gradient_of_the_maximum():
+    x = torch.ones(1, 1, 2, 2, requires_grad=True)
+    pool(x)[0, 1].backward()
+    assert x.grad.flatten().tolist() == [1, 0, 0, 0]
 
 
 def test_a_step_in_bfloat16_learns_as_one_in_float32():
