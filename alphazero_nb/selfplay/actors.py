@@ -188,16 +188,22 @@ class ActorPool:
         self.inference = Inference(game, network, layout, batch, version)
         self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
 
-    def start(self, source) -> Generation:
-        "Play in the background until the source closes or `stop` is called. First wait for the last generation to end."
+    @property
+    def beside(self) -> int:   # Actors that can play while the caller computes; 0: all cores or the device are needed
+        alone = not self.layout.shared and (self.inference.device is None or self.inference.device.type == "cpu")
+        return self.layout.threads // 2 if alone else 0
+
+    def start(self, source, actors: int | None = None) -> Generation:
+        """Play in the background until the source closes or `stop` is called. First wait for the last generation to
+        end. With fewer actors than threads, each serves more blocks."""
         self.stop()
         self.join()
-        generation = Generation(source, self.layout.threads)
+        generation = Generation(source, actors or self.layout.threads)
         shielded(lambda: self._start(generation))
         return generation
 
     def _start(self, generation: Generation) -> None:
-        self.generation, count = generation, self.layout.threads
+        self.generation, count = generation, generation.playing
         self._actors = [Actor(self, generation, self.blocks[index::count]) for index in range(count)]
         if self.inference.device is not None: self._inside = _get_network_threads()
         for index, actor in enumerate(self._actors):

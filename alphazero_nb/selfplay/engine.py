@@ -240,7 +240,7 @@ class SelfPlayEngine:
         layout: str | Layout | None = None,  # A kind in LAYOUTS, or "auto" (benchmark first); default: simple rules
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
-        play_on: bool = False,           # Play on between two calls, as many games as the last one; not if reproducible
+        play_on: bool = False,           # If the pool can, play on between two calls, as many games as the last one
     ):
         if settings is None: settings = default_settings(game)
         if simulations is not None:
@@ -279,7 +279,7 @@ class SelfPlayEngine:
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
         if self._measure: self.calibrate()
         self.scheduler.want(n)
-        if self.play_on: self.scheduler.ahead = n
+        self.scheduler.ahead = n if self._plays_on else None
         call = self._run(n)
         if n:
             call.report_nodes()
@@ -301,20 +301,27 @@ class SelfPlayEngine:
         call.n, call.version = n, self.version
         with call.timed():
             generation = play_generation(self.pool, self.scheduler, call, seconds, generation,
-                                         self.play_on and seconds is None)
+                                         self._plays_on and seconds is None)
             if self.closed:
                 raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
             if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
             self._check(generation)
-        if not generation.ended: self._going = generation, self._new_reporter()
+        if not generation.ended:
+            if self.pool.beside: generation = self.pool.start(self.scheduler, self.pool.beside)
+            self._going = generation, self._new_reporter()
         return call
 
     def _new_reporter(self) -> CallReporter: return CallReporter(self.game, self.totals, self.events)
 
     def _begin(self) -> tuple[Generation | None, CallReporter]:
         "Return the generation that has played on since the last call, if any, and the reporter of the call."
-        going, self._going = self._going, None
-        if going is not None: return going
+        (generation, call), self._going = self._going or (None, None), None
+        if call is not None and self.pool.beside:   # Now with all actors
+            self.pool.stop()
+            self.pool.join()
+            self._check(generation)
+            return None, call
+        if call is not None: return generation, call
         report_waiting(self.pool, self.scheduler, self.events, self.network)
         return None, self._new_reporter()
 
@@ -323,6 +330,13 @@ class SelfPlayEngine:
         if generation.error is None: return
         self.shutdown()
         raise generation.error
+
+    @property
+    def _plays_on(self) -> bool: return self.play_on and self.pool.beside != 0
+
+    @property
+    def beside(self) -> int:   # Actors of this process that are playing on
+        return self._going is not None and self.pool.beside or 0
 
     def pause(self) -> None:
         "Stop playing on between calls, until the next call."

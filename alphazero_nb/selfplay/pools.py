@@ -24,8 +24,9 @@ class GamePool(Protocol):
     layout: Layout   # As it plays: the number of actors and whether they share an evaluator are decided
     dtype: str       # Number format of the network; "" without a network, or as long as no process is ready
     starting: int    # Processes that are not ready yet
+    beside: int | None   # Actors that can play while the caller computes; None: all of them, on cores of their own
 
-    def start(self, source) -> Generation:
+    def start(self, source, actors: int | None = None) -> Generation:   # actors: fewer than all
         "Play in the background until the source closes or `stop`. First wait until the last generation has ended."
 
     def stop(self) -> None:

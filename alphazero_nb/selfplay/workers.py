@@ -348,6 +348,8 @@ def wait_or_kill(play: WorkerPlay, lock: threading.RLock, timeout_s: float) -> N
 # %% ../../nbs/46_selfplay.workers.ipynb #ef7d17c9
 class WorkerPool:
     "Workers that play the games of one source, with the methods of an `ActorPool`."
+    beside = 0   # Their cores are the learner's too
+
     def __init__(
         self,
         game: Game,
@@ -405,7 +407,7 @@ class WorkerPool:
         "Return the last report of each worker."
         return {worker.name: dict(worker.report) for worker in list(self.workers)}
 
-    def start(self, source: GameScheduler) -> Generation:
+    def start(self, source: GameScheduler, actors: int | None = None) -> Generation:   # actors: always all of them
         "Play in the background until the source closes or `stop`. First wait until the previous generation has ended."
         self.stop()
         self.join()

@@ -38,10 +38,12 @@ class Speed:
     preset: str
     evaluations: float   # Of self-play, per second
     steps: float         # Optimiser steps per second
+    beside: float = 0.0  # Evaluations per second during the steps
 
     def positions(self, seconds: float, evaluations: float, train: TrainSettings) -> float:
         "Return how many positions a run plays and learns in this time, if it evaluates so many for each one it learns."
-        return seconds / (evaluations / self.evaluations + train.replay_ratio / train.batch_size / self.steps)
+        learning = train.replay_ratio / train.batch_size / self.steps   # Seconds per position
+        return seconds / (learning + max(0.0, evaluations - learning * self.beside) / self.evaluations)
 
 # %% ../../nbs/64_training.forecast.ipynb #c64a0002
 def usual_game(game: Game, play: SelfPlaySettings, games: int = 64) -> tuple[float, float]:
@@ -59,9 +61,9 @@ def random_batch(game: Game, size: int) -> Batch:
                  np.full((size, game.actions), 1 / game.actions, np.float32), np.zeros((size, game.players), np.float32))
 
 
-def step_rate(learner: Learner, batch: Batch, seconds: float) -> float:
-    "Return optimiser steps per second, measured for about this long."
-    with StepThreads(learner.device) as threads:
+def step_rate(learner: Learner, batch: Batch, seconds: float, busy: int = 0) -> float:
+    "Return optimiser steps per second, measured for about this long, while `busy` cores play."
+    with StepThreads(learner.device, busy=busy) as threads:
         for _ in range(4): threads.run(lambda: float(learner.step(batch)[0]))
         start, steps = time.perf_counter(), 0
         while (took := time.perf_counter() - start) < seconds or not steps:
@@ -77,6 +79,7 @@ def measure_speed(
     play: SelfPlaySettings | None = None,   # Default: `default_settings(game)`
     train: TrainSettings | None = None,     # Default: `default_training(game)`
     seconds: float = 3.0,                   # Half of it for self-play, half for optimiser steps; more with the start
+    play_on: bool = True,                   # Play during the optimiser steps, where a run does
     **engine,                               # Of `plan_layout`: layout, games, threads, devices, workers
 ) -> Speed:
     "Measure the speed of a device with an untrained network."
@@ -87,7 +90,14 @@ def measure_speed(
         pool.wait_ready()
         play_for(pool, scheduler, seconds / 6)
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
-    return Speed(preset, evaluations, step_rate(learner, random_batch(game, train.batch_size), seconds / 2))
+        batch, busy = random_batch(game, train.batch_size), play_on and pool.beside or 0
+        start, before, scheduler.endless = time.perf_counter(), pool.report()["evaluations"], True
+        if busy: pool.start(scheduler, busy)
+        steps = step_rate(learner, batch, seconds / 2, busy)
+        beside = (pool.report()["evaluations"] - before) / (time.perf_counter() - start)
+        pool.stop()
+        pool.join()
+    return Speed(preset, evaluations, steps, beside)
 
 # %% ../../nbs/64_training.forecast.ipynb #7c5a223e
 def read_curves() -> dict:   # By game and preset: positions, share, minutes and device of a run
@@ -157,6 +167,7 @@ def forecast(
     play: SelfPlaySettings | None = None,   # Default: `default_settings(game)`
     train: TrainSettings | None = None,     # Default: `default_training(game)`
     say: Callable = lambda text: None,      # Called with a line about each measurement
+    play_on: bool = True,                   # False for a reproducible run, which waits for its learner
     **engine,                               # Of `plan_layout`: layout, games, threads, devices, workers
 ) -> Forecast:
     "Measure the speed of the device, choose a network, and return what a run of this length will be."
@@ -166,7 +177,7 @@ def forecast(
     length, evaluations = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:
-        speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), **engine)
+        speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), play_on, **engine)
         positions = speed.positions(60 * SHARE * minutes, evaluations / play.full_search_fraction, train)
         say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
             f"{_round(positions)} positions in {minutes:g} min")
@@ -199,7 +210,8 @@ def plan_run(
     if minutes is None or minutes < 1 or fixed: return trainer, None
     run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
     chosen, report = (run.preset, lambda text: None) if trainer.iteration else (preset, say)
-    plan = forecast(run.game, minutes, run.device, chosen, run.play, run.train, report, layout=layout, **run.engine)
+    plan = forecast(run.game, minutes, run.device, chosen, run.play, run.train, report, not run.reproducible,
+                    layout=layout, **run.engine)
     report(str(plan))
     cooldown = run.train.cooldown or plan.cooldown(trainer.learner.steps)
     options["train_settings"] = replace(run.train, cooldown=cooldown)

@@ -32,7 +32,7 @@ class TrainSettings:
     "Settings of training."
     games_per_iteration: int | None = None  # Games between two updates of the weights; default: as many as run at once
     batch_size: int = 64             # Positions per optimiser step
-    replay_ratio: float = 8.0        # How often each fully searched position is drawn on average
+    replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
     learning_rate: float = 2e-3      # Of AdamW
     cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: it stays
     weight_decay: float = 1e-3       # Of AdamW
@@ -140,12 +140,19 @@ class Learner:
 # %% ../../nbs/61_training.learner.ipynb #a1c0f7d2
 class StepThreads:
     "Run steps with all threads of PyTorch or with one, whichever takes less time. Use it in a `with` block."
-    def __init__(self, device: Device, free: bool = True, every: int = 200):   # free: False keeps all threads
-        self.most, self.every, self.steps = torch.get_num_threads(), every, 0
+    def __init__(
+        self,
+        device: Device,
+        free: bool = True,   # False: always all threads
+        every: int = 200,    # Steps between two measurements
+        busy: int = 0,       # Cores that other threads of this process use
+    ):
+        self.before, self.every, self.steps = torch.get_num_threads(), every, 0
+        self.most = max(1, self.before - busy)
         self.counts = [self.most, 1] if free and device.type == "cpu" and self.most > 1 else [self.most]
 
     def __enter__(self) -> "StepThreads": return self
-    def __exit__(self, *error) -> None: torch.set_num_threads(self.most)
+    def __exit__(self, *error) -> None: torch.set_num_threads(self.before)
 
     def run(self, step: Callable):
         "Return the result of `step()`, run with the number of threads that has been fastest lately."

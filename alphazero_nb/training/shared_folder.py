@@ -403,6 +403,8 @@ class SharedInbox:
 # %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
 class SharedGames:
     "Games of the producers of a run, with the methods of a `SelfPlayEngine` that a trainer calls."
+    beside = 0   # Nobody plays on this machine
+
     def __init__(self, plan: SharedPlan, folder: RunFolder, emit, version: int = 0, patience_s: float = 600.0):
         plan.save(folder.path)
         self.shared_plan, self.path, self.version, self.patience_s = plan, folder.path, version, patience_s
@@ -451,6 +453,7 @@ class SharedGames:
     def set_network(self, network) -> None: self.version += 1   # Producers read the weights from the run folder
     def restore(self, records: list[GameRecord]) -> None: self.restored = list(records)
     def leftover(self) -> list[GameRecord]: return []           # Games that no iteration has are still in their files
+    def pause(self) -> None: pass                               # Producers play on
     def stats(self) -> dict: return dict(games_per_min=60 * self.games / max(self.seconds, 1e-9))
     def describe(self) -> str: return f"games come from {self.path / 'shared'}, {self.shared_plan.games} per iteration"
     def __enter__(self): return self

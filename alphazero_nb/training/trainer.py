@@ -210,14 +210,15 @@ class RunReport:
         if self.started: self.emit(RunDone(iteration, str(self.folder.path), games=games, **how))
 
 # %% ../../nbs/63_training.trainer.ipynb #a806ab9a
-def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable) -> tuple:
-    "Take optimiser steps for this many new positions. Return mean policy and value loss; None without positions."
+def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, busy: int = 0) -> tuple:
+    """Take optimiser steps for this many new positions, while `busy` cores play. Return mean policy and value loss;
+    None without positions."""
     settings = plan.train
     if not len(state.replay): return None, None
     rng = np.random.default_rng([plan.seed, state.iteration, Purpose.BATCHES])
     steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
     sums = torch.zeros(2, device=plan.device.name)
-    with StepThreads(plan.device, free=not plan.reproducible) as threads:
+    with StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads:
         for step in range(steps):
             batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
             sums += torch.stack(threads.run(lambda: state.learner.step(batch)))
@@ -311,10 +312,10 @@ class TrainingLoop:
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)
-        with on("optimiser steps"): policy_loss, value_loss = learn(self.plan, state, added, self.emit)
+        with on("optimiser steps"): policy_loss, value_loss = learn(self.plan, state, added, self.emit, engine.beside)
         with on("new weights"): engine.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
-        with on("matches"): row, keeps = self._measure(state)
+        with on("matches"): row, keeps = self._measure(engine, state)
         state.seconds += time.monotonic() - began
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              engine.stats()["games_per_min"] / 60, self.account.take(), keeps)
@@ -322,11 +323,12 @@ class TrainingLoop:
             self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
         self.emit(done)
 
-    def _measure(self, state: RunState) -> tuple[dict, list | None]:
-        "Play a match and ask the judge, if they are due and have time left."
+    def _measure(self, engine: SelfPlayEngine, state: RunState) -> tuple[dict, list | None]:
+        "Play a match and ask the judge, if they are due and have time left. Self-play rests."
         settings, name = self.plan.train, self.folder.path.name
         due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
         if not due or not self.account.allows("matches", settings.match_share): return {}, None
+        engine.pause()
         match = evaluate(self.plan, state, name, self.emit)
         return dict(match=match), judge_state(self.plan, state, name)
 
@@ -382,10 +384,9 @@ class Session:
         "Return an engine, or the games of other machines."
         plan = self.plan
         if plan.from_folder: return SharedGames(plan.shared, self.folder, self.report.forward, state.iteration)
-        on_cluster = (layout.kind if isinstance(layout, Layout) else layout) == "ray"
         return SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
                               first_game=state.games, first_version=state.iteration, layout=layout,
-                              reproducible=plan.reproducible, play_on=on_cluster, listeners=[self.report.forward],
+                              reproducible=plan.reproducible, play_on=True, listeners=[self.report.forward],
                               **plan.engine)
 
     def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:

@@ -23,6 +23,20 @@ def test_the_time_of_a_position_is_that_of_its_moves_and_its_steps():
     assert speed.positions(22, 20, TrainSettings(replay_ratio=4, batch_size=100)) == pytest.approx(100)
 
 
+@pytest.mark.parametrize("beside, positions", [
+    (0, 100), (50, 100 / (.02 + .19) * .22), (1000, 1100)])   # 1000: all games are played during the steps
+def test_games_played_during_the_steps_take_no_time_of_their_own(beside, positions):
+    speed = Speed("tiny", evaluations=100, steps=2, beside=beside)
+    assert speed.positions(22, 20, TrainSettings(replay_ratio=4, batch_size=100)) == pytest.approx(positions)
+
+
+@pytest.mark.parametrize("threads, play_on, beside", [(2, True, True), (2, False, False), (1, True, False)])
+def test_the_speed_beside_the_steps_is_measured(threads, play_on, beside):
+    speed = measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=.6, play_on=play_on, threads=threads, games=32,
+                          max_batch=16, shared=False, layout="threads")
+    assert (speed.beside > 0) == beside and speed.beside < 2 * speed.evaluations and speed.steps > 0
+
+
 def test_a_usual_game_is_counted():
     game, play = get_game("tictactoe"), SelfPlaySettings(SearchSettings(8), full_search_fraction=1, keep_subtree=False)
     length, evaluations = usual_game(game, play, 256)

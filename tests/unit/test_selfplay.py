@@ -225,6 +225,29 @@ def test_playing_on_ends(end):
         if end != "shutdown": assert [record.number for record in playing.generate_games(9)] == list(range(500, 509))
 
 
+def test_threads_leave_half_of_their_cores_between_two_calls():
+    game = get_game("tictactoe")
+    with engine(game, games=64, threads=4, max_batch=16, play_on=True) as playing:
+        assert playing.beside == 0
+        games = playing.generate_games(2000)
+        assert playing.beside == 2 == len(actors())
+        games += playing.generate_games(2000)
+        assert playing.beside == 2
+        playing.pause()
+        assert playing.beside == 0 and not actors()
+        games += playing.generate_games(20)
+    same = games == play(game, 4020)   # pytest would compare 4,020 games word by word
+    assert same
+
+
+@pytest.mark.parametrize("options", [dict(threads=1), dict(threads=2, shared=True)])
+def test_an_engine_without_a_core_to_spare_does_not_play_on(options):
+    with engine(get_game("tictactoe"), games=32, play_on=True, reproducible=False, **options) as playing:
+        playing.generate_games(9)
+        assert playing.beside == 0 and all(thread.name == "BatchedEvaluator" for thread in actors())
+        assert len(playing.generate_games(9)) == 9
+
+
 def test_a_reproducible_engine_does_not_play_on():
     with engine(get_game("tictactoe"), play_on=True, reproducible=True) as playing:
         assert len(playing.generate_games(9)) == 9 and not playing.scheduler.running and not playing.leftover()
@@ -928,7 +951,7 @@ def test_a_layout_of_an_older_run_folder_opens():
 
 class OneByOne:
     "Another kind of pool: one thread plays one game after another, each position by itself, with the rules called from Python."
-    dtype, starting = "", 0
+    dtype, starting, beside = "", 0, 0
 
     def __init__(self, game, network, layout, settings, seed, version=0, events=None):
         from alphazero_nb.network.evaluator import NetworkEvaluator, UniformEvaluator
@@ -937,7 +960,7 @@ class OneByOne:
         self.network = NetworkEvaluator(game, network, "cpu", layout.max_batch) if network else UniformEvaluator(game)
         self.block, self.thread = SlotBlock(game, 1, settings), threading.Thread()
 
-    def start(self, source):
+    def start(self, source, actors=None):
         self.stop()
         self.join()
         self.generation = Generation(source, actors=1)

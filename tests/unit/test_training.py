@@ -6,6 +6,7 @@ import math
 import re
 import signal
 import sys
+import threading
 import time
 import zipfile
 from dataclasses import replace
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.events import IterationDone
+from alphazero_nb.core.events import IterationDone, MatchPlayed, StepsTaken
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
@@ -378,6 +379,7 @@ def test_the_folder_holds_data_only(tmp_path):
         with np.load(folder / name, allow_pickle=False) as arrays: assert all(a.dtype != object for a in arrays.values())
     assert hashlib.sha256((folder / "iterations.jsonl").read_bytes()).hexdigest() == manifest["log_sha256"]
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    files.discard("games/unfinished.npz")   # Games of the next iteration that have finished already
     assert files == hashes.keys() | {"manifest.json", "previous.json", "config.json", "events.jsonl", "iterations.jsonl", ".lock"}
     lines = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
@@ -452,6 +454,25 @@ def test_a_step_in_bfloat16_learns_as_one_in_float32():
     first = [float(loss) for loss in Learner(PolicyValueNet(game, "tiny"), cpu).step(batches[0])]
     for before, whole, half in zip(first, ends["float32"], ends["bfloat16"]):
         assert whole < .8 * before and abs(half - whole) < .2 * (before - whole)
+
+
+def test_half_of_the_threads_play_while_the_learner_learns(tmp_path):
+    seen, actors = [], lambda: sum(thread.name == "alphazero_nb actor" for thread in threading.enumerate())
+
+    def hear(event):
+        if isinstance(event, (StepsTaken, MatchPlayed)): seen.append((type(event), actors(), torch.get_num_threads()))
+    settings = replace(QUICK, evaluate_every=2, evaluate_games=2, baseline="random", match_share=1)
+    run = trainer(tmp_path/"run", threads=2, games=32, train_settings=settings, listeners=(hear,)).fit(iterations=4)
+    assert {kind: {playing for found, playing, _ in seen if found is kind} for kind in (StepsTaken, MatchPlayed)} == {
+        StepsTaken: {1}, MatchPlayed: {0}}, "one actor of two beside a step, none beside a match"
+    assert torch.get_num_threads() == 1 and actors() == 0
+    numbers = [record.number for row in run.folder.rows() for record in run.folder.read_games(row)]
+    assert numbers == list(range(64))
+    versions = [record.version for row in run.folder.rows() for record in run.folder.read_games(row)]
+    assert versions[:16] == [0] * 16 and max(versions) <= 3
+    seen.clear()
+    trainer(tmp_path/"waits", threads=2, games=32, train_settings=settings, reproducible=True, listeners=(hear,)).fit(2)
+    assert {playing for _, playing, _ in seen} == {0}, "a run that must be reproducible waits for its learner"
 
 
 def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path):
