@@ -90,10 +90,10 @@ def measure_speed(
         pool.wait_ready()
         play_for(pool, scheduler, seconds / 6)
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
-        batch, busy = random_batch(game, train.batch_size), play_on and pool.beside or 0
-        start, before, scheduler.endless = time.perf_counter(), pool.report()["evaluations"], True
-        if busy: pool.start(scheduler, busy)
-        steps = step_rate(learner, batch, seconds / 2, busy)
+        batch, scheduler.endless = random_batch(game, train.batch_size), True
+        start, before = time.perf_counter(), pool.report()["evaluations"]
+        if play_on and pool.beside != 0: pool.start(scheduler, pool.beside)
+        steps = step_rate(learner, batch, seconds / 2, pool.beside or 0 if play_on else 0)
         beside = (pool.report()["evaluations"] - before) / (time.perf_counter() - start)
         pool.stop()
         pool.join()

@@ -75,7 +75,7 @@ def test_a_variant_changes_only_what_it_names():
                             {"preset": "mlp", "train": {"learning_rate": .01}})
     control, variant = (trainer_arguments(GAME, experiment.settings(name)) for name in experiment.names)
     assert control["preset"] == variant["preset"] == "mlp" and control["play_settings"].search.c_puct == 1.5
-    assert (control["train_settings"].replay_ratio, variant["train_settings"].replay_ratio) == (8, 2)
+    assert (control["train_settings"].replay_ratio, variant["train_settings"].replay_ratio) == (6, 2)
     assert control["train_settings"].learning_rate == variant["train_settings"].learning_rate == .01
     assert variant["play_settings"].search.c_puct == 1 and control["train_settings"].evaluate_every == 0
 
