@@ -241,9 +241,8 @@ def _arena(args):
 
 def _check_pgn(game, file: str) -> None:
     "Raise a ValueError if the games of a match cannot be written to this file, before they are played."
-    from alphazero_nb.games.chess_text import is_chess
-    if not is_chess(game):
-        raise ValueError(f"{game.name} has no PGN, which is a notation of chess games; leave out --pgn.")
+    from alphazero_nb.games.chess_text import require_pgn
+    require_pgn(game, "; leave out --pgn")
     if not Path(file).absolute().parent.is_dir():
         raise ValueError(f"--pgn {file}: there is no folder {str(Path(file).parent)!r}; make it first.")
     if Path(file).is_dir(): raise ValueError(f"--pgn {file} is a folder; name a file.")

@@ -17,7 +17,7 @@ from .chess import VARIANTS, move_text, position
 
 # %% auto #0
 __all__ = ['ROSTER', 'RESULTS', 'to_fen', 'is_chess', 'from_fen', 'move_to_uci', 'uci_to_action', 'move_to_san', 'san_to_action',
-           'write_pgn', 'read_pgn', 'match_pgn']
+           'write_pgn', 'read_pgn', 'require_pgn', 'match_pgn']
 
 # %% ../../nbs/19_games.chess_text.ipynb #ba9021ad
 def to_fen(game: Game, state) -> str:
@@ -231,13 +231,19 @@ def read_pgn(
     return headers, actions
 
 # %% ../../nbs/19_games.chess_text.ipynb #f9d1141a
+def require_pgn(game: Game, advice: str = "") -> None:
+    "Raise a ValueError, with some advice, if games of this kind have no notation in PGN."
+    if not is_chess(game):
+        raise ValueError(f"{game.name} has no PGN, which is a notation of chess games{advice}.")
+
+
 def match_pgn(
     game: Game,
     match,       # MatchResult of the arena
     **headers,   # Such as Site or Date, for all games
 ) -> str:        # A ValueError if the game is not chess
     "Return the games of a match in PGN."
-    if not is_chess(game): raise ValueError(f"{game.name} has no PGN, which is a notation of chess games.")
+    require_pgn(game)
     event = dict(Event=f"{match.player} against {match.opponent}")
     return "\n".join(write_pgn(game, actions, {**event, **headers, "Round": number + 1, "White": players[0],
                                                "Black": players[1], "FEN": to_fen(game, start)})

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ..core.game import Game, did_you_mean
 
 # %% auto #0
-__all__ = ['PRESETS', 'STEPS', 'KEEP', 'ResidualBlock', 'Pool', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
+__all__ = ['PRESETS', 'STEPS', 'KEEP', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
            'SuitNet', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock', 'SpikingTrunk', 'SpikingNet', 'default_preset',
            'PolicyValueNet']
 
@@ -44,7 +44,7 @@ class ResidualBlock(nn.Module):
     def forward(self, x): return self.second(self.first(x).relu_()).add_(x).relu_()
 
 # %% ../../nbs/20_network.networks.ipynb #2f537904
-class Pool(torch.autograd.Function):
+class Pooling(torch.autograd.Function):
     "`pool` for training. The gradient of a maximum goes to the first cell that has it."
     @staticmethod
     def forward(ctx, x):
@@ -65,7 +65,7 @@ class Pool(torch.autograd.Function):
 
 def pool(x):
     "Return the mean and maximum of every filter over the board, (batch, 2·filters)."
-    if x.requires_grad: return Pool.apply(x)   # PyTorch's own gradient of a maximum takes ten times as long
+    if x.requires_grad: return Pooling.apply(x)   # PyTorch's own gradient of a maximum takes ten times as long
     return torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
 
 

@@ -317,9 +317,7 @@ class SelfPlayEngine:
         "Return the generation that has played on since the last call, if any, and the reporter of the call."
         (generation, call), self._going = self._going or (None, None), None
         if call is not None and self.pool.beside:   # Now with all actors
-            self.pool.stop()
-            self.pool.join()
-            self._check(generation)
+            self._halt(generation)
             return None, call
         if call is not None: return generation, call
         report_waiting(self.pool, self.scheduler, self.events, self.network)
@@ -330,6 +328,12 @@ class SelfPlayEngine:
         if generation.error is None: return
         self.shutdown()
         raise generation.error
+
+    def _halt(self, generation: Generation) -> None:
+        "End the play between two calls. Raise the error that ended it before."
+        self.pool.stop()
+        self.pool.join()
+        self._check(generation)
 
     @property
     def _plays_on(self) -> bool: return self.play_on and self.pool.beside != 0
@@ -343,10 +347,8 @@ class SelfPlayEngine:
         (generation, call), self._going = self._going or (None, None), None
         self.scheduler.ahead = None
         if generation is None: return
-        self.pool.stop()
-        self.pool.join()
+        self._halt(generation)
         self.totals.seconds += time.perf_counter() - call.start
-        self._check(generation)
 
     def leftover(self) -> list[GameRecord]:
         "Return the finished games that no call has returned yet, in the order of their numbers."

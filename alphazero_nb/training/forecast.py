@@ -91,12 +91,14 @@ def measure_speed(
         play_for(pool, scheduler, seconds / 6)
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
         batch, scheduler.endless = random_batch(game, train.batch_size), True
+        busy = pool.beside if play_on else 0   # None: all actors, on cores of their own
         start, before = time.perf_counter(), pool.report()["evaluations"]
-        if play_on and pool.beside != 0: pool.start(scheduler, pool.beside)
-        steps = step_rate(learner, batch, seconds / 2, pool.beside or 0 if play_on else 0)
+        generation = None if busy == 0 else pool.start(scheduler, busy)
+        steps = step_rate(learner, batch, seconds / 2, busy or 0)
         beside = (pool.report()["evaluations"] - before) / (time.perf_counter() - start)
         pool.stop()
         pool.join()
+        if generation is not None and generation.error is not None: raise generation.error
     return Speed(preset, evaluations, steps, beside)
 
 # %% ../../nbs/64_training.forecast.ipynb #7c5a223e

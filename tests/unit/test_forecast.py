@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core.game import get_game, list_games
+from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
@@ -35,6 +36,20 @@ def test_the_speed_beside_the_steps_is_measured(threads, play_on, beside):
     speed = measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=.6, play_on=play_on, threads=threads, games=32,
                           max_batch=16, shared=False, layout="threads")
     assert (speed.beside > 0) == beside and speed.beside < 2 * speed.evaluations and speed.steps > 0
+
+
+def test_an_error_of_the_actors_beside_the_steps_is_raised(monkeypatch):
+    from alphazero_nb.selfplay.actors import ActorPool
+    start = ActorPool.start
+
+    def broken(pool, source, actors=None):
+        if actors is None: return start(pool, source)
+        monkeypatch.setattr(pool.inference.evaluator, "evaluate", lambda *request: 1 / 0)
+        return start(pool, source, actors)
+    monkeypatch.setattr(ActorPool, "start", broken)
+    with pytest.raises(EvaluatorError, match="division by zero"):
+        measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=.6, threads=2, games=32, max_batch=16, shared=False,
+                      layout="threads")
 
 
 def test_a_usual_game_is_counted():
