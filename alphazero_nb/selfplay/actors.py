@@ -248,6 +248,9 @@ class ActorPool:
         return {name: dict(self.report(), **facts)}
 
     def close(self) -> None:
-        "Stop the actors after their turn, and end the evaluator's thread."
+        "Stop the actors, end the evaluator's thread, and wait at most 10 s until the actors' turns are over."
         self.stop()
         self.inference.close()
+        end = time.monotonic() + 10   # A thread inside PyTorch when the interpreter ends would abort the process
+        for actor in self._actors:
+            if actor.ident is not None: actor.join(max(0.0, end - time.monotonic()))
