@@ -19,7 +19,8 @@ from .scheduler import GameScheduler, play_games
 from .pools import GamePool, make_pool, smaller_batch
 
 # %% auto #0
-__all__ = ['candidate_layouts', 'play_for', 'measure_window', 'measure_layouts', 'usual_length', 'layout_table']
+__all__ = ['BESIDE', 'candidate_layouts', 'play_for', 'measure_window', 'measure_layouts', 'usual_length', 'choose_layout',
+           'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
@@ -84,11 +85,11 @@ def measure_layouts(
     seed: int = 0,
     rounds: int = 2,             # Windows per layout
     evals_per_game: float | None = None,  # For the games per minute; default: estimated
-) -> list[dict]:  # By layout: name, layout, evals_per_s, moves_per_s, games_per_min, average_batch, busy_share, ready_s
+) -> list[dict]:  # name, layout, evals_per_s, moves_per_s, games_per_min, average_batch, busy_share, ready_s, beside
     "Play in one layout after the other, through the list and back. Return the speed of each."
     ways = [(list(layouts), rounds - rounds // 2)] + [(list(layouts)[::-1], rounds // 2)] * (rounds > 1)
     window = seconds / (len(layouts) * (rounds + len(ways) / 2))
-    windows, found, ready, worlds = {}, dict(layouts), {}, count_worlds(game, settings.search)
+    windows, found, ready, beside, worlds = {}, dict(layouts), {}, {}, count_worlds(game, settings.search)
     for name, count in [(name, count) for names, count in ways for name in names]:
         started, scheduler = time.monotonic(), GameScheduler()
         with closing(make_pool(game, network, found[name], settings, seed)) as pool:
@@ -97,9 +98,10 @@ def measure_layouts(
             play_for(pool, scheduler, window / 2)
             windows.setdefault(name, []).extend(measure_window(pool, scheduler, window) for _ in range(count))
             max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
-            found[name] = replace(pool.layout, max_rows=max_rows)
+            found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.beside != 0
     evals_per_game = evals_per_game or usual_length(game) * _evals_per_move(sum(windows.values(), []))
-    return [_row(name, found[name], windows[name], evals_per_game, ready[name]) for name in layouts]
+    return [dict(_row(name, found[name], windows[name], evals_per_game, ready[name]), beside=beside[name])
+            for name in layouts]
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #52e75e45
 def _evals_per_move(windows: list[dict]) -> float:
@@ -122,6 +124,14 @@ def usual_length(game: Game, games: int = 32, simulations: int = 8) -> float:
     layout = plan_layout(game, None, layout="threads", games=games, worlds=count_worlds(game, settings.search))
     with closing(make_pool(game, None, layout, settings)) as pool:
         return float(np.mean([len(record) for record in play_games(pool, games)]))
+
+
+BESIDE = 1.25   # What it is worth at least if a run's self-play can go on beside its learner
+
+
+def choose_layout(rows: list[dict], play_on: bool = False) -> Layout:
+    "Return the fastest of the measured layouts. With `play_on`, one that can play beside the learner counts more."
+    return max(rows, key=lambda row: row["evals_per_s"] * (BESIDE if play_on and row["beside"] else 1))["layout"]
 
 
 def layout_table(rows: list[dict]) -> str:

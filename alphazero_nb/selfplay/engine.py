@@ -21,7 +21,7 @@ from .layout import Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
 from .scheduler import Finished, GameScheduler, Generation
 from .pools import GamePool, make_pool, smaller_batch
-from .calibration import candidate_layouts, layout_table, measure_layouts
+from .calibration import candidate_layouts, choose_layout, layout_table, measure_layouts
 
 # %% auto #0
 __all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
@@ -378,14 +378,14 @@ class SelfPlayEngine:
         return f"{self.layout.games} games at a time: {self.layout}"
 
     def calibrate(self, seconds: float = 5.0) -> list[dict]:
-        "Benchmark layouts with this game and network for `seconds` in total. Use the fastest and return the table."
+        "Benchmark layouts with this game and network for `seconds` in total. Use the best and return the table."
         self._measure = True   # An interrupted benchmark is repeated before the next games
         self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
         self.pause()
         self.pool.close()      # Its processes would compete with the measured ones
         rows = measure_layouts(self.game, self.network, candidate_layouts(self.game, self.network, self.layout),
                                seconds, self.settings, self.seed)
-        self.use(max(rows, key=lambda row: row["evals_per_s"])["layout"])
+        self.use(choose_layout(rows, self.play_on))
         if self.closed: self.pool.close()
         self._measure = False
         self.events.emit(Message(layout_table(rows)))

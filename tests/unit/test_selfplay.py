@@ -28,7 +28,7 @@ from alphazero_nb.selfplay.scheduler import Generation
 from alphazero_nb.selfplay.actors import ActorPool, shielded
 from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
-from alphazero_nb.selfplay.calibration import candidate_layouts, measure_layouts
+from alphazero_nb.selfplay.calibration import candidate_layouts, choose_layout, measure_layouts
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children
 from reference import HashEvaluator, Node, best_actions, slow_search, visits_of
@@ -872,8 +872,17 @@ def test_layouts_are_measured_one_at_a_time(monkeypatch):
     assert [row["name"] for row in rows] == ["threads, an evaluator each", "single thread", "threads, larger blocks", "processes"]
     keys = ["name", "layout", "games_per_min", "evals_per_s", "moves_per_s", "average_batch", "busy_share", "ready_s"]
     assert all(list(row)[:8] == keys and row["evals_per_s_low"] <= row["evals_per_s"] <= row["evals_per_s_high"] for row in rows)
+    assert {row["name"]: row["beside"] for row in rows} == {name: name.startswith("threads") for name in (row["name"] for row in rows)}
     table = next(event.text for event in heard if type(event) is Message and event.text.startswith("layout "))
     assert all(row["name"] in table for row in rows)
+
+
+@pytest.mark.parametrize("processes, play_on, chosen", [(101, False, "processes"), (101, True, "threads"), (130, True, "processes"),
+                                                        (99, False, "threads"), (99, True, "threads")])
+def test_a_run_prefers_the_layout_that_plays_beside_the_learner(processes, play_on, chosen):
+    rows = [dict(layout="processes", evals_per_s=processes, beside=False), dict(layout="threads", evals_per_s=100, beside=True),
+            dict(layout="single", evals_per_s=60, beside=False)]
+    assert choose_layout(rows, play_on) == chosen
 
 
 @pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abccba"), (5, [5, 5, 5], "abccba")])
