@@ -1,12 +1,13 @@
-"""Judge the networks that a run has kept on its way, and write its learning curve for the forecast.
+"""Judge the agents of finished runs, and write their learning curve for the forecast.
 
-    python tools/make_curves.py runs/connect4 runs/connect4-small
+    python tools/make_curves.py runs/2-minutes runs/5-minutes runs/11-minutes
 
-Each run replaces the curve of its game and network in alphazero_nb/training/curves.json. The judge asks for a move
-with 64 simulations in up to 1,000 positions of each phase from the set that comes with the package.
+The learning rate falls towards the end of a planned run, so a point of the curve is a whole run and not a moment of a
+longer one. The runs of a game and network replace their curve in alphazero_nb/training/curves.json; runs of equal
+length are averaged. The judge asks for a move with 64 simulations in up to 1,000 positions of each phase from the set
+that comes with the package.
 """
 import argparse, json, sys
-from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,26 +16,35 @@ if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 CURVES = ROOT / "alphazero_nb" / "training" / "curves.json"
 
 
-def make_curve(folder, per_phase):
-    "Return game, preset and the curve of a run as plain data."
+def judge_run(folder, per_phase):
+    "Return game and preset of a run, and its point of the curve as plain data."
     from alphazero_nb.arena.judge import judge, packaged_positions
-    from alphazero_nb.core.device import get_device
     from alphazero_nb.network.saved_run import read_config
     from alphazero_nb.search.agent import Agent
-    config = read_config(folder / "config.json")
+    config, agent = read_config(folder / "config.json"), Agent.load(folder, simulations=64)
     rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text(encoding="utf-8").splitlines()]
-    curve = dict(minutes=[], positions=[], share=[], phases=[])
-    learned = dict(zip((row["iteration"] for row in rows), accumulate(row["positions"] for row in rows)))
-    minutes_at = {row["iteration"]: row["done"]["seconds"] / 60 for row in rows}
-    for iteration in map(int, json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["networks"]):
-        agent = Agent.load(folder / f"network-{iteration:06}.npz", 64)
-        found = judge(agent, packaged_positions(agent.game).sample(per_phase))
-        minutes, positions = minutes_at[iteration], learned[iteration]
-        for name, value in dict(minutes=round(minutes, 2), positions=positions, share=round(found[-1].share, 4),
-                                phases=[round(row.share, 4) for row in found[:-1]]).items(): curve[name].append(value)
-        print(f"{minutes:5.1f} min, {positions:7,} positions: {found[-1]}", flush=True)
+    found = judge(agent, packaged_positions(agent.game).sample(per_phase))
+    point = dict(minutes=rows[-1]["done"]["seconds"] / 60, positions=sum(row["positions"] for row in rows),
+                 share=found[-1].share, phases=[row.share for row in found[:-1]])
+    print(f"{point['minutes']:5.1f} min, {point['positions']:7,} positions: {found[-1]}", flush=True)
+    return (config["game"], config["preset"]), point
+
+
+def make_curve(points):
+    "Return the curve of some runs. Those within a tenth of a length are one point."
+    from alphazero_nb.core.device import get_device
+    groups = []
+    for point in sorted(points, key=lambda point: point["minutes"]):
+        if groups and point["minutes"] < 1.1 * groups[-1][0]["minutes"]: groups[-1].append(point)
+        else: groups.append([point])
+    mean = lambda group, key: sum(point[key] for point in group) / len(group)
     device = get_device("auto")
-    return config["game"], config["preset"], dict(curve, device=f"{device.description}, {device.dtype}")
+    return dict(minutes=[round(mean(group, "minutes"), 1) for group in groups],
+                positions=[round(mean(group, "positions")) for group in groups],
+                share=[round(mean(group, "share"), 4) for group in groups],
+                phases=[[round(sum(shares) / len(group), 4) for shares in zip(*(point["phases"] for point in group))]
+                        for group in groups],
+                runs=[len(group) for group in groups], device=f"{device.description}, {device.dtype}")
 
 
 def main():
@@ -42,11 +52,13 @@ def main():
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--per-phase", type=int, default=1000)
     args = parser.parse_args()
+    points = {}
     for folder in args.runs:
-        game, preset, curve = make_curve(folder, args.per_phase)
-        curves = json.loads(CURVES.read_text(encoding="utf-8"))
-        curves.setdefault(game, {})[preset] = curve
-        CURVES.write_text(json.dumps(curves, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        name, point = judge_run(folder, args.per_phase)
+        points.setdefault(name, []).append(point)
+    curves = json.loads(CURVES.read_text(encoding="utf-8"))
+    for (game, preset), found in points.items(): curves.setdefault(game, {})[preset] = make_curve(found)
+    CURVES.write_text(json.dumps(curves, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__": main()

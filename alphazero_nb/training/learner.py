@@ -23,8 +23,8 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['TrainSettings', 'default_training', 'losses', 'learning_rate', 'newest_share', 'Learner', 'StepThreads',
-           'learner_arrays', 'restore_learner']
+__all__ = ['SIZE_WEIGHT', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'newest_share', 'Learner',
+           'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -73,6 +73,14 @@ def losses(logits, values, policy, targets):
     "Return the policy cross-entropy in nats and the mean squared error of the values, averaged over the batch."
     return -(policy * F.log_softmax(logits.float(), 1)).sum(1).mean(), F.mse_loss(values.float(), targets)
 
+
+SIZE_WEIGHT = 1e-4   # Of `logit_size` in the loss
+
+
+def logit_size(logits):
+    "Return the mean square of the logarithm of the softmax's denominator. PaLM's z-loss, arXiv:2204.02311."
+    return logits.float().logsumexp(1).square().mean()
+
 # %% ../../nbs/61_training.learner.ipynb #61a10001
 def learning_rate(settings: TrainSettings, steps: int) -> float:
     "Return the learning rate after this many steps: constant, then falling along a line to a tenth, which stays."
@@ -119,7 +127,8 @@ class Learner:
         with self._autocast(): logits, values = self.network(planes)
         policy_loss, value_loss = losses(logits, values, policy, targets)
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(policy_loss + self.settings.value_weight * value_loss).backward()
+        loss = policy_loss + self.settings.value_weight * value_loss + SIZE_WEIGHT * logit_size(logits)
+        self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.gradient_clip)
         self._apply(norm.item())   # The only time that the step waits for the device

@@ -130,14 +130,15 @@ def _figure(number: float) -> str: return f"{number:,.0f}" if number >= 9.95 els
 # %% ../../nbs/71_ui.progress.ipynb #d7281f28
 def _describe_games(event: SelfPlayDone) -> str:
     "Return the summary of a call."
-    per_s = _rate(sum(event.sources.values()) or event.games, event.seconds)  # Later games included
-    unit_s, unit = speed_unit(per_s)
+    ended = sum(event.sources.values())   # During the call, later games included
+    unit_s, unit = speed_unit(per_s := _rate(ended, event.seconds))
     took = f"{event.seconds:.1f} s" if event.seconds < 10 else clock_time(event.seconds)
-    parts = [f"{_count(event.games)} in {took} ({unit_s * per_s:,.1f} games/{unit})", f"{event.positions:,} positions"]
+    how = f"in {took} ({unit_s * per_s:,.1f} games/{unit})" if ended or not event.games else "from before this call"
+    parts = [f"{_count(event.games)} {how}", f"{event.positions:,} positions"]
     if event.games: parts.append(f"mean length {event.mean_length:.1f}")
     if event.games and len(event.wins) == 2:   # Other numbers of players have results, not wins and losses
         parts += [f"won {' / '.join(f'{share:.1%}' for share in event.wins)}", f"drawn {event.draws:.1%}"]
-    parts += [f"average batch {event.average_batch:.1f}", f"evaluator busy {event.busy_share:.0%}"]
+    if ended: parts += [f"average batch {event.average_batch:.1f}", f"evaluator busy {event.busy_share:.0%}"]
     by_source = ", ".join(f"{name} {_count(games)}" for name, games in event.sources.items())
     return ", ".join(parts) + (f"; {by_source}" if len(event.sources) > 1 else "")
 

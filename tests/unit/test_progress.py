@@ -282,6 +282,8 @@ def test_the_words_of_workers_and_summaries():
         "average batch 127.9, evaluator busy 93%; cuda:0 260 games, cuda:1 240 games")
     alone = SelfPlayDone(1, 20, 20., (1., 0.), 0., 900, 1., .5, 4000., {"cpu": 1})
     assert describe(alone).startswith("1 game in 1:06:40 (0.0 games/min), 20 positions") and "cpu" not in describe(alone)
+    ready = SelfPlayDone(256, 1909, 7.5, (.48, .066), .453, 12, 12., 1., .007, {})
+    assert describe(ready) == "256 games from before this call, 1,909 positions, mean length 7.5, won 48.0% / 6.6%, drawn 45.3%"
 
 
 def test_the_words_of_matches():
