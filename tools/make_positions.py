@@ -1,12 +1,13 @@
 """Make a set of positions with exact results, for `alphazero_nb.arena.judge`.
 
     python tools/make_positions.py connect4 positions.npz --count 3000 --seed 1
-    python tools/make_positions.py connect4 strong.npz --player runs/connect4 --random 0.05 0.1 --without positions.npz
+    python tools/make_positions.py connect4 strong.npz --player pretrained --random 0.05 0.1 --as-they-come
     python tools/make_positions.py tictactoe alphazero_nb/positions/tictactoe.npz
 
 The positions come from games that mix random moves with those of a player. In Connect Four, no move wins
-at once in half of the positions of each phase. In tic-tac-toe, the set has all positions. The same arguments
-make the same set. Openings take a second each; progress is printed, and the same command continues after a stop.
+at once in half of the positions of each phase, unless they are taken as they come. In tic-tac-toe, the set has all
+positions. The same arguments make the same set. Openings take a second each; progress is printed, and the same
+command continues after a stop.
 """
 import argparse, sys, time
 from pathlib import Path
@@ -32,6 +33,8 @@ def read_arguments():
     parser.add_argument("--player", default="rollouts:50", help="plays the moves that are not random")
     parser.add_argument("--random", type=float, nargs="+", default=[1, .5, .25, .1],
                         help="shares of random moves in a game")
+    parser.add_argument("--as-they-come", action="store_true",
+                        help="no half of the positions without a move that wins at once, which strong players rarely allow")
     parser.add_argument("--without", type=Path, nargs="*", default=[], help="sets whose positions are left out")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
@@ -81,7 +84,7 @@ def main():
         player = get_player(args.player, game, seed=args.seed)
         drawn = all_positions(game) if args.game == "tictactoe" else draw_positions(
             game, plies, args.count, player, 1_000_000 * args.seed + 10_000 * index, args.random,
-            quiet=.5 if args.game == "connect4" else None, known=known)
+            quiet=.5 if args.game == "connect4" and not args.as_they_come else None, known=known)
         states, phase = states + drawn, phase + [index] * len(drawn)
         say(f"drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves")
     solvers = [get_solver(game) for _ in range(args.threads)]
