@@ -34,7 +34,7 @@ def read_arguments():
     parser.add_argument("--random", type=float, nargs="+", default=[1, .5, .25, .1],
                         help="shares of random moves in a game")
     parser.add_argument("--as-they-come", action="store_true",
-                        help="no half of the positions without a move that wins at once, which strong players rarely allow")
+                        help="do not balance positions in which a move wins at once")
     parser.add_argument("--without", type=Path, nargs="*", default=[], help="sets whose positions are left out")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()

@@ -100,8 +100,7 @@ def measure_layouts(
             max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
             found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.beside != 0
     evals_per_game = evals_per_game or usual_length(game) * _evals_per_move(sum(windows.values(), []))
-    return [dict(_row(name, found[name], windows[name], evals_per_game, ready[name]), beside=beside[name])
-            for name in layouts]
+    return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in layouts]
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #52e75e45
 def _evals_per_move(windows: list[dict]) -> float:
@@ -109,10 +108,10 @@ def _evals_per_move(windows: list[dict]) -> float:
     return total("evals_per_s") / max(1e-9, total("moves_per_s"))
 
 
-def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, ready_s: float) -> dict:
+def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, ready_s: float, beside: bool) -> dict:
     row = {key: statistics.median(window[key] for window in windows) for key in windows[0]}
     games_per_min = 60 * row["evals_per_s"] / evals_per_game
-    return dict(name=name, layout=layout, games_per_min=games_per_min, **row, ready_s=ready_s,
+    return dict(name=name, layout=layout, games_per_min=games_per_min, **row, ready_s=ready_s, beside=beside,
                 evals_per_s_low=min(window["evals_per_s"] for window in windows),
                 evals_per_s_high=max(window["evals_per_s"] for window in windows))
 
