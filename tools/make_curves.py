@@ -25,6 +25,7 @@ def judge_run(folder, per_phase):
     rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text(encoding="utf-8").splitlines()]
     found = judge(agent, packaged_positions(agent.game).sample(per_phase))
     point = dict(minutes=rows[-1]["done"]["seconds"] / 60, positions=sum(row["positions"] for row in rows),
+                 games=rows[-1]["done"]["games"],
                  share=found[-1].share, phases=[row.share for row in found[:-1]])
     print(f"{point['minutes']:5.1f} min, {point['positions']:7,} positions: {found[-1]}", flush=True)
     return (config["game"], config["preset"]), point
@@ -41,6 +42,7 @@ def make_curve(points):
     device = get_device("auto")
     return dict(minutes=[round(mean(group, "minutes"), 1) for group in groups],
                 positions=[round(mean(group, "positions")) for group in groups],
+                games=[round(mean(group, "games")) for group in groups],
                 share=[round(mean(group, "share"), 4) for group in groups],
                 phases=[[round(sum(shares) / len(group), 4) for shares in zip(*(point["phases"] for point in group))]
                         for group in groups],

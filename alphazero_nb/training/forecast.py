@@ -28,8 +28,8 @@ from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import Trainer
 
 # %% auto #0
-__all__ = ['LEAST', 'SHARE', 'Speed', 'usual_game', 'random_batch', 'step_rate', 'measure_speed', 'read_curves', 'expected_share',
-           'Forecast', 'forecast', 'plan_run', 'train']
+__all__ = ['LEAST', 'SHARE', 'START_S', 'Speed', 'usual_game', 'random_batch', 'step_rate', 'measure_speed', 'read_curves',
+           'expected_share', 'expected_games', 'Forecast', 'forecast', 'plan_run', 'train']
 
 # %% ../../nbs/64_training.forecast.ipynb #ca774a0e
 @dataclass(frozen=True)
@@ -102,20 +102,31 @@ def measure_speed(
     return Speed(preset, evaluations, steps, beside)
 
 # %% ../../nbs/64_training.forecast.ipynb #7c5a223e
-def read_curves() -> dict:   # By game and preset: positions, share, minutes and device of a run
+def read_curves() -> dict:   # By game and preset: positions, games, share, minutes and device of its runs
     "Return the learning curves that come with the package."
     return json.loads((files("alphazero_nb") / "training" / "curves.json").read_text(encoding="utf-8"))
 
 
-def expected_share(game: Game, preset: str, positions: float) -> float | None:
-    "Return in which share of solved positions a run of this size has kept the result. None where no run says it."
+def _follow(game: Game, preset: str, positions: float, values: Callable) -> float | None:
+    "Return the point of a curve at so many positions, from its values; None where no run says it."
     curve = read_curves().get(game.name, {}).get(preset)
     if curve is None or not curve["positions"][0] <= positions: return None
-    return float(np.interp(math.log(positions), np.log(curve["positions"]), curve["share"]))
+    return float(np.interp(math.log(positions), np.log(curve["positions"]), values(curve)))
+
+
+def expected_share(game: Game, preset: str, positions: float) -> float | None:
+    "Return in which share of solved positions a run of this size has kept the result. None where no run says it."
+    return _follow(game, preset, positions, lambda curve: curve["share"])
+
+
+def expected_games(game: Game, preset: str, positions: float) -> float | None:
+    "Return how many games a run of this size has played. None where no run says it."
+    learned = _follow(game, preset, positions, lambda curve: np.divide(curve["positions"], curve["games"]))
+    return learned and positions / learned   # Learned positions per game
 
 # %% ../../nbs/64_training.forecast.ipynb #20ee7c21
 LEAST = {"tiny": 0, "small": 50_000, "medium": 150_000, "large": 1_000_000}   # Positions from which a network pays
-SHARE = 0.9   # Of the time is for self-play and optimiser steps; start-up, matches and saving take the rest
+SHARE, START_S = 0.93, 15   # Of the time after the first seconds, for play and learning; the rest is saving and matches
 
 
 @dataclass(frozen=True)
@@ -180,12 +191,13 @@ def forecast(
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:
         speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), play_on, **engine)
-        positions = speed.positions(60 * SHARE * minutes, evaluations / play.full_search_fraction, train)
+        seconds = SHARE * max(60 * minutes - START_S, 30 * minutes)
+        positions = speed.positions(seconds, evaluations / play.full_search_fraction, train)
         say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
             f"{_round(positions)} positions in {minutes:g} min")
         if found and positions < LEAST[name]: break
         found = name, positions
-    games = found[1] / play.full_search_fraction / length
+    games = expected_games(game, *found) or found[1] / play.full_search_fraction / length
     steps = found[1] * train.replay_ratio / train.batch_size
     return Forecast(game, minutes, device, found[0], games, found[1], steps, expected_share(game, *found))
 

@@ -11,8 +11,8 @@ from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
-from alphazero_nb.training.forecast import (LEAST, Speed, expected_share, forecast, measure_speed, plan_run, read_curves, train,
-                                             usual_game)
+from alphazero_nb.training.forecast import (LEAST, SHARE, START_S, Speed, expected_games, expected_share, forecast,
+                                             measure_speed, plan_run, read_curves, train, usual_game)
 from alphazero_nb.training.learner import TrainSettings, default_training
 from small_run import QUICK, trainer
 
@@ -78,7 +78,7 @@ def test_more_minutes_buy_a_larger_network(monkeypatch, minutes, preset, asked):
     assert (plan.preset, measured) == (preset, asked)
     play, train = default_settings(plan.game), default_training(plan.game)
     (evaluations, steps), moves = speeds[preset], plan.positions / play.full_search_fraction
-    each = (.9 * 60 * minutes - plan.steps / steps) * evaluations / moves   # Evaluations of a move
+    each = (SHARE * (60 * minutes - START_S) - plan.steps / steps) * evaluations / moves   # Evaluations of a move
     assert 10 < each < 40 and plan.positions >= LEAST[preset] and moves / 43 < plan.games < moves / 7
     assert plan.steps == pytest.approx(plan.positions * train.replay_ratio / train.batch_size)
 
@@ -110,13 +110,18 @@ def test_the_curves_of_the_package_are_those_of_its_games_and_networks():
             assert preset in PRESETS and (np.diff(curve["positions"]) > 0).all() and curve["device"]
             assert len(curve["positions"]) == len(curve["share"]) == len(curve["minutes"])
             assert all(0 < share <= 1 for share in curve["share"])
+            assert len(curve["games"]) == len(curve["positions"]) and (np.diff(curve["games"]) > 0).all()
 
 
 def test_a_curve_is_followed(monkeypatch):
-    curves = {"connect4": {"tiny": dict(positions=[100, 10_000], share=[.6, .8], minutes=[1, 9], device="cpu")}}
+    curves = {"connect4": {"tiny": dict(positions=[100, 10_000], share=[.6, .8], games=[20, 400], minutes=[1, 9],
+                                          device="cpu")}}
     monkeypatch.setattr(page, "read_curves", lambda: curves)
     game = get_game("connect4")
     assert [expected_share(game, "tiny", n) for n in (99, 100, 1000, 10_000, 99_999)] == [None, .6, pytest.approx(.7), .8, .8]
+    found = [expected_games(game, "tiny", n) for n in (99, 100, 1000, 10_000, 20_000)]   # 5, then 15, then 25 a game
+    assert found == [None, *map(pytest.approx, (20, 1000 / 15, 400, 800))]
+    assert expected_games(game, "small", 1000) is None
     assert expected_share(game, "small", 1000) is None and expected_share(get_game("tictactoe"), "tiny", 1000) is None
 
 
@@ -153,8 +158,9 @@ def test_the_learning_rate_falls_in_the_second_half_of_the_steps_of_each_plan(tm
     assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["cooldown"] == [*run.train_settings.cooldown]
     again, _ = plan_run("tictactoe", 2, tmp_path / "run", **options)
     first, last = again.train_settings.cooldown
-    assert again.learner.steps == done > 0 and last - done == pytest.approx(2 * plan.steps, rel=.01)
-    assert first - done == pytest.approx(plan.steps, rel=.01)
+    steps = plan.steps * (120 - START_S) / (60 - START_S)   # Two minutes, of which as much is lost at the start
+    assert again.learner.steps == done > 0 and last - done == pytest.approx(steps, rel=.01)
+    assert first - done == pytest.approx(steps / 2, rel=.01)
     options["train_settings"] = replace(QUICK, cooldown=(3, 5))
     assert plan_run("tictactoe", 1, tmp_path / "run", **options)[0].train_settings.cooldown == (3, 5), "what was asked for stays"
 
