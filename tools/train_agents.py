@@ -21,8 +21,6 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
     "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
     "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
     "chess(variant=gardner)": (30, ["random", "greedy", "minimax:2"], 100),
-    "chess": (30, ["random", "greedy"], 100),
-    "othello(size=6)": (20, ["rollouts:400", "rollouts:1000"], 200),
 }
 
 

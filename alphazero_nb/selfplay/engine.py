@@ -388,7 +388,7 @@ class SelfPlayEngine:
         self.use(choose_layout(rows, self.play_on))
         if self.closed: self.pool.close()
         self._measure = False
-        self.events.emit(Message(layout_table(rows)))
+        self.events.emit(Message(f"{layout_table(rows)}\n{self.describe()}."))
         return rows
 
     def shutdown(self) -> None:

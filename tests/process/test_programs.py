@@ -195,18 +195,21 @@ from torch import nn
 from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
+game, games = get_game("GAME"), GAMES
 class Cheap(nn.Module):
-    def forward(self, x): return x[:, 0].flatten(1) * .5 - x[:, 1].flatten(1) * .3, x.sum((1, 2, 3))[:, None].sin() * torch.tensor([.1, -.1])
-game = get_game("gomoku(size=15)")
-with SelfPlayEngine(game, Cheap(), device="cpu", games=256, simulations=200, threads=2, listeners=()) as engine:
-    while engine.moves < 24 * 256: engine.play_for(1)
+    def forward(self, x):
+        priors = (x.flatten(1) * .1).repeat(1, 1 + game.actions // x[0].numel())[:, :game.actions]
+        return priors, x.sum((1, 2, 3))[:, None].sin() * torch.tensor([.1, -.1])
+with SelfPlayEngine(game, Cheap(), device="cpu", games=games, simulations=200, threads=2, listeners=()) as engine:
+    while engine.moves < 24 * games: engine.play_for(1)
 print("grown by", peak() - before)
 """
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
-def test_memory_of_256_games_of_gomoku():
-    "All 256 games run at once. Their trees are full after a few moves, and 24 moves add only the records."
-    code, out, errors = script(MEMORY)
+@pytest.mark.parametrize("name, games", [("gomoku(size=15)", 256), ("chess", 128)])
+def test_memory_of_many_games(name, games):
+    "All games run at once. Their trees are full after a few moves, and 24 moves add only the records."
+    code, out, errors = script(MEMORY.replace("GAMES", str(games)).replace("GAME", name))
     assert code == 0, errors
     assert float(out.split("grown by")[1]) < 600
