@@ -30,7 +30,7 @@ __all__ = ['SIZE_WEIGHT', 'TrainSettings', 'default_training', 'losses', 'logit_
 @dataclass(frozen=True)
 class TrainSettings:
     "Settings of training."
-    games_per_iteration: int | None = None  # Games between two updates of the weights; default: as many as run at once
+    games_per_iteration: int | None = None  # Games between two updates of the weights; default: see `iteration_games`
     batch_size: int = 64             # Positions per optimiser step
     replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
     learning_rate: float = 2e-3      # Of AdamW
@@ -60,6 +60,10 @@ class TrainSettings:
         whole = isinstance(steps, (tuple, list)) and len(steps) == 2 and all(type(step) is int for step in steps)
         if not (whole and 0 <= steps[0] < steps[1]):
             raise ValueError(f"cooldown is {steps!r}; it must be two numbers of steps, the first below the second.")
+
+    def iteration_games(self, game: Game, at_once: int) -> int:   # at_once: games that run at once
+        "Return the games of an iteration; by default as many as run at once, and fewer if games can be long."
+        return self.games_per_iteration or max(1, at_once // 8, at_once * 64 // max(64, game.max_length))
 
 
 def default_training(game: Game) -> TrainSettings:

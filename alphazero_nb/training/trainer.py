@@ -80,7 +80,7 @@ class RunPlan:
 
     @property
     def shared(self) -> SharedPlan:   # Of the machines that play into the run folder
-        return SharedPlan(self.game.name, self.preset, self.seed, self.play, self.train.games_per_iteration or 256)
+        return SharedPlan(self.game.name, self.preset, self.seed, self.play, self.train.iteration_games(self.game, 256))
 
     def config(self) -> dict:
         "Return the content of config.json."
@@ -308,7 +308,7 @@ class TrainingLoop:
         "Play, learn, evaluate and save one iteration."
         settings, on = self.plan.train, self.account.on
         with on("self-play"):
-            self.played = engine.generate_games(settings.games_per_iteration or engine.layout.games)
+            self.played = engine.generate_games(settings.iteration_games(engine.game, engine.layout.games))
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)
