@@ -308,7 +308,7 @@ class TrainingLoop:
         "Play, learn, evaluate and save one iteration."
         settings, on = self.plan.train, self.account.on
         with on("self-play"):
-            self.played = engine.generate_games(settings.iteration_games(engine.game, engine.layout.games))
+            self.played = engine.generate_games(settings.iteration_games(self.plan.game, engine.layout.games))
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)

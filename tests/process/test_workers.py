@@ -176,19 +176,20 @@ def test_weights_reach_processes_as_they_reach_threads():
 # Workers that are killed
 
 
-def test_a_killed_worker_is_replaced_and_its_games_are_played_again():
+@pytest.mark.parametrize("name, games, simulations, at", [("tictactoe", 400, 100, 20), ("chess(max_plies=80)", 80, 16, 10)])
+def test_a_killed_worker_is_replaced_and_its_games_are_played_again(name, games, simulations, at):
     heard, killed = Heard(), []
 
     def kill():
         os.kill(pids(playing)[0], signal.SIGKILL)
         killed.append(time.monotonic())
     when = lambda event: killed.append(time.monotonic()) if type(event) is WorkerLost else None
-    with engine(simulations=100, listeners=[heard, at_game(20, kill, "worker 0"), when]) as playing:
+    with engine(name, simulations=simulations, listeners=[heard, at_game(at, kill, "worker 0"), when]) as playing:
         playing.pool.wait_ready()
-        records = within(60, playing.generate_games, 400)
-    assert records == undisturbed(400, simulations=100)
+        records = within(60, playing.generate_games, games)
+    assert records == undisturbed(games, name, simulations)
     numbers = [event.number for event in heard.of(GameFinished)]
-    assert len(numbers) == len(set(numbers)) and set(range(400)) <= set(numbers), "every game is reported once"
+    assert len(numbers) == len(set(numbers)) and set(range(games)) <= set(numbers), "every game is reported once"
     lost, = heard.of(WorkerLost)
     before = heard[:heard.index(lost)]
     assert lost.finished == sum(type(event) is GameFinished and event.source == "worker 0 cpu" for event in before)
