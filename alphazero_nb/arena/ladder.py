@@ -10,19 +10,25 @@ from typing import Callable
 from ..core.streams import Purpose, derive_seed
 from ..core.game import Game
 from .players import get_player
+from ..selfplay.settings import MANY_ACTIONS
 from .matches import OPENING_PLIES, play_series, start_positions
 
 # %% auto #0
 __all__ = ['default_baseline', 'default_ladder', 'run_ladder', 'check_match']
 
 # %% ../../nbs/54_arena.ladder.ipynb #9fece7c7
+def _is_counted(game: Game) -> bool: return game.has_material and game.max_legal > MANY_ACTIONS
+
+
 def default_baseline(game: Game) -> str:
     "Return the name of the default opponent of a training run."
+    if _is_counted(game): return "greedy"
     return "heuristic" if game.heuristic is not None else "rollouts:100"
 
 
 def default_ladder(game: Game) -> tuple:
     "Return the names of the opponents that a finished agent meets."
+    if _is_counted(game): return "random", "greedy", "minimax:2"
     rollouts = [f"{'determinized-' * game.has_hidden_information}rollouts:{count}" for count in (100, 400)]
     return ("random", *["heuristic"] * (game.heuristic is not None), *rollouts)
 

@@ -11,7 +11,7 @@ from ..core.game import Game, did_you_mean
 from ..search.search import SearchSettings, require
 
 # %% auto #0
-__all__ = ['EFFORTS', 'SelfPlaySettings', 'default_settings']
+__all__ = ['MANY_ACTIONS', 'EFFORTS', 'SelfPlaySettings', 'default_settings']
 
 # %% ../../nbs/40_selfplay.settings.ipynb #402efedf
 @dataclass(frozen=True)
@@ -33,16 +33,19 @@ class SelfPlaySettings:
                 random_start_plies=(0, None))
 
 
+MANY_ACTIONS = 64   # Every search is full in a game in which more actions can be legal
 EFFORTS = {"light": (2, 20), "medium": (3, 30), "heavy": (5, 50)}   # Worlds per search, and simulations in each
 
 
 def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
-    "Return the default settings. Games with hidden information use full searches only, sized by `effort`."
+    "Return the default settings. With hidden cards or many actions every search is full; `effort` sizes it for cards."
     if effort not in EFFORTS:
         raise ValueError(f"effort {effort!r} is unknown; choose one of {', '.join(EFFORTS)}."
                          f"{did_you_mean(effort, EFFORTS)}")
     if not game.has_hidden_information:
-        return SelfPlaySettings(random_start_fraction=0.5, random_start_plies=min(24, game.max_length // 2))
+        full = 1.0 if game.max_legal > MANY_ACTIONS else 0.25
+        return SelfPlaySettings(full_search_fraction=full, random_start_fraction=0.5,
+                                random_start_plies=min(24, game.max_length // 2))
     worlds, simulations = EFFORTS[effort]
     search = SearchSettings(simulations, worlds=worlds)
     return SelfPlaySettings(search, full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)

@@ -20,6 +20,7 @@ from ..core.game import Game
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
 from ..arena.ladder import default_baseline
+from ..selfplay.settings import default_settings
 from .replay import Batch
 
 # %% auto #0
@@ -67,8 +68,10 @@ class TrainSettings:
 
 
 def default_training(game: Game) -> TrainSettings:
-    "Return the default settings. Card games are short and noisy, so they use more games and larger batches."
-    if not game.has_hidden_information: return TrainSettings()
+    "Return the default settings. Where all searches are full, positions are many, and each is drawn half as often."
+    if not game.has_hidden_information:
+        ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
+        return TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
     return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
                          evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 

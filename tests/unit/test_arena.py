@@ -514,6 +514,8 @@ def test_a_game_with_a_rule_is_met_by_it():
     assert default_baseline(BLOB) == "heuristic" and default_baseline(CONNECT4) == "rollouts:100"
     assert default_ladder(BLOB) == ("random", "heuristic", "determinized-rollouts:100", "determinized-rollouts:400")
     assert default_ladder(CONNECT4) == ("random", "rollouts:100", "rollouts:400")
+    assert default_baseline(get_game("chess")) == "greedy" and default_baseline(get_game("dots")) == "rollouts:100"
+    assert default_ladder(get_game("chess(variant=gardner)")) == ("random", "greedy", "minimax:2")
     names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "heuristic", "determinized-rollouts:10"))]
     assert names == ["random", "heuristic", "determinized-rollouts:10"]
 

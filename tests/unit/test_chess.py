@@ -367,7 +367,7 @@ def test_the_observation_shows_the_position_and_the_one_before(game):
 
 
 @pytest.mark.parametrize("name, canonical", {
-    "chess": "chess", "chess(variant=standard,cut=material,max_plies=400)": "chess",
+    "chess": "chess", "chess(variant=standard,cut=material,max_plies=100)": "chess",
     "chess( max_plies = 40 , cut=draw,variant=gardner)": "chess(variant=gardner,max_plies=40,cut=draw)",
     "chess(fen=8/5k2/8/8/8/8/4P3/4K3 w)": None,
     "chess(fen=8/5k2/8/8/8/8/4P3/4K3 w - -)": "chess(fen=8/5k2/8/8/8/8/4P3/4K3 w - - 0 1)",
