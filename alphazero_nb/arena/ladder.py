@@ -9,8 +9,8 @@ from typing import Callable
 
 from ..core.streams import Purpose, derive_seed
 from ..core.game import Game
-from .players import get_player
 from ..selfplay.settings import MANY_ACTIONS
+from .players import get_player
 from .matches import OPENING_PLIES, play_series, start_positions
 
 # %% auto #0

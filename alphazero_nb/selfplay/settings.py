@@ -38,7 +38,7 @@ EFFORTS = {"light": (2, 20), "medium": (3, 30), "heavy": (5, 50)}   # Worlds per
 
 
 def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
-    "Return the default settings. With hidden cards or many actions every search is full; `effort` sizes it for cards."
+    "Return the default settings. Searches are all full with many actions, and with hidden cards, sized by `effort`."
     if effort not in EFFORTS:
         raise ValueError(f"effort {effort!r} is unknown; choose one of {', '.join(EFFORTS)}."
                          f"{did_you_mean(effort, EFFORTS)}")

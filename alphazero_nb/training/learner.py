@@ -19,8 +19,8 @@ from ..core.device import Device, get_device
 from ..core.game import Game
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
-from ..arena.ladder import default_baseline
 from ..selfplay.settings import default_settings
+from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0

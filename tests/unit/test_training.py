@@ -31,7 +31,8 @@ from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.training import run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
-from alphazero_nb.training.learner import Learner, StepThreads, TrainSettings, default_training, learner_arrays, restore_learner
+from alphazero_nb.training.learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
+                                            restore_learner)
 from alphazero_nb.training.trainer import TimeAccount
 from alphazero_nb.ui.progress import describe
 from small_run import QUICK, differ, trainer, weights
@@ -600,6 +601,7 @@ def test_the_network_of_a_run_is_a_network_and_its_preset_a_name(tmp_path):
 
 @pytest.mark.parametrize("name, share, uses, baseline", [
     ("connect4", .25, 6, "rollouts:100"), ("othello(size=6)", .25, 6, "rollouts:100"), ("dots", .25, 6, "rollouts:100"),
+    ("pig", .25, 6, "heuristic"),
     ("gomoku(size=9)", 1, 3, "rollouts:100"), ("chess(variant=gardner)", 1, 3, "greedy"), ("chess", 1, 3, "greedy")])
 def test_searches_are_full_where_many_actions_are_legal(name, share, uses, baseline):
     game = get_game(name)
@@ -607,7 +609,8 @@ def test_searches_are_full_where_many_actions_are_legal(name, share, uses, basel
     assert (play.full_search_fraction, train.replay_ratio, train.baseline) == (share, uses, baseline)
 
 
-@pytest.mark.parametrize("name, games", [("connect4", 512), ("gomoku(size=9)", 404), ("chess", 327), ("chess(max_plies=400)", 81), ("2048", 64)])
+@pytest.mark.parametrize("name, games", [("connect4", 512), ("gomoku(size=9)", 404), ("chess", 327),
+                                         ("chess(max_plies=400)", 81), ("2048", 64)])
 def test_an_iteration_has_fewer_games_if_they_are_long(name, games):
     "In chess, an iteration of 512 games took three minutes of two cores, with the same weights all the time."
     game = get_game(name)
