@@ -5,11 +5,10 @@
 # %% ../../nbs/48_selfplay.calibration.ipynb #c523734a
 from __future__ import annotations
 
-import queue, statistics, time
+import math, queue, statistics, time
 from contextlib import closing
 from dataclasses import replace
 
-import numpy as np
 from ..core.device import usable_cores
 from ..core.game import Game
 from ..search.search import count_worlds
@@ -19,8 +18,8 @@ from .scheduler import GameScheduler, play_games
 from .pools import GamePool, make_pool, smaller_batch
 
 # %% auto #0
-__all__ = ['BESIDE', 'candidate_layouts', 'play_for', 'measure_window', 'measure_layouts', 'usual_length', 'choose_layout',
-           'layout_table']
+__all__ = ['BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'measure_window',
+           'measure_layouts', 'usual_game', 'limit_games', 'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
@@ -59,6 +58,14 @@ def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
     return time.perf_counter() - start
 
 
+def warm_up(pool: GamePool, scheduler: GameScheduler, seconds: float, at_most_s: float = 10.0) -> None:
+    "Play for about `seconds`, and longer if the slots have not had four evaluations each by then."
+    end = time.monotonic() + at_most_s
+    play_for(pool, scheduler, seconds)
+    while pool.report()["evaluations"] < 4 * pool.layout.games and time.monotonic() < end:
+        play_for(pool, scheduler, seconds)
+
+
 def _totals(pool: GamePool, scheduler: GameScheduler) -> dict:
     "Return the totals of a pool, with the moves of finished and running games."
     report = pool.report()
@@ -95,19 +102,14 @@ def measure_layouts(
         with closing(make_pool(game, network, found[name], settings, seed)) as pool:
             pool.wait_ready()
             ready.setdefault(name, time.monotonic() - started)
-            play_for(pool, scheduler, window / 2)
+            warm_up(pool, scheduler, window / 2)
             windows.setdefault(name, []).extend(measure_window(pool, scheduler, window) for _ in range(count))
             max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
             found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.beside != 0
-    evals_per_game = evals_per_game or usual_length(game) * _evals_per_move(sum(windows.values(), []))
+    evals_per_game = evals_per_game or math.prod(usual_game(game, settings))
     return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in layouts]
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #52e75e45
-def _evals_per_move(windows: list[dict]) -> float:
-    total = lambda key: sum(window[key] for window in windows)
-    return total("evals_per_s") / max(1e-9, total("moves_per_s"))
-
-
 def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, ready_s: float, beside: bool) -> dict:
     row = {key: statistics.median(window[key] for window in windows) for key in windows[0]}
     games_per_min = 60 * row["evals_per_s"] / evals_per_game
@@ -116,21 +118,32 @@ def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, 
                 evals_per_s_high=max(window["evals_per_s"] for window in windows))
 
 
-def usual_length(game: Game, games: int = 32, simulations: int = 8) -> float:
-    "Return the mean length of games that a search without a network plays."
-    settings = default_settings(game)
-    settings = replace(settings, search=replace(settings.search, simulations=simulations))
+def usual_game(game: Game, settings: SelfPlaySettings, games: int | None = None) -> tuple[float, float]:
+    "Return moves per game, and evaluations per move, in games that the search plays without a network."
+    games = games or (4 if game.in_python else 64)
     layout = plan_layout(game, None, layout="threads", games=games, worlds=count_worlds(game, settings.search))
     with closing(make_pool(game, None, layout, settings)) as pool:
-        return float(np.mean([len(record) for record in play_games(pool, games)]))
+        moves = sum(len(record) for record in play_games(pool, games))
+        return moves / games, pool.report()["evaluations"] / moves
 
 
 BESIDE = 1.25   # What it is worth at least if a run's self-play can go on beside its learner
 
 
+LONGEST_MIN, LEAST_SLOTS = 0.5, dict(cpu=32, gpu=128)   # Minutes for the games that run at once; slots per block
+
+
+def limit_games(layout: Layout, games_per_min: float) -> Layout:
+    "Return the layout, with smaller blocks if the games that run at once took longer than LONGEST_MIN."
+    blocks, least = -(-layout.games // layout.max_batch), LEAST_SLOTS["cpu" if layout.devices[0] == "cpu" else "gpu"]
+    slots = max(least, int(LONGEST_MIN * games_per_min / blocks) // 8 * 8)
+    return replace(layout, max_batch=slots, games=slots * blocks) if slots < layout.max_batch else layout
+
+
 def choose_layout(rows: list[dict], play_on: bool = False) -> Layout:
     "Return the fastest of the measured layouts. With `play_on`, one that can play beside the learner counts more."
-    return max(rows, key=lambda row: row["evals_per_s"] * (BESIDE if play_on and row["beside"] else 1))["layout"]
+    best = max(rows, key=lambda row: row["evals_per_s"] * (BESIDE if play_on and row["beside"] else 1))
+    return limit_games(best["layout"], best["games_per_min"])
 
 
 def layout_table(rows: list[dict]) -> str:

@@ -240,7 +240,7 @@ class SelfPlayEngine:
         layout: str | Layout | None = None,  # A kind in LAYOUTS, or "auto" (benchmark first); default: simple rules
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
-        play_on: bool = False,           # If the pool can, play on between two calls, as many games as the last one
+        play_on: bool = False,           # If the pool can, play on between two calls, about as many games as run at once
     ):
         if settings is None: settings = default_settings(game)
         if simulations is not None:
@@ -279,7 +279,7 @@ class SelfPlayEngine:
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
         if self._measure: self.calibrate()
         self.scheduler.want(n)
-        self.scheduler.ahead = n if self._plays_on else None
+        self.scheduler.ahead = max(n, self.layout.games) if self._plays_on else None
         call = self._run(n)
         if n:
             call.report_nodes()

@@ -15,21 +15,20 @@ from typing import Callable
 import numpy as np
 from ..core.device import Device, get_device
 from ..core.game import Game, get_game
-from ..search.search import count_worlds
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..network.saved_run import read_config
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import plan_layout
-from ..selfplay.scheduler import GameScheduler, play_games
+from ..selfplay.scheduler import GameScheduler
 from ..selfplay.pools import make_pool
-from ..selfplay.calibration import measure_window, play_for
+from ..selfplay.calibration import measure_window, usual_game, warm_up
 from .replay import Batch
 from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import Trainer
 
 # %% auto #0
-__all__ = ['LEAST', 'SHARE', 'START_S', 'Speed', 'usual_game', 'random_batch', 'step_rate', 'measure_speed', 'read_curves',
-           'expected_share', 'expected_games', 'Forecast', 'forecast', 'plan_run', 'train']
+__all__ = ['LEAST', 'SHARE', 'START_S', 'Speed', 'random_batch', 'step_rate', 'measure_speed', 'read_curves', 'expected_share',
+           'expected_games', 'Forecast', 'forecast', 'plan_run', 'train']
 
 # %% ../../nbs/64_training.forecast.ipynb #ca774a0e
 @dataclass(frozen=True)
@@ -44,14 +43,6 @@ class Speed:
         "Return how many positions a run plays and learns in this time, if it evaluates so many for each one it learns."
         learning = train.replay_ratio / train.batch_size / self.steps   # Seconds per position
         return seconds / (learning + max(0.0, evaluations - learning * self.beside) / self.evaluations)
-
-# %% ../../nbs/64_training.forecast.ipynb #c64a0002
-def usual_game(game: Game, play: SelfPlaySettings, games: int = 64) -> tuple[float, float]:
-    "Return moves per game, and evaluations per move, in games that the search plays without a network."
-    layout = plan_layout(game, None, layout="threads", games=games, worlds=count_worlds(game, play.search))
-    with closing(make_pool(game, None, layout, play)) as pool:
-        moves = sum(len(record) for record in play_games(pool, games))
-        return moves / games, pool.report()["evaluations"] / moves
 
 # %% ../../nbs/64_training.forecast.ipynb #c64a0004
 def random_batch(game: Game, size: int) -> Batch:
@@ -88,7 +79,7 @@ def measure_speed(
     layout, scheduler = plan_layout(game, learner.network, str(device), **engine), GameScheduler()
     with closing(make_pool(game, learner.network, layout, play)) as pool:
         pool.wait_ready()
-        play_for(pool, scheduler, seconds / 6)
+        warm_up(pool, scheduler, seconds / 6)
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
         batch, scheduler.endless = random_batch(game, train.batch_size), True
         busy = pool.beside if play_on else 0   # None: all actors, on cores of their own

@@ -9,10 +9,11 @@ from alphazero_nb.core.game import get_game, list_games
 from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
+from alphazero_nb.selfplay.calibration import usual_game
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
 from alphazero_nb.training.forecast import (LEAST, SHARE, START_S, Speed, expected_games, expected_share, forecast,
-                                             measure_speed, plan_run, read_curves, train, usual_game)
+                                             measure_speed, plan_run, read_curves, train)
 from alphazero_nb.training.learner import TrainSettings, default_training
 from small_run import QUICK, trainer
 

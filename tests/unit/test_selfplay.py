@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +30,7 @@ from alphazero_nb.selfplay.scheduler import Generation
 from alphazero_nb.selfplay.actors import ActorPool, shielded
 from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
-from alphazero_nb.selfplay.calibration import candidate_layouts, choose_layout, measure_layouts
+from alphazero_nb.selfplay.calibration import candidate_layouts, choose_layout, limit_games, measure_layouts
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children
 from reference import HashEvaluator, Node, best_actions, slow_search, visits_of
@@ -173,6 +175,16 @@ def test_an_engine_plays_on_between_calls_and_no_further_than_one_call():
     summaries = [event for event in done if isinstance(event, SelfPlayDone)]
     assert [event.games for event in summaries] == [40, 60, 20] and summaries[1].seconds > waited
     assert not actors()
+
+
+@pytest.mark.parametrize("n, ahead", [(4, 32), (40, 40)])
+def test_slots_go_on_while_the_longest_game_of_a_small_call_is_missing(n, ahead):
+    "With 4 games ahead, most of the 32 slots were idle until the last of 4 requested games had ended."
+    with engine(get_game("tictactoe"), games=32, play_on=True) as playing:
+        playing.generate_games(n)
+        assert playing.scheduler.ahead == ahead
+        settle(playing)
+        assert ahead <= len(playing.leftover()) <= ahead + 32
 
 
 def test_new_weights_arrive_while_it_plays_on():
@@ -880,9 +892,32 @@ def test_layouts_are_measured_one_at_a_time(monkeypatch):
 @pytest.mark.parametrize("processes, play_on, chosen", [(101, False, "processes"), (101, True, "threads"), (130, True, "processes"),
                                                         (99, False, "threads"), (99, True, "threads")])
 def test_a_run_prefers_the_layout_that_plays_beside_the_learner(processes, play_on, chosen):
-    rows = [dict(layout="processes", evals_per_s=processes, beside=False), dict(layout="threads", evals_per_s=100, beside=True),
-            dict(layout="single", evals_per_s=60, beside=False)]
-    assert choose_layout(rows, play_on) == chosen
+    layouts = dict(processes=Layout("processes", ("cpu",) * 2, 1, 64, 32, None), threads=Layout("threads", ("cpu",), 2, 64, 32, False),
+                   single=Layout("threads", ("cpu",), 1, 64, 32, False))
+    rows = [dict(layout=layouts[name], evals_per_s=speed, beside=name == "threads", games_per_min=speed)
+            for name, speed in dict(processes=processes, threads=100, single=60).items()]
+    assert choose_layout(rows, play_on) == layouts[chosen]
+
+
+@pytest.mark.parametrize("device, games_per_min, slots", [("cpu", 5_000, 128), ("cpu", 400, 96), ("cpu", 10, 32), ("cuda:0", 10, 128),
+                                                          ("cuda:0", 1_000, 248)])
+def test_long_games_run_in_smaller_blocks(device, games_per_min, slots):
+    "Two blocks: games that run at once last for half a minute at most, unless blocks were too small for the device."
+    usual = 128 if device == "cpu" else 256
+    layout = Layout("threads", (device,), 2, 2 * usual, usual, False)
+    assert limit_games(layout, games_per_min) == replace(layout, games=2 * slots, max_batch=slots)
+    single = Layout("threads", (device,), 1, 16, 16, False)   # A user's small blocks stay
+    assert limit_games(single, games_per_min) == single
+
+
+def test_a_layout_is_measured_when_it_is_warm(monkeypatch):
+    "The first second of a new process with rules in Python went into loading: at 0.3 s a window it seemed six times too slow."
+    evaluations, played = iter([0, 0, 40, 128, 500]), []
+    pool = SimpleNamespace(report=lambda: dict(evaluations=next(evaluations)), layout=SimpleNamespace(games=32))
+    monkeypatch.setattr(calibration, "play_for", lambda pool, scheduler, seconds: played.append(seconds))
+    calibration.warm_up(pool, None, .2)
+    assert played == [.2] * 4 and next(evaluations) == 500
+    calibration.warm_up(SimpleNamespace(report=lambda: dict(evaluations=0), layout=pool.layout), None, .2, at_most_s=.01)
 
 
 @pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abccba"), (5, [5, 5, 5], "abccba")])
@@ -911,7 +946,7 @@ def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits
     assert [sum(count for (_, name, _), count in counted.items() if name == wanted) for wanted in "abc"] == windows
     ways = [[count for (turn, _, _), count in sorted(counted.items()) if first < turn <= first + 3] for first in range(0, len(visits), 3)]
     assert all(len(set(way)) == 1 for way in ways) and len({seconds for _, _, seconds in counted}) == 1, "alike on each way"
-    assert all(warmed[turn] == count + 1 for (turn, _, _), count in counted.items())
+    assert all(warmed[turn] >= count + 1 for (turn, _, _), count in counted.items())
     assert [row["name"] for row in rows] == ["a", "b", "c"]
 
 
