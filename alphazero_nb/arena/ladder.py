@@ -18,18 +18,21 @@ __all__ = ['default_baseline', 'default_ladder', 'run_ladder', 'check_match']
 
 # %% ../../nbs/54_arena.ladder.ipynb #9fece7c7
 def _is_counted(game: Game) -> bool: return game.has_material and game.max_legal > MANY_ACTIONS
+def _is_slow(game: Game) -> bool: return game.in_python and game.max_length > 100   # Playouts would take too long
 
 
 def default_baseline(game: Game) -> str:
     "Return the name of the default opponent of a training run."
     if _is_counted(game): return "greedy"
-    return "heuristic" if game.heuristic is not None else "rollouts:100"
+    if game.heuristic is not None: return "heuristic"
+    return "random" if _is_slow(game) else "rollouts:100"
 
 
 def default_ladder(game: Game) -> tuple:
     "Return the names of the opponents that a finished agent meets."
     if _is_counted(game): return "random", "greedy", "minimax:2"
-    rollouts = [f"{'determinized-' * game.has_hidden_information}rollouts:{count}" for count in (100, 400)]
+    counts = () if _is_slow(game) else (100, 400)
+    rollouts = [f"{'determinized-' * game.has_hidden_information}rollouts:{count}" for count in counts]
     return ("random", *["heuristic"] * (game.heuristic is not None), *rollouts)
 
 # %% ../../nbs/54_arena.ladder.ipynb #6fa5c0f4

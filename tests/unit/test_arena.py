@@ -2,6 +2,7 @@
 import json
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -508,6 +509,15 @@ def test_a_meeting_is_in_duplicate_where_cards_are_hidden():
     board = play_series(TICTACTOE, First(TICTACTOE), First(TICTACTOE, -1), games=6)
     assert isinstance(cards, DuplicateResult) and cards.to_dict()["deals"] == 6 and isinstance(board, MatchResult)
     assert (rounds[-1].over, rounds[-1].games) == (24, 24) and not board.event().measures
+
+
+@pytest.mark.parametrize("in_python, max_length, baseline", [(True, 101, "random"), (True, 100, "rollouts:100"), (False, 1000, "rollouts:100")])
+def test_long_games_in_python_are_not_met_by_playouts(in_python, max_length, baseline):
+    "A match of OpenSpiel's backgammon against rollouts:100 took an hour of a run of ten minutes."
+    game = SimpleNamespace(has_material=False, heuristic=None, has_hidden_information=False, max_legal=20, in_python=in_python,
+                           max_length=max_length)
+    assert default_baseline(game) == baseline
+    assert default_ladder(game) == (("random",) if baseline == "random" else ("random", "rollouts:100", "rollouts:400"))
 
 
 def test_a_game_with_a_rule_is_met_by_it():
