@@ -110,10 +110,12 @@ def bench_selfplay(
     with SelfPlayEngine(game, network, **options) as engine:
         engine.play_for(seconds)
         for _ in range(windows):
-            evaluations, moves = engine.evaluations, engine.moves
+            engine.set_network(network)   # A run changes its weights every few seconds, and the tables forget
+            evaluations, recalled, moves = engine.evaluations, engine.stats()["recalled"], engine.moves
             took = engine.play_for(seconds)
-            rows.append(dict(evals_per_s=(engine.evaluations - evaluations) / took, bare_evals_per_s=bare(),
-                             moves_per_s=(engine.moves - moves) / took))
+            asked, found = engine.evaluations - evaluations, engine.stats()["recalled"] - recalled
+            rows.append(dict(evals_per_s=asked / took, bare_evals_per_s=bare(),
+                             moves_per_s=(engine.moves - moves) / took, recalled=found / max(1, asked + found)))
         plan = engine.plan
     return _summary(game, preset, rows, plan, best) | _whole(game, network, whole_games, options)
 
@@ -135,7 +137,7 @@ def _summary(game, preset, rows, plan, best) -> dict:
     ratios = [row["evals_per_s"] / row["bare_evals_per_s"] for row in rows]
     summary = dict(
         game=game.name, preset=preset, simulations=plan["search"]["simulations"], moves_per_s=median("moves_per_s"),
-        evals_per_s=median("evals_per_s"), bare_evals_per_s=median("bare_evals_per_s"),
+        evals_per_s=median("evals_per_s"), recalled=median("recalled"), bare_evals_per_s=median("bare_evals_per_s"),
         efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios))
     bare = {key: best[key] for key in ("backend", "dtype", "batch", "threads", "inside", "tried")}
     return dict(summary, windows=rows, bare=bare, plan=plan, machine=machine_facts())

@@ -154,6 +154,7 @@ class EngineStatus:
     waiting: int             # Requests waiting for an evaluator
     devices: dict            # By source: evals_per_s; for a GPU memory_gb, memory_total_gb, utilisation (%, if known)
     last_game: str = ""      # Final position of the latest finished game, as text
+    recalled: float = 0.0    # Share of the evaluations that came from the tables of the blocks, without the network
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Actor(threading.Thread):
 
     def turn(self, block: SlotBlock) -> bool:
         "Run one turn of a block. Return True if it waits for evaluations."
-        block.receive()
+        block.receive(self.pool.inference.version)
         self.fill(block)
         block.advance()
         while records := block.collect():
@@ -164,7 +164,7 @@ class Inference:
         if self.shared: self.evaluator.close()
 
 # %% ../../nbs/44_selfplay.actors.ipynb #64c4263f
-TOTALS = ("evaluations", "open_moves", "batches", "busy_s", "evaluators", "waiting")  # Report fields summed over pools
+TOTALS = ("evaluations", "recalled", "open_moves", "batches", "busy_s", "evaluators", "waiting")  # Report fields summed over pools
 
 
 class ActorPool:
@@ -182,7 +182,7 @@ class ActorPool:
         events=None,       # Not used: threads have nothing to report but their games
     ):
         self.seed, self.generation, self._actors = seed, None, []
-        self.blocks = [SlotBlock(game, slots, settings) for slots in layout.blocks()[0]]
+        self.blocks = [SlotBlock(game, slots, settings, network is not None) for slots in layout.blocks()[0]]
         layout = replace(layout, threads=min(layout.threads, len(self.blocks)))
         batch = layout.max_batch * count_worlds(game, settings.search)
         self.inference = Inference(game, network, layout, batch, version)
@@ -237,7 +237,7 @@ class ActorPool:
         "Return the totals of all blocks. open_moves counts moves of running games, busy_s the time of all evaluators."
         stats, total = self.inference.stats(), lambda field: sum(getattr(block, field) for block in self.blocks)
         open_moves = sum(int(block.slots["ply"][block.slots["number"] >= 0].sum()) for block in self.blocks)
-        return dict(evaluations=total("evaluations"), open_moves=open_moves,
+        return dict(evaluations=total("evaluations"), recalled=total("recalled"), open_moves=open_moves,
                     batches=stats.get("total_batches", total("batches")), busy_s=stats.get("busy_s", total("busy_s")),
                     evaluators=1 if self.layout.shared else self.layout.threads,
                     largest_batch=self.inference.network.shapes[-1], waiting=stats.get("queue_size", 0))

@@ -18,7 +18,7 @@ from .scheduler import GameScheduler, play_games
 from .pools import GamePool, make_pool, smaller_batch
 
 # %% auto #0
-__all__ = ['BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'measure_window',
+__all__ = ['BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'count_answers', 'measure_window',
            'measure_layouts', 'usual_game', 'limit_games', 'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
@@ -62,8 +62,12 @@ def warm_up(pool: GamePool, scheduler: GameScheduler, seconds: float, at_most_s:
     "Play for about `seconds`, and longer if the slots have not had four evaluations each by then."
     end = time.monotonic() + at_most_s
     play_for(pool, scheduler, seconds)
-    while pool.report()["evaluations"] < 4 * pool.layout.games and time.monotonic() < end:
-        play_for(pool, scheduler, seconds)
+    while count_answers(pool.report()) < 4 * pool.layout.games and time.monotonic() < end: play_for(pool, scheduler, seconds)
+
+
+def count_answers(report: dict) -> int:
+    "Return the evaluations by the network and those from the tables of the blocks."
+    return report["evaluations"] + report.get("recalled", 0)
 
 
 def _totals(pool: GamePool, scheduler: GameScheduler) -> dict:
@@ -73,12 +77,14 @@ def _totals(pool: GamePool, scheduler: GameScheduler) -> dict:
 
 
 def measure_window(pool: GamePool, scheduler: GameScheduler, seconds: float) -> dict:
-    "Play for one window and return evals_per_s, moves_per_s, average_batch and busy_share (of the evaluators)."
+    """Play for one window. Return evals_per_s, moves_per_s, average_batch and busy_share (of the evaluators).
+
+    The evaluations are those by the network and those from the tables of the blocks; a batch has the former only."""
     before = _totals(pool, scheduler)
     took = play_for(pool, scheduler, seconds)
     after = _totals(pool, scheduler)
     change = {key: after[key] - before.get(key, 0) for key in ("evaluations", "batches", "busy_s", "moves")}
-    return dict(evals_per_s=change["evaluations"] / took, moves_per_s=change["moves"] / took,
+    return dict(evals_per_s=(count_answers(after) - count_answers(before)) / took, moves_per_s=change["moves"] / took,
                 average_batch=change["evaluations"] / max(1, change["batches"]),
                 busy_share=min(1.0, change["busy_s"] / (took * max(1, after.get("evaluators", 0)))))
 

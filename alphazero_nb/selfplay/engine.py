@@ -32,7 +32,7 @@ class EngineTotals:
     "Totals of an engine's games over all its pools."
     def __init__(self, scheduler: GameScheduler):
         self.scheduler, self.pool, self.seconds = scheduler, None, 0.0   # seconds: playing time so far
-        self._report, self._read, self._past = {}, 0.0, dict(evaluations=0, batches=0, busy_s=0.0)
+        self._report, self._read, self._past = {}, 0.0, dict(evaluations=0, recalled=0, batches=0, busy_s=0.0)
 
     def use(self, pool: GamePool) -> None:
         "Count a new pool from now on. Keep the totals of the last one, as the last report gave them."
@@ -53,11 +53,11 @@ class EngineTotals:
         return self.scheduler.moves + self.report(0.0).get("open_moves", 0)
 
     def stats(self, more_s: float = 0.0) -> dict:  # more_s: playing time that is not counted yet
-        "Return games, moves, evaluations, seconds, their rates, avg_batch_size and busy_share of the evaluators."
+        "Return games, moves, evaluations (by the network), recalled (from tables), seconds, their rates, avg_batch_size and busy_share of the evaluators."
         report, games, moves = self.report(0.0), self.scheduler.games, self.moves
         seconds = max(self.seconds + more_s, 1e-9)
         return dict(
-            games=games, moves=moves, evaluations=report["evaluations"], seconds=seconds,
+            games=games, moves=moves, evaluations=report["evaluations"], recalled=report["recalled"], seconds=seconds,
             games_per_min=60 * games / seconds, moves_per_s=moves / seconds,
             evals_per_s=report["evaluations"] / seconds,
             avg_batch_size=report["evaluations"] / max(1, report["batches"]),
@@ -87,7 +87,8 @@ class SpeedMeter:
             now["at"] - self.start, rate("evaluations"), rate("moves"),
             min(now.get("largest_batch", 0) or np.inf, change("evaluations") / max(1, change("batches"))),
             min(1.0, rate("busy_s") / max(1, now.get("evaluators", 0))), int(now.get("waiting", 0)),
-            _device_speeds(now["devices"], before["devices"], seconds), last_game)
+            _device_speeds(now["devices"], before["devices"], seconds), last_game,
+            change("recalled") / max(1, change("recalled") + change("evaluations")))
 
 
 def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:

@@ -15,7 +15,9 @@ from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, RETURNS, START, G
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
 from ..search.tree import drop_refuted, find_child, keep_subtree, make_trees, root_of
-from ..search.search import Requests, count_worlds, init_root, merge_worlds, run_trees
+from ..search.search import (Requests, apply_evaluation, count_worlds, init_root, merge_worlds, run_to_leaf,
+                                        write_request)
+from ..search.cache import ROOM, make_cache, recall, remember, renew
 from .settings import SelfPlaySettings
 
 # %% auto #0
@@ -253,18 +255,29 @@ def add_noise_to_worlds(trees, requests, slots, slot):
 
 
 @kernel
-def search_slot(api, trees, requests, slots, slot, count):
+def search_slot(api, trees, requests, cache, slots, slot, count):
     "Run a slot's trees to their next requests. Return the new number of rows, and True if the slot waits."
-    row, settings = slots.rows[slot], slots.settings[0]
-    worlds = int(settings.worlds)
-    first = slot * worlds
-    if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
-    return run_trees(api, trees, requests, count, first, first + worlds, row.budget, settings.c_puct, settings.fpu,
-                     settings.proofs > 0)
+    row, settings, waits = slots.rows[slot], slots.settings[0], False
+    nodes, edges, worlds = trees.nodes, trees.edges, int(settings.worlds)
+    for tree in range(slot * worlds, (slot + 1) * worlds):
+        while requests.waiting[tree] == 0:
+            if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
+            node = run_to_leaf(api, trees, tree, row.budget, settings.c_puct, settings.fpu, settings.proofs > 0)
+            if node < 0: break
+            write_request(api, nodes, edges, trees.states[node], requests.observations, requests.edge_offsets,
+                          requests.edge_actions, node, count)
+            entry = recall(cache, requests, count)
+            if entry >= 0:
+                apply_evaluation(nodes, edges, trees.values, node, cache.logits[entry], cache.values[entry], trees.result)
+                continue
+            requests.rows[count], requests.leaves[count] = tree, node
+            requests.waiting[tree], count = 1, count + 1
+        waits |= requests.waiting[tree] > 0
+    return count, waits
 
 # %% ../../nbs/42_selfplay.slots.ipynb #d8eee29e
 @kernel
-def play_step(api, trees, requests, slots, log, count):
+def play_step(api, trees, requests, cache, slots, log, count):
     "Advance every slot to its next request, after `count` others. Return the count, and True if a slot lacks space."
     worlds, cramped, nodes, rows = int(slots.settings[0].worlds), False, trees.nodes, slots.rows
     offsets, entries = log.offsets, log.policy_actions.shape[1]
@@ -276,7 +289,7 @@ def play_step(api, trees, requests, slots, log, count):
                 if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
                     cramped = True
                     break
-                count, waits = search_slot(api, trees, requests, slots, slot, count)
+                count, waits = search_slot(api, trees, requests, cache, slots, slot, count)
                 if waits: break
                 merge_worlds(trees, slot * worlds, worlds)
                 drop_refuted(nodes, trees.edges, root)
@@ -296,7 +309,7 @@ def play_step(api, trees, requests, slots, log, count):
 # %% ../../nbs/42_selfplay.slots.ipynb #273da8b5
 class SlotBlock:
     "Block of slots that play whole games."
-    def __init__(self, game: Game, slots: int, settings: SelfPlaySettings):
+    def __init__(self, game: Game, slots: int, settings: SelfPlaySettings, cached: bool = False):
         self.game, self.worlds = game, count_worlds(game, settings.search)
         self.trees = make_trees(slots * self.worlds, settings.search.simulations, game.max_legal, game.state_size,
                                 game.players, game.outcomes)
@@ -305,6 +318,8 @@ class SlotBlock:
         self.slots, self.true_states = self.tables.rows, self.tables.true_states
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
+        # Sampled worlds hardly ever meet again, and would take noise in another order
+        self.cache, self.asked = make_cache(game, ROOM if cached and not game.has_hidden_information else 0), 0
 
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Start game `number` in an idle slot. Raise GameFailed if the rules raise an exception."
@@ -317,8 +332,8 @@ class SlotBlock:
         r, cramped = self.requests, True
         while cramped:
             try:
-                r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.tables, self.log.tables,
-                                             r.count)
+                r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
+                                             self.log.tables, r.count)
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
             if cramped: self.log.grow()
 
@@ -326,14 +341,21 @@ class SlotBlock:
         "Send the requests; `receive` waits for the evaluations."
         start = time.perf_counter()
         self.evaluations, self.batches = self.evaluations + self.requests.count, self.batches + 1
+        self.asked = int(self.cache.state[0]["version"])
         self.ticket = evaluator.submit(*self.requests.arguments())
         self.busy_s += time.perf_counter() - start
 
-    def receive(self) -> None:
-        "Wait for the evaluations, if any are due, and write them into the trees."
-        if self.ticket is None: return
-        self.requests.apply(*self.ticket.result())
+    def receive(self, version: int = 0) -> None:   # version: that of the weights
+        "Wait for the evaluations, if any are due, and write them into the trees. Keep those by the current weights."
+        answers = None if self.ticket is None else self.ticket.result()
+        renew(self.cache, version)
+        if answers is None: return
+        if self.asked == version: remember(self.cache, self.requests.tables, self.requests.count, *answers)
+        self.requests.apply(*answers)
         self.ticket = None
+
+    @property
+    def recalled(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the table
 
     def collect(self) -> list[GameRecord]:
         "Return the games that have ended since the last call, and mark their slots idle."

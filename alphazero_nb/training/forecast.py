@@ -21,7 +21,7 @@ from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import plan_layout
 from ..selfplay.scheduler import GameScheduler
 from ..selfplay.pools import make_pool
-from ..selfplay.calibration import measure_window, usual_game, warm_up
+from ..selfplay.calibration import count_answers, measure_window, usual_game, warm_up
 from .replay import Batch
 from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import Trainer
@@ -35,7 +35,7 @@ __all__ = ['LEAST', 'SHARE', 'START_S', 'Speed', 'random_batch', 'step_rate', 'm
 class Speed:
     "How fast a device plays and learns with a network."
     preset: str
-    evaluations: float   # Of self-play, per second
+    evaluations: float   # Of self-play, per second, those from the tables of the blocks included
     steps: float         # Optimiser steps per second
     beside: float = 0.0  # Evaluations per second during the steps
 
@@ -83,10 +83,10 @@ def measure_speed(
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
         batch, scheduler.endless = random_batch(game, train.batch_size), True
         busy = pool.beside if play_on else 0   # None: all actors, on cores of their own
-        start, before = time.perf_counter(), pool.report()["evaluations"]
+        start, before = time.perf_counter(), count_answers(pool.report())
         generation = None if busy == 0 else pool.start(scheduler, busy)
         steps = step_rate(learner, batch, seconds / 2, busy or 0)
-        beside = (pool.report()["evaluations"] - before) / (time.perf_counter() - start)
+        beside = (count_answers(pool.report()) - before) / (time.perf_counter() - start)
         pool.stop()
         pool.join()
         if generation is not None and generation.error is not None: raise generation.error

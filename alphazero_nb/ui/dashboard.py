@@ -212,6 +212,7 @@ def _figures(state: DashboardState) -> str:
     status, cells = state.status, []
     if status:
         cells += [(f"{status.moves_per_s:,.0f}", "positions/s"), (f"{status.evals_per_s:,.0f}", "evaluations/s"),
+                  *[(f"{status.recalled:.0%}", "from memory")] * (status.recalled >= .01),
                   (f"{status.average_batch:.0f}", "average batch"), (f"{status.busy_share:.0%}", "evaluator busy"),
                   (f"{status.waiting}", "requests waiting")]
     if state.recent:

@@ -174,7 +174,7 @@ def test_it_gets_stronger(tmp_path):
     "Some seconds of tic-tac-toe: from the first policy's level against a random player to well above it."
     game = get_game("tictactoe")
     run = trainer(tmp_path / "run", simulations=32, train_settings=TrainSettings(
-        games_per_iteration=64, batch_size=64, replay_ratio=16, ema_decay=.95, evaluate_every=0), games=64, max_batch=64)
+        games_per_iteration=64, batch_size=64, replay_ratio=16, ema_decay=.95, evaluate_every=0), games=64, max_batch=64, reproducible=True)
     raw = lambda: play_match(game, Greedy(run), RandomPlayer(game, 1), 200, opening_plies=1, seed=1).score
     before = raw()
     run.fit(iterations=8)
