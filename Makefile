@@ -8,6 +8,7 @@ WARM_ARGS  := train tictactoe --preset tiny --device cpu --iterations 1 --games 
               --evaluate-every 0 --ladder --ladder-games 2 --folder .venv/warm
 FLAGS      ?= slow
 WORKERS    ?= 3
+BENCH      ?= bench_device.json
 
 VENV    := .venv
 BIN     := $(VENV)/bin
@@ -15,7 +16,7 @@ COLAB   := .venv-colab
 PIP     := bin/python -m pip install --disable-pip-version-check --no-compile -q
 MODULES := $(wildcard alphazero_nb/*.py alphazero_nb/*/*.py)
 
-.PHONY: help train test test-colab test-wheel soak sync clean
+.PHONY: help train test test-colab test-wheel soak bench-gpu sync clean
 
 help:
 	@echo "make train        train a Connect Four agent here, in about a quarter of an hour, and measure it"
@@ -23,6 +24,7 @@ help:
 	@echo "make test-colab   run every notebook with the versions that Colab has; PAGES=\"nbs/05_core.events.ipynb\" runs some"
 	@echo "make test-wheel   build the wheel, install it into an empty environment and use it there"
 	@echo "make soak         the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
+	@echo "make bench-gpu    measure this machine's GPU (or CPU) in about ten minutes; BENCH=FILE names the result"
 	@echo "make sync         bring modules, clean notebooks, addresses and README.md up to date"
 	@echo "make clean        remove caches and build leftovers; the environments and runs stay"
 	@echo "PYTHON=python3.12 chooses the Python for .venv, TRAIN_ARGS=\"...\" what make train runs."
@@ -63,6 +65,9 @@ soak: $(VENV)/installed-dev
 	$(BIN)/nbdev-test nbs --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
 	$(BIN)/nbdev-test colab --flags "$(FLAGS)" --n-workers 0 --cell-timeout 7200 --timing
 	$(BIN)/python -m pytest -q -rs -m slow -n $(WORKERS) --dist worksteal
+
+bench-gpu: $(VENV)/installed
+	$(BIN)/alphazero-nb bench device connect4 --json > $(BENCH)
 
 sync: $(VENV)/installed-dev
 	$(BIN)/python tools/sync.py

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc, os, platform, statistics, tempfile, threading, time, tracemalloc
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,18 +19,23 @@ from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStar
 from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
 from .network.networks import PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
-from .network.evaluator import UniformEvaluator
+from .network.evaluator import BatchedEvaluator, UniformEvaluator
 from .search.search import SearchSettings
 from .selfplay.slots import SlotBlock
 from .selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
-from .selfplay.layout import plan_layout
-from .selfplay.calibration import candidate_layouts, layout_table, measure_layouts
+from .selfplay.layout import Layout, plan_layout
+from .selfplay.scheduler import GameScheduler
+from .selfplay.actors import ActorPool
+from .selfplay.calibration import candidate_layouts, layout_table, measure_layouts, play_for
 from .selfplay.engine import SelfPlayEngine
+from .training.learner import Learner, default_training
+from .training.forecast import random_batch, step_rate
 from .ui.dashboard import Dashboard, render
 
 # %% auto #0
 __all__ = ['bare_rate', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts', 'bench_layouts', 'bench_kernels',
-           'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run', 'redraw_growth', 'bench_dashboard']
+           'SimulatedGPU', 'bench_gpu_way', 'bench_device', 'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run',
+           'redraw_growth', 'bench_dashboard']
 
 # %% ../nbs/80_benchmark.ipynb #d3aa370b
 def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int, seconds: float) -> float:
@@ -111,11 +117,13 @@ def bench_selfplay(
         engine.play_for(seconds)
         for _ in range(windows):
             engine.set_network(network)   # A run changes its weights every few seconds, and the tables forget
-            evaluations, recalled, moves = engine.evaluations, engine.stats()["recalled"], engine.moves
-            took = engine.play_for(seconds)
-            asked, found = engine.evaluations - evaluations, engine.stats()["recalled"] - recalled
-            rows.append(dict(evals_per_s=asked / took, bare_evals_per_s=bare(),
-                             moves_per_s=(engine.moves - moves) / took, recalled=found / max(1, asked + found)))
+            before = engine.stats()
+            took, after = engine.play_for(seconds), engine.stats()
+            change = {key: after[key] - before[key] for key in ("evaluations", "recalled", "moves", "busy_s")}
+            answers = change["evaluations"] + change["recalled"]
+            rows.append(dict(evals_per_s=change["evaluations"] / took, bare_evals_per_s=bare(),
+                             moves_per_s=change["moves"] / took, recalled=change["recalled"] / max(1, answers),
+                             busy=change["busy_s"] / took / after["evaluators"]))
         plan = engine.plan
     return _summary(game, preset, rows, plan, best) | _whole(game, network, whole_games, options)
 
@@ -137,7 +145,8 @@ def _summary(game, preset, rows, plan, best) -> dict:
     ratios = [row["evals_per_s"] / row["bare_evals_per_s"] for row in rows]
     summary = dict(
         game=game.name, preset=preset, simulations=plan["search"]["simulations"], moves_per_s=median("moves_per_s"),
-        evals_per_s=median("evals_per_s"), recalled=median("recalled"), bare_evals_per_s=median("bare_evals_per_s"),
+        evals_per_s=median("evals_per_s"), recalled=median("recalled"), busy=median("busy"),
+        bare_evals_per_s=median("bare_evals_per_s"),
         efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios))
     bare = {key: best[key] for key in ("backend", "dtype", "batch", "threads", "inside", "tried")}
     return dict(summary, windows=rows, bare=bare, plan=plan, machine=machine_facts())
@@ -219,6 +228,81 @@ def _simulate(block: SlotBlock, answers) -> tuple:  # seconds in the kernels, si
     start = time.perf_counter()
     block.receive()
     return took + time.perf_counter() - start, count
+
+# %% ../nbs/80_benchmark.ipynb #1c2ecda6
+class SimulatedGPU:
+    "An evaluator that takes time and knows nothing."
+    overlaps, shapes = True, (1 << 30,)
+
+    def __init__(self, game: Game, rows_per_s: float, overhead_s: float = 1e-4):
+        self.players, self.rows_per_s, self.overhead_s = game.players, rows_per_s, overhead_s
+        self.free = self.busy_s = 0.0   # When it has ended its batches; how long it has computed
+
+    def begin(self, observations, edge_offsets, edge_actions):
+        "Take a batch after the last one. Return a function that waits for its end."
+        seconds = self.overhead_s + len(observations) / self.rows_per_s
+        self.free, self.busy_s = max(self.free, time.perf_counter()) + seconds, self.busy_s + seconds
+        end, logits = self.free, np.zeros(len(edge_actions), np.float32)
+        values = np.zeros((len(observations), self.players), np.float32)
+
+        def result():
+            time.sleep(max(0.0, end - time.perf_counter()))
+            return logits, values
+        return result
+
+    def evaluate(self, *request): return self.begin(*request)()
+
+
+def bench_gpu_way(
+    game: Game | str,
+    rows_per_s: float,          # Of the simulated GPU
+    slots: int = 256,           # Per block
+    blocks: int = 4,
+    merged: int = 1,            # Blocks per batch at most
+    threads: int = 2,
+    seconds: float = 2.0,
+    overhead_s: float = 1e-4,   # Of the simulated GPU, per batch
+    overlaps: bool = True,      # False: it gets a batch when the last one has been read
+) -> dict:                      # busy (share of the time), rows_per_batch, moves_per_s
+    "Return how busy actors keep a GPU of this speed."
+    game = get_game(game) if isinstance(game, str) else game
+    layout = Layout("threads", ("cpu",), threads, slots * blocks, slots, True)
+    gpu = SimulatedGPU(game, rows_per_s, overhead_s)
+    gpu.overlaps = overlaps
+    with closing(ActorPool(game, None, layout, full_searches(game, None, None), 0)) as pool:
+        pool.inference.evaluator, pool.inference.shared = BatchedEvaluator(gpu, slots * merged), True
+        pool.layout, scheduler = replace(pool.layout, shared=True), GameScheduler()
+        play_for(pool, scheduler, seconds / 4)
+        before, busy = pool.report(), gpu.busy_s
+        took = play_for(pool, scheduler, seconds)
+        change = {key: pool.report()[key] - before[key] for key in ("evaluations", "batches", "open_moves")}
+        return dict(busy=(gpu.busy_s - busy) / took, rows_per_s=change["evaluations"] / took,
+                    rows_per_batch=change["evaluations"] / max(1, change["batches"]))
+
+# %% ../nbs/80_benchmark.ipynb #ce186c51
+def bench_device(
+    game: Game | str = "connect4",
+    presets: tuple = ("small", "medium", "large"),
+    device: str = "auto",
+    windows: int = 4,                  # Alternating windows of self-play and of the bare network
+    seconds: float = 2.0,              # Length of a window
+    whole_games: int = 256,            # Games of a timed call
+    batch_sizes: tuple = (64, 1024),   # Of the optimiser steps
+    layout: str = "auto",              # Measures which layout is best here
+) -> dict:                             # rows by preset, machine
+    "Measure the bare network, self-play and optimiser steps of a device for networks of several sizes."
+    game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
+    rows = {}
+    for preset in presets:
+        row = bench_selfplay(game, preset, None, device, windows, seconds, whole_games, compile=False, layout=layout)
+        steps = {}
+        for size in batch_sizes:
+            learner = Learner(PolicyValueNet(game, preset, 0), device, replace(default_training(game), batch_size=size))
+            steps[size] = step_rate(learner, random_batch(game, size), seconds)
+        keep = ("moves_per_s", "evals_per_s", "recalled", "busy", "bare_evals_per_s", "efficiency", "efficiency_low",
+                "efficiency_high", "games_per_min", "bare", "plan")
+        rows[preset] = dict({key: row[key] for key in keep}, steps_per_s=steps)
+    return dict(game=game.name, rows=rows, machine=dict(machine_facts(), device=device.description))
 
 # %% ../nbs/80_benchmark.ipynb #c40916ff
 @njit(nogil=True)

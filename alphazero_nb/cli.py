@@ -277,7 +277,7 @@ def _judge(args):
 
 
 def _bench(args):
-    from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_selfplay
+    from alphazero_nb.benchmark import bench_cards, bench_device, bench_kernels, bench_layouts, bench_selfplay
     game = _get_game(args)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
@@ -286,6 +286,10 @@ def _bench(args):
         if given: raise ValueError(f"bench cards measures all efforts; leave out --{next(iter(given))}.")
         row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed,
                           **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
+    elif args.what == "device":
+        presets = (args.preset,) if args.preset else ("small", "medium", "large")
+        row = bench_device(game, presets, *played)
+        if not args.json: row = {f"{name} {key}": value for name, one in row["rows"].items() for key, value in one.items()}
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,
@@ -414,9 +418,10 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                dict(file="a JSON file that says what to compare; the laboratory's page shows one"),
                ["--rules", "--folder", "--json"]),
     "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), ["--rules"]),
-    "bench": (_bench, "compare self-play with the bare network, or measure layouts, kernels or card games",
+    "bench": (_bench, "compare self-play with the bare network, or measure layouts, a device, kernels or card games",
               dict(what="selfplay: against the bare network; layouts: threads against processes; "
-                        "kernels: the search without a network; cards: each effort",
+                        "device: three sizes of networks, and optimiser steps; kernels: the search without a network; "
+                        "cards: each effort",
                    game="a game"),
               ["--rules", "--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device",
                "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--no-compile",
@@ -441,7 +446,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (function, words, positional, options) in _COMMANDS.items():
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
-            choices = dict(choices=["selfplay", "layouts", "kernels", "cards"]) if argument == "what" else {}
+            choices = dict(choices=["selfplay", "layouts", "device", "kernels", "cards"]) if argument == "what" else {}
             command.add_argument(argument, help=meaning, **choices)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)

@@ -55,9 +55,10 @@ def _cuda(index: int) -> Device:
     import torch
     major, _ = torch.cuda.get_device_capability(index)
     gigabytes = torch.cuda.get_device_properties(index).total_memory / 2**30
-    dtype = "bfloat16" if major >= 8 else "float16"
+    dtype = "float16" if major >= 7 else "float32"
     name = torch.cuda.get_device_name(index)
-    return Device(f"cuda:{index}", f"{name}, {gigabytes:.0f} GB", dtype, dtype, True, major >= 7)
+    train = "bfloat16" if major >= 8 else dtype
+    return Device(f"cuda:{index}", f"{name}, {gigabytes:.0f} GB", dtype, train, True, major >= 7)
 
 # %% ../../nbs/00_core.device.ipynb #8ee61642
 def device_names() -> list[str]:

@@ -5,10 +5,11 @@
 # %% ../../nbs/22_network.evaluator.ipynb #b2cbaa34
 from __future__ import annotations
 
-import threading, time
+import functools, queue, threading, time
 from bisect import bisect_right
 from collections import deque
 from contextlib import contextmanager
+from typing import Callable
 
 import numpy as np
 from ..core.device import Device, get_device
@@ -16,8 +17,8 @@ from ..core.compiled import kernel
 from ..core.game import Game
 
 # %% auto #0
-__all__ = ['WAIT_EDGES_MS', 'batch_shapes', 'pick_edges', 'EvaluatorError', 'Ticket', 'out_of_memory', 'empty_cache',
-           'few_threads', 'NetworkEvaluator', 'UniformEvaluator', 'TicketQueue', 'BatchedEvaluator']
+__all__ = ['WAIT_EDGES_MS', 'batch_shapes', 'pick_edges', 'flat_edges', 'EvaluatorError', 'Ticket', 'out_of_memory',
+           'empty_cache', 'few_threads', 'NetworkEvaluator', 'UniformEvaluator', 'TicketQueue', 'BatchedEvaluator']
 
 # %% ../../nbs/22_network.evaluator.ipynb #05077269
 def batch_shapes(max_batch: int) -> tuple[int, ...]:
@@ -28,13 +29,18 @@ def batch_shapes(max_batch: int) -> tuple[int, ...]:
 # %% ../../nbs/22_network.evaluator.ipynb #51b2b895
 @kernel
 def pick_edges(logits, edge_offsets, edge_actions, out):
-    "Write logits[position, action] of every edge to `out`. Return True if all are finite."
-    finite = True
+    "Write logits[position, action] of every edge to `out`."
     for position in range(len(edge_offsets) - 1):
         for edge in range(edge_offsets[position], edge_offsets[position + 1]):
             out[edge] = logits[position, edge_actions[edge]]
-            finite &= np.isfinite(out[edge])
-    return finite
+
+
+@kernel
+def flat_edges(width, edge_offsets, edge_actions, out):
+    "Write the place of every edge in the flattened logits, `width` a position, to `out`."
+    for position in range(len(edge_offsets) - 1):
+        for edge in range(edge_offsets[position], edge_offsets[position + 1]):
+            out[edge] = position * width + edge_actions[edge]
 
 # %% ../../nbs/22_network.evaluator.ipynb #c9658128
 class EvaluatorError(RuntimeError):
@@ -106,6 +112,7 @@ class NetworkEvaluator:
         if max_batch < 1: raise ValueError(f"max_batch is {max_batch}; it must be at least 1.")
         self.game, self.device, self.backend, self.dtype = game, get_device(device), backend, dtype
         self.shapes = tuple(shapes or batch_shapes(max_batch))
+        self.gathers, self.overlaps = self.device.type != "cpu", self.device.type == "cuda"
         self.version = -1
         self.set_network(network)
 
@@ -122,20 +129,30 @@ class NetworkEvaluator:
         edge_actions: np.ndarray,  # (edges,) int32
     ) -> tuple:                    # (edges,) float32 logits, (n, players) float32 values, the mover first
         "Return a logit per legal edge and the values per position. Raise an EvaluatorError if one is not finite."
-        edge_logits = np.empty(len(edge_actions), np.float32)
-        values, start = np.empty((len(observations), self.game.players), np.float32), 0
+        return self.begin(observations, edge_offsets, edge_actions)()
+
+    def begin(self, observations, edge_offsets, edge_actions) -> Callable:   # Arguments of `evaluate`
+        "Give the positions to the device. Return a function that waits for the result and returns it."
+        parts, start = [], 0
         while start < len(observations):
             part = slice(start, start + self.shapes[-1])
-            answer = self._try_forward(observations[part])
-            if answer is None: continue
-            (logits, values[part]), start = answer, part.stop
             offsets = edge_offsets[part.start:part.stop + 1]
             edges = slice(offsets[0], offsets[-1])
-            finite = pick_edges(logits, offsets - offsets[0], edge_actions[edges], edge_logits[edges])
-            if not (finite and np.isfinite(values[part]).all()):
-                raise EvaluatorError("the network returned NaN or infinity for a position; the weights have diverged "
-                                     "or an observation is out of range.")
-        return edge_logits, values
+            read = self._try_begin(observations[part], offsets - offsets[0], edge_actions[edges])
+            if read is None: continue
+            parts.append((part, edges, read))
+            start = part.stop
+
+        def result():
+            edge_logits = np.empty(len(edge_actions), np.float32)
+            values = np.empty((len(observations), self.game.players), np.float32)
+            for part, edges, read in parts:
+                edge_logits[edges], values[part] = read()
+                if not (np.isfinite(edge_logits[edges]).all() and np.isfinite(values[part]).all()):
+                    raise EvaluatorError("the network returned NaN or infinity for a position; the weights have "
+                                         "diverged or an observation is out of range.")
+            return edge_logits, values
+        return result
 
     def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
         "Evaluate at once; the ticket's result() returns the result or raises the error."
@@ -144,9 +161,9 @@ class NetworkEvaluator:
         except Exception as error: ticket._resolve(error=error)
         return ticket
 
-    def _try_forward(self, observations):
-        "Return the network's outputs. If the device is out of memory, halve the largest batch and return None."
-        try: return self._forward(observations)
+    def _try_begin(self, *request) -> Callable | None:
+        "Return `_begin(...)`. If the device is out of memory, halve the largest batch and return None."
+        try: return self._begin(*request)
         except Exception as error:
             if not out_of_memory(error): raise
             if self.shapes[-1] == 1:
@@ -156,7 +173,8 @@ class NetworkEvaluator:
         self.shapes = tuple(shape for shape in self.shapes if shape < half) + (half,)
         if self.device.type == "cuda": empty_cache()
 
-    def _forward(self, observations):
+    def _begin(self, observations, edge_offsets, edge_actions) -> Callable:
+        "Start one forward pass. Return a function that returns edge logits and values."
         import torch
         rows = len(observations)
         shape = next(s for s in self.shapes if s >= rows)
@@ -165,16 +183,46 @@ class NetworkEvaluator:
         planes = torch.from_numpy(observations).view(shape, *self.game.input_shape)
         with torch.inference_mode(), few_threads(self.device, shape):
             logits, values = self.forward(_to(planes, self.device))
-        for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
-            if tensor.shape != (shape, width):
-                raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
-                                     f"{self.game.name} needs ({shape}, {width}).")
-        return logits[:rows].cpu().numpy(), values[:rows].cpu().numpy()
+            for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
+                if tensor.shape != (shape, width):
+                    raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
+                                         f"{self.game.name} needs ({shape}, {width}).")
+            if self.gathers: return self._gather(logits, values[:rows], edge_offsets, edge_actions)
+        edge_logits = np.empty(len(edge_actions), np.float32)
+        pick_edges(logits[:rows].numpy(), edge_offsets, edge_actions, edge_logits)
+        return lambda: (edge_logits, values[:rows].numpy())
+
+    def _gather(self, logits, values, edge_offsets, edge_actions) -> Callable:
+        "Pick the legal edges on the device, so that one small array travels. Return a function that reads it."
+        import torch
+        places, edges = np.empty(len(edge_actions), np.int64), len(edge_actions)
+        flat_edges(self.game.actions, edge_offsets, edge_actions, places)
+        answer = torch.cat([logits.flatten()[_to(torch.from_numpy(places), self.device)], values.flatten()])
+        read = _read_later(answer, self.device)
+
+        def result():
+            array = read()
+            return array[:edges], array[edges:].reshape(values.shape)
+        return result
 
 # %% ../../nbs/22_network.evaluator.ipynb #c7bad255
 def _to(planes, device: Device):
     if device.type == "cuda": return planes.pin_memory().to(device.name, non_blocking=True)
     return planes.to(device.name)
+
+
+def _read_later(answer, device: Device) -> Callable:
+    "Start the copy of a tensor to this machine. Return a function that waits for it and returns it as an array."
+    if device.type != "cuda": return lambda: answer.cpu().numpy()
+    import torch
+    host, event = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=True), torch.cuda.Event(blocking=True)
+    host.copy_(answer, non_blocking=True)
+    event.record(torch.cuda.current_stream(device.name))
+
+    def read():
+        event.synchronize()
+        return host.numpy()
+    return read
 
 # %% ../../nbs/22_network.evaluator.ipynb #4d3ca163
 class UniformEvaluator:
@@ -214,6 +262,9 @@ def _split(tickets, edge_logits, values):
         edges = len(ticket.request[2])
         ticket._resolve((edge_logits[edge:edge + edges], values[row:row + ticket.rows]))
         row, edge = row + ticket.rows, edge + edges
+
+
+def _raise(error: Exception): raise error
 
 # %% ../../nbs/22_network.evaluator.ipynb #c16f4806
 class TicketQueue:
@@ -255,12 +306,17 @@ class BatchedEvaluator:
     "Share one evaluator among threads: requests that wait together form one batch."
     def __init__(
         self,
-        evaluator,            # Any object with evaluate(); only the owning thread calls it
+        evaluator,            # Has evaluate(), or begin() if its `overlaps` is True; only one thread calls it
         max_batch: int = 256, # Rows of a batch; a longer single request is not split
     ):
         self.evaluator, self.max_batch, self._queue, self._running = evaluator, max_batch, TicketQueue(), []
+        self._begun, self._room, self._ended = queue.SimpleQueue(), threading.Semaphore(1), 0.0
         self._counts = dict(total_requests=0, total_batches=0, total_rows=0, wait_s=0.0, busy_s=0.0)
         self._sizes, self._waits = [0] * (min(max_batch, 1 << 16) + 1), [0] * (len(WAIT_EDGES_MS) + 1)
+        self._reader = None
+        if getattr(evaluator, "overlaps", False):
+            self._reader = threading.Thread(target=self._read, name="BatchedEvaluator reader", daemon=True)
+            self._reader.start()
         self._thread = threading.Thread(target=self._serve, name="BatchedEvaluator", daemon=True)
         self._thread.start()
 
@@ -275,19 +331,41 @@ class BatchedEvaluator:
         return self.submit(observations, edge_offsets, edge_actions).result()
 
     def _serve(self):
+        "Give batches to the evaluator. Where it can begin a batch before it has finished the last one, let it."
         try:
             while tickets := self._queue.take(self.max_batch):
-                self._running, start = tickets, time.perf_counter()
-                try: _split(tickets, *self.evaluator.evaluate(*_merge(tickets)))
-                except Exception as error:
-                    for ticket in tickets: ticket._resolve(error=error)
-                self._count(tickets, start)
+                start = time.perf_counter()
+                self._running.append(tickets)
+                if self._reader is None: self._finish(tickets, start, lambda: self.evaluator.evaluate(*_merge(tickets)))
+                else:
+                    try: result = self.evaluator.begin(*_merge(tickets))
+                    except Exception as error: result = functools.partial(_raise, error)
+                    self._begun.put((tickets, start, result))
+                    self._room.acquire()
+        finally:
+            self._begun.put(None)
+            if self._reader is None: self._refuse()
+
+    def _read(self):
+        "Finish the batches that have begun."
+        try:
+            while (batch := self._begun.get()) is not None:
+                self._finish(*batch)
+                self._room.release()
         finally: self._refuse()
+
+    def _finish(self, tickets, start, result):
+        try: _split(tickets, *result())
+        except Exception as error:
+            for ticket in tickets: ticket._resolve(error=error)
+        self._running.remove(tickets)
+        self._count(tickets, start)
 
     def _refuse(self):
         "Fail all requests that still wait."
         self._queue.close()
-        for ticket in self._running:
+        self._room.release()
+        for ticket in sum(list(self._running), []):
             ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
 
     def _count(self, tickets, start):
@@ -297,7 +375,9 @@ class BatchedEvaluator:
         counts["total_batches"] += 1
         counts["total_rows"] += rows
         counts["wait_s"] += sum(waits)
-        counts["busy_s"] += time.perf_counter() - start
+        end = time.perf_counter()
+        counts["busy_s"] += end - max(start, self._ended)   # A batch may begin before the last one has ended
+        self._ended = end
         self._sizes[min(rows, len(self._sizes) - 1)] += 1
         for wait in waits: self._waits[bisect_right(WAIT_EDGES_MS, 1000 * wait)] += 1
 
@@ -322,7 +402,7 @@ class BatchedEvaluator:
     def close(self, timeout_s: float = 0.5) -> None:
         "Fail every waiting request, and a running batch after `timeout_s`; a second call does nothing."
         self._queue.close()
-        self._thread.join(timeout_s)
+        (self._reader or self._thread).join(timeout_s)
         self._refuse()
 
     def __enter__(self): return self

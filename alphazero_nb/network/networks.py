@@ -97,7 +97,7 @@ class ValueHead(nn.Module):
 
     def forward(self, x, pooled):
         features = torch.cat([torch.relu(self.local(x)).flatten(1), pooled], 1)
-        return torch.tanh(self.out(torch.relu(self.hidden(features))))
+        return torch.tanh(self.out(torch.relu(self.hidden(features))).float())
 
 # %% ../../nbs/20_network.networks.ipynb #3c98d8ed
 class Layer(nn.Module):
@@ -126,7 +126,7 @@ class VectorNet(nn.Module):
     def forward(self, x):
         x = x.flatten(1)
         features = self.trunk(x[:, :self.known])
-        return self.policy(features), torch.tanh(self.value(features if self.world is None else self.world(x)))
+        return self.policy(features), torch.tanh(self.value(features if self.world is None else self.world(x)).float())
 
 # %% ../../nbs/20_network.networks.ipynb #fdda1e07
 class SuitNet(nn.Module):
@@ -157,7 +157,7 @@ class SuitNet(nn.Module):
         if hands.shape[1]:
             parts = self.mix_hands(parts + self._each(self.hands, hands))
             whole = whole + self.join_hands(_over_parts(parts))
-        return logits, torch.tanh(self.value(torch.relu(self.norms[2](self.judge(whole)))))
+        return logits, torch.tanh(self.value(torch.relu(self.norms[2](self.judge(whole)))).float())
 
     def _each(self, layer, parts):   # One matrix product over contiguous rows
         return layer(parts.reshape(-1, layer.in_features)).unflatten(0, (-1, self.count))

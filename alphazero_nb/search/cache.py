@@ -15,7 +15,7 @@ from ..core.game import Game
 __all__ = ['ROOM', 'TRIAL', 'PAYS', 'STATE', 'Cache', 'make_cache', 'entry_of', 'recall', 'remember', 'renew']
 
 # %% ../../nbs/31a_search.cache.ipynb #cac36143
-ROOM, TRIAL, PAYS = 16 << 20, 1 << 14, 0.05   # Bytes of a table; questions of a trial; share of answers with which it pays
+ROOM, TRIAL, PAYS = 16 << 20, 1 << 14, 0.05   # Bytes of a table; questions of a trial; share of answers that pays
 STATE = np.dtype([
     ("version", "i8"),  # Version of the weights
     ("asked", "i8"),    # Questions about these weights

@@ -133,19 +133,19 @@ class Inference:
         game: Game,
         network,         # None: every move is equally likely, and PyTorch is not needed
         layout: Layout,
-        batch: int,      # Positions of the largest block
+        worlds: int,     # Positions per slot
         version: int,    # Version of the weights
     ):
         self.device = None if network is None else get_device(layout.devices[0])
         self.name, self.dtype = (self.device.name, self.device.dtype) if self.device else ("cpu", "")
-        rows = max(batch, EVEN_ROWS)
+        batch = layout.max_batch * worlds
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
-            game, network, self.device, shapes=(min(rows, layout.max_rows or rows),))
+            game, network, self.device, shapes=(max(layout.rows(worlds), min(EVEN_ROWS, layout.max_rows or EVEN_ROWS)),))
         self.network.version = version
         self.shared = network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
         self.threads_inside = 0 if network is None or self.shared else 1   # 0: leave PyTorch's own choice
-        self.evaluator = BatchedEvaluator(self.network, batch) if self.shared else self.network
+        self.evaluator = BatchedEvaluator(self.network, batch * layout.merged) if self.shared else self.network
 
     @property
     def version(self) -> int: return self.network.version
@@ -164,7 +164,8 @@ class Inference:
         if self.shared: self.evaluator.close()
 
 # %% ../../nbs/44_selfplay.actors.ipynb #64c4263f
-TOTALS = ("evaluations", "recalled", "open_moves", "batches", "busy_s", "evaluators", "waiting")  # Report fields summed over pools
+# Report fields summed over pools; `recalled` counts evaluations from the tables of the blocks
+TOTALS = ("evaluations", "recalled", "open_moves", "batches", "busy_s", "evaluators", "waiting")
 
 
 class ActorPool:
@@ -184,8 +185,7 @@ class ActorPool:
         self.seed, self.generation, self._actors = seed, None, []
         self.blocks = [SlotBlock(game, slots, settings, network is not None) for slots in layout.blocks()[0]]
         layout = replace(layout, threads=min(layout.threads, len(self.blocks)))
-        batch = layout.max_batch * count_worlds(game, settings.search)
-        self.inference = Inference(game, network, layout, batch, version)
+        self.inference = Inference(game, network, layout, count_worlds(game, settings.search), version)
         self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
 
     @property

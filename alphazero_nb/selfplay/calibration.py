@@ -18,10 +18,13 @@ from .scheduler import GameScheduler, play_games
 from .pools import GamePool, make_pool, smaller_batch
 
 # %% auto #0
-__all__ = ['BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'count_answers', 'measure_window',
-           'measure_layouts', 'usual_game', 'limit_games', 'choose_layout', 'layout_table']
+__all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'count_answers',
+           'measure_window', 'measure_layouts', 'usual_game', 'limit_games', 'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
+MOST_ROWS = 4096   # Of blocks that a GPU evaluates together
+
+
 def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
     "Return the layouts to benchmark on this machine, by name."
     if len(set(base.devices)) > 1: return {"as planned": base}
@@ -35,7 +38,10 @@ def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
              "threads, larger blocks": make(**inside, threads=several, shared=gpu, max_batch=2 * slots),
              "processes with threads": make(**outside(2 if gpu else max(2, cores // 2)), threads=2, shared=True),
              "processes": make(**outside(2 if gpu else cores), threads=1, shared=gpu)}
-    if not gpu: found = {"threads, an evaluator each": make(**inside, threads=cores, shared=False)} | found
+    if gpu:   # Twice as many blocks as a batch takes, or the GPU would wait for them
+        merged = make(**inside, threads=several, shared=True, games=8 * slots)
+        found["threads, merged blocks"] = replace(merged, merged=max(1, min(4, MOST_ROWS // slots)))
+    else: found = {"threads, an evaluator each": make(**inside, threads=cores, shared=False)} | found
     fits = lambda layout: len(layout.devices) * (1 if gpu else layout.threads) <= cores
     allowed = lambda layout: fits(layout) and not (network is None and layout.shared)
     return {name: layout for name, layout in found.items() if allowed(layout)}

@@ -53,7 +53,7 @@ class EngineTotals:
         return self.scheduler.moves + self.report(0.0).get("open_moves", 0)
 
     def stats(self, more_s: float = 0.0) -> dict:  # more_s: playing time that is not counted yet
-        "Return games, moves, evaluations (by the network), recalled (from tables), seconds, their rates, avg_batch_size and busy_share of the evaluators."
+        "Return games, moves, evaluations, recalled, seconds, rates, avg_batch_size and busy_share of the evaluators."
         report, games, moves = self.report(0.0), self.scheduler.games, self.moves
         seconds = max(self.seconds + more_s, 1e-9)
         return dict(
@@ -61,6 +61,7 @@ class EngineTotals:
             games_per_min=60 * games / seconds, moves_per_s=moves / seconds,
             evals_per_s=report["evaluations"] / seconds,
             avg_batch_size=report["evaluations"] / max(1, report["batches"]),
+            busy_s=report["busy_s"], evaluators=max(1, report.get("evaluators", 0)),
             busy_share=report["busy_s"] / (seconds * max(1, report.get("evaluators", 0))))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #78b909ec
@@ -215,7 +216,7 @@ def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> 
     "Return the layout with the batch size that the memory of the device allows. Report a new limit."
     rows = smaller_batch(pool, layout, worlds)
     if rows is None: return layout
-    events.emit(Message(f"Out of device memory at batch size {layout.max_rows or layout.max_batch * worlds}. "
+    events.emit(Message(f"Out of device memory at batch size {layout.rows(worlds)}. "
                         f"Continuing with {rows}."))
     return replace(layout, max_rows=rows)
 

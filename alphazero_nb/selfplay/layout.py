@@ -26,6 +26,7 @@ class Layout:
     max_batch: int               # Slots per block; a batch has one position per world and slot
     shared: bool | None          # True if the actors of a process share one evaluator; None measures it at the start
     max_rows: int | None = None  # Most positions per forward pass, if a whole batch exceeds device memory
+    merged: int = 1              # Blocks per forward pass at most, where the actors of a process share one evaluator
 
     def blocks(self) -> list[list[int]]:
         "Return the slots of each block of each process. Blocks are assigned to processes in turn."
@@ -37,12 +38,18 @@ class Layout:
         return replace(self, kind="threads", devices=(self.devices[index],), games=sum(self.blocks()[index]),
                        shared=bool(self.shared))
 
+    def rows(self, worlds: int) -> int:
+        "Return the number of positions of a full forward pass, `worlds` a slot."
+        whole = self.max_batch * worlds * self.merged
+        return min(whole, self.max_rows or whole)
+
     def __str__(self):
         n, t = len(self.devices), self.threads
         who = f"{t} thread{'s' * (t > 1)}"
         if self.kind != "threads": who = f"{n} process{'es' * (n > 1)}" + f" of {who}" * (t > 1)
         evaluator = ", a shared evaluator" if self.shared else ", an evaluator each"
-        return f"{who}{evaluator if t > 1 and self.shared is not None else ''}, blocks of {self.max_batch}"
+        merged = f", {self.merged} a batch" if self.merged > 1 else ""
+        return f"{who}{evaluator if t > 1 and self.shared is not None else ''}, blocks of {self.max_batch}{merged}"
 
 # %% ../../nbs/41_selfplay.layout.ipynb #230dec7c
 OLD_FIELDS = {"rows": "max_rows"}   # Names of fields in older run folders

@@ -79,4 +79,4 @@ def make_pool(
 def smaller_batch(pool: GamePool, layout: Layout, worlds: int) -> int | None:
     "Return the batch size that the memory of a device allows, or None if it is no smaller than the layout's."
     rows = pool.report().get("largest_batch", 0)
-    return rows if 0 < rows < (layout.max_rows or layout.max_batch * worlds) else None
+    return rows if 0 < rows < layout.rows(worlds) else None

@@ -274,7 +274,7 @@ def read_layout_file(path: Path) -> Layout | None:
     if saved["machine"] != _machine(): return None
     try: layout = read_layout(saved["layout"])
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
-    counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, len(layout.devices)]
+    counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, layout.merged, len(layout.devices)]
     sane = layout.kind in LAYOUTS and layout.shared in (None, True, False)
     sane = sane and all(name in device_names() for name in layout.devices)
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)

@@ -1,11 +1,15 @@
 "A dashboard's price is measured: the processor time of the listener alone, and memory that would betray a page that is kept."
+import threading
 import time
 
+import numpy as np
 import pytest
 
 from alphazero_nb.core.events import Events
+from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
-from alphazero_nb.benchmark import HiddenDashboard, Stopwatch, bench_dashboard, bench_kernels, past_run, redraw_growth
+from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bench_dashboard, bench_gpu_way, bench_kernels, past_run,
+                                    redraw_growth)
 
 
 def spin(event):
@@ -58,3 +62,26 @@ def test_the_price_of_a_dashboard():
 def test_kernels_are_measured_on_games_that_end_and_begin(game):
     bench = bench_kernels(game, simulations=8, slots=4, seconds=.2)
     assert bench["kernel_call_us"] > 0 and bench["simulation_us"] > 0
+
+
+def test_a_simulated_gpu_computes_one_batch_after_another():
+    "Three batches that are given at once take their times together; their order is kept, and a pause is not busy."
+    gpu, start = SimulatedGPU(get_game("connect4"), rows_per_s=10_000, overhead_s=.01), time.perf_counter()
+    batch = np.zeros((100, 126), np.int8), np.arange(101, dtype=np.int32), np.zeros(100, np.int32)
+    results, ends = [gpu.begin(*batch) for _ in range(3)], []
+    assert time.perf_counter() - start < .02, "it does not wait to begin"
+    for result in results:
+        logits, values = result()
+        ends.append(time.perf_counter() - start)
+        assert logits.shape == (100,) and values.shape == (100, 2)
+    assert all(end >= .02 * (k + 1) - .001 for k, end in enumerate(ends))
+    time.sleep(.05)
+    gpu.evaluate(*batch)
+    assert gpu.busy_s == pytest.approx(.08) and time.perf_counter() - start >= .129
+
+
+@pytest.mark.parametrize("merged, rows", [(1, 16), (2, 32)])
+def test_the_way_to_a_gpu_is_measured_with_all_its_parts(merged, rows):
+    found = bench_gpu_way("tictactoe", 5_000, slots=16, blocks=4, merged=merged, seconds=.5)
+    assert .3 < found["busy"] < 1.1 and 0 < found["rows_per_batch"] <= rows and found["rows_per_s"] < 5_500
+    assert not [t for t in threading.enumerate() if t.name.startswith("BatchedEvaluator")]

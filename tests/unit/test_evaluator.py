@@ -560,3 +560,105 @@ def test_weights_are_packed_once_for_all_batch_shapes(monkeypatch):
         for rows in batch_shapes(256):
             assert all(torch.allclose(a[:rows], b, atol=1e-4) for a, b in zip(want, run(planes[:rows])))
     assert sorted(packed) == sizes
+
+
+# A device that computes while this machine goes on
+
+
+class SlowDevice:
+    "Begins a batch at once and ends it after `rows` microseconds · `us`, one after the other, as a GPU does; answers as Echo."
+    overlaps = True
+
+    def __init__(self, us=0.):
+        self.echo, self.us, self.free, self.flying, self.most, self.fail = Echo(), us, 0., 0, 0, None
+
+    def begin(self, observations, offsets, actions):
+        if self.fail == "begin": raise RuntimeError("no memory")
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        self.free = max(self.free, time.perf_counter()) + len(observations) * self.us * 1e-6
+        end, answer = self.free, self.echo.evaluate(observations, offsets, actions)
+
+        def result():
+            time.sleep(max(0., end - time.perf_counter()))
+            self.flying -= 1
+            if self.fail == "result": raise RuntimeError("lost")
+            if self.fail == "exit": raise SystemExit
+            return answer
+        return result
+
+
+def test_the_next_batch_begins_before_the_last_one_has_been_read():
+    "Two are on their way at most, every client gets its own answer, and the busy time counts no moment twice."
+    device = SlowDevice(us=200.)
+
+    def client(index, evaluator):
+        asks = [question(index * 20_000 + i * 5, rows=4) for i in range(60)]
+        return sum(not same(evaluator.evaluate(*ask), want) for ask, want in asks)
+    with BatchedEvaluator(device, max_batch=8) as evaluator:
+        start = time.perf_counter()
+        assert in_threads([lambda i=i: client(i, evaluator) for i in range(8)], 60) == [0] * 8
+        took, stats = time.perf_counter() - start, evaluator.get_stats()
+    assert device.most == 2 and device.flying == 0
+    assert stats["total_requests"] == 480 and .5 * took < stats["busy_s"] <= took
+
+
+@pytest.mark.parametrize("fail, message", [("begin", "no memory"), ("result", "lost")])
+def test_a_batch_that_fails_on_the_device_fails_its_clients_only(fail, message):
+    device = SlowDevice()
+    with BatchedEvaluator(device, max_batch=4) as evaluator:
+        device.fail = fail
+        with pytest.raises(EvaluatorError, match=message): evaluator.submit(*question(1)[0]).result(10)
+        device.fail = None
+        assert same(evaluator.submit(*question(2)[0]).result(10), question(2)[1])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_no_client_waits_when_the_reader_ends():
+    device = SlowDevice()
+    evaluator = BatchedEvaluator(device, max_batch=1)
+    device.fail = "exit"
+    tickets = [evaluator.submit(*question(n)[0]) for n in range(6)]
+    for ticket in tickets:
+        with pytest.raises(EvaluatorError, match="closed"): ticket.result(10)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*question(9)[0]).result(10)
+    evaluator.close()
+
+
+def test_closing_waits_for_what_the_device_computes_but_not_for_ever():
+    device = SlowDevice(us=100_000.)
+    evaluator = BatchedEvaluator(device, max_batch=4)
+    soon = evaluator.submit(*question(1)[0])
+    wait_until(lambda: device.flying)
+    evaluator.close(5)
+    assert same(soon.result(0), question(1)[1])
+    evaluator = BatchedEvaluator(SlowDevice(us=60e6), max_batch=4)
+    late = [evaluator.submit(*question(n)[0]) for n in range(3)]
+    started = time.perf_counter()
+    evaluator.close(.2)
+    assert time.perf_counter() - started < 5
+    for ticket in late:
+        with pytest.raises(EvaluatorError, match="closed"): ticket.result(0)
+
+
+@pytest.mark.parametrize("shapes", [(32,), (8,), (4, 16)])
+def test_edges_picked_on_the_device_are_those_picked_here(shapes):
+    "Here the device is the CPU: the same numbers, to the last bit, in whole and in split requests."
+    evaluator, rng = NetworkEvaluator(GAME, PolicyValueNet(GAME, "tiny"), "cpu", shapes=shapes), np.random.default_rng(3)
+    asks = [request(GAME, rng, rows) for rows in (1, 5, 32, 70)]
+    wanted = [evaluator.evaluate(*ask) for ask in asks]
+    evaluator.gathers = True
+    assert all(same(evaluator.evaluate(*ask), want) for ask, want in zip(asks, wanted))
+    begun = [evaluator.begin(*ask) for ask in asks]   # All before the first is read
+    assert all(same(result(), want) for result, want in zip(begun, wanted))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
+def test_a_gpu_computes_the_next_batch_while_the_last_one_travels():
+    bare, rng = NetworkEvaluator(GAME, PolicyValueNet(GAME, "tiny"), "cuda", shapes=(64,)), np.random.default_rng(0)
+    asked = [[request(GAME, rng, int(rng.integers(1, 33))) for _ in range(50)] for _ in range(6)]
+    wanted = [[bare.evaluate(*ask) for ask in asks] for asks in asked]
+    with BatchedEvaluator(bare, max_batch=64) as evaluator:
+        found = in_threads([lambda asks=asks: [evaluator.evaluate(*ask) for ask in asks] for asks in asked], 60)
+    for got, want in zip(found, wanted): assert all(same(a, b) for a, b in zip(got, want))

@@ -1105,3 +1105,27 @@ def test_every_kind_of_pool_has_the_methods_of_the_protocol(kind):
         if name.startswith("_") or not callable(method): continue
         assert [p.name for p in inspect.signature(method).parameters.values()] == \
                [p.name for p in inspect.signature(getattr(kind, name)).parameters.values()][:len(inspect.signature(method).parameters)], name
+
+
+def test_blocks_of_several_actors_go_into_one_batch():
+    "Two blocks of 16 slots in a batch of 32 rows at most; who plays does not change the games."
+    game = get_game("connect4")
+    network, found = PolicyValueNet(game, "tiny", 0).eval(), []
+    for threads in (1, 2, 4):
+        layout = Layout("threads", ("cpu",), threads, 64, 16, True, merged=2)
+        with SelfPlayEngine(game, network, "cpu", simulations=8, layout=layout, listeners=()) as playing:
+            found.append(playing.generate_games(80))
+            stats = playing.pool.inference.stats()
+            assert playing.layout == layout and playing.pool.inference.network.shapes == (32,)
+            assert stats["batch_sizes"][33:].sum() == 0 and stats["avg_batch_size"] > 16 or threads == 1
+    assert found[0] == found[1] == found[2]
+    assert str(layout) == "4 threads, a shared evaluator, blocks of 16, 2 a batch" and layout.rows(3) == 96
+
+
+@pytest.mark.parametrize("slots, merged", [(256, 4), (1024, 4), (2048, 2), (8192, 1)])
+def test_a_gpu_tries_merged_blocks(monkeypatch, slots, merged):
+    for module in (calibration, layout_module): monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    monkeypatch.setattr(layout_module, "device_names", lambda: ["cuda:0", "cpu"])
+    game = get_game("connect4")
+    found = candidate_layouts(game, True, plan_layout(game, True, "cuda:0", max_batch=slots))["threads, merged blocks"]
+    assert (found.merged, found.max_batch, found.games, found.shared) == (merged, slots, 8 * slots, True)
