@@ -5,6 +5,8 @@
 # %% ../../nbs/15c_games.twenty48.ipynb #696c6d50
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from ..core.compiled import kernel
 from ..core.game import CHANCE, OVER, Game, board_symmetries, register
@@ -107,7 +109,7 @@ def play(state, action):
 def returns(state, out):
     goal = state[_GOAL]
     share = (1000.0 * state[_THOUSANDS] + state[_SCORE]) / ((goal - 1) * 2.0 ** goal)
-    out[0] = 1 if state[:16].max() >= goal else 2 * min(share, 1.0) - 1
+    out[0] = 1 if state[:16].max() >= goal else 2 * math.log(1 + 80 * min(share, 1.0)) / math.log(81.0) - 1
 
 # %% ../../nbs/15c_games.twenty48.ipynb #78714cbd
 def observe(state, planes):

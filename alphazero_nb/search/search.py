@@ -20,9 +20,10 @@ from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, find_child
                                       prove, root_of, select_edge, set_priors)
 
 # %% auto #0
-__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'throw', 'run_to_leaf', 'apply_evaluation', 'count_worlds',
-           'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'apply_evaluations', 'Requests',
-           'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
+__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'throw', 'spread_of', 'run_to_leaf', 'apply_evaluation',
+           'count_worlds', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'apply_evaluations',
+           'Requests', 'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds',
+           'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -96,6 +97,17 @@ def throw(api, trees, tree, node):
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
 @kernel
+def spread_of(nodes, edges, root):
+    "Return half the difference between the best and the worst mean result of a move; 1 before two have been tried."
+    low, high, tried = 1e30, -1e30, 0
+    for e in range(nodes[root].first, nodes[root].first + nodes[root].count):
+        if edges[e].visits == 0: continue
+        mean = edges[e].value / edges[e].visits
+        low, high, tried = min(low, mean), max(high, mean), tried + 1
+    return max(0.5 * (high - low), 0.01) if tried > 1 else 1.0
+
+
+@kernel
 def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     "Run simulations. Return the node that needs the network, or −1 when the root has its visits or is proven."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
@@ -104,6 +116,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     if nodes[root].visits == 0: return root
     while nodes[root].visits <= budget and not nodes[root].exact:
         node = root
+        spread = spread_of(nodes, edges, root) if values.shape[1] == 1 else 1.0
         while nodes[node].mover != OVER and not nodes[node].exact:
             if nodes[node].mover == CHANCE:
                 node, is_new = throw(api, trees, tree, node)
@@ -111,7 +124,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
                 continue
             if pending is not None:
                 if nodes[node].visits == 0: return node
-            edge = select_edge(nodes, edges, values, node, c_puct, fpu, pending)
+            edge = select_edge(nodes, edges, values, node, spread * c_puct, spread * fpu, pending)
             child = edges[edge].child
             if child >= 0:
                 node = child

@@ -209,16 +209,21 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
             state = game.play(state, outcome)
         return node.after.setdefault(state.tobytes(), Node(state))
 
+    def spread():
+        "A single player explores as far as the results at the root differ (MuZero scales the results instead)."
+        means = [float(e["value"]) / e["n"] for e in root.edges if e["n"]]
+        return 1 if game.players > 1 or len(means) < 2 else max((max(means) - min(means)) / 2, .01)
+
     def choose(node):
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
-        untried = float(node.sums[node.mover]) / node.visits - fpu * np.sqrt(tried)
+        untried = float(node.sums[node.mover]) / node.visits - at * fpu * np.sqrt(tried)
         return max(node.edges, key=lambda e: (float(e["value"]) / e["n"] if e["n"] else untried)
-                   + c_puct * np.sqrt(node.visits) * float(e["prior"]) / (1 + e["n"]))
+                   + at * c_puct * np.sqrt(node.visits) * float(e["prior"]) / (1 + e["n"]))
 
     root = Node(state)
     root.sums, root.visits = root.sums + judge(root), 1
     while root.visits <= budget:
-        node, path = root, []
+        node, path, at = root, [], spread()
         while True:
             if node.mover == CHANCE: edge, child = None, throw(node)
             else:
@@ -654,7 +659,7 @@ def test_2048_agrees_with_slow_rules():
             assert np.array_equal(tiles(after), moves[move][0]) and score(after) == points
             assert [np.argmax(game.observe(state)[:, k // 4, k % 4]) for k in range(16)] == state[:16].tolist()
         assert largest(states[-1]) == tiles(states[-1]).max()
-        assert game.returns(states[-1])[0] == pytest.approx(2 * points / (512 * 8) - 1)
+        assert game.returns(states[-1])[0] == pytest.approx(2 * np.log1p(80 * points / (512 * 8)) / np.log(81) - 1)
 
 
 def test_reaching_the_goal_of_2048_is_worth_1():
