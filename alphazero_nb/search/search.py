@@ -114,9 +114,10 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
     if pending is not None: budget -= pending[root]
     if nodes[root].visits == 0: return root
+    alone = values.shape[1] == 1 and len(trees.chances) > 0   # One player against chance
     while nodes[root].visits <= budget and not nodes[root].exact:
         node = root
-        spread = spread_of(nodes, edges, root) if values.shape[1] == 1 else 1.0
+        spread = spread_of(nodes, edges, root) if alone else 1.0
         while nodes[node].mover != OVER and not nodes[node].exact:
             if nodes[node].mover == CHANCE:
                 node, is_new = throw(api, trees, tree, node)

@@ -210,9 +210,9 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
         return node.after.setdefault(state.tobytes(), Node(state))
 
     def spread():
-        "A single player explores as far as the results at the root differ (MuZero scales the results instead)."
+        "One player against chance explores as far as the results at the root differ (MuZero scales the results instead)."
         means = [float(e["value"]) / e["n"] for e in root.edges if e["n"]]
-        return 1 if game.players > 1 or len(means) < 2 else max((max(means) - min(means)) / 2, .01)
+        return 1 if game.players > 1 or not game.has_chance or len(means) < 2 else max((max(means) - min(means)) / 2, .01)
 
     def choose(node):
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
