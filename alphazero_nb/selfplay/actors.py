@@ -62,16 +62,18 @@ class Actor(threading.Thread):
         finally: self.generation.leave(error)
 
     def turn(self, block: SlotBlock) -> bool:
-        "Run one turn of a block. Return True if it waits for evaluations."
+        "Run one turn of a block. Return True if it waits for evaluations or has more to do."
         block.receive(self.pool.inference.version)
         self.fill(block)
         block.advance()
-        while records := block.collect():
+        for _ in range(4):   # A game may end without the network; such games must not keep the other slots waiting
+            records = block.collect()
+            if not records: break
             for record in records: self.source.finish(record, self.pool.inference.name)
             self.fill(block)
             block.advance()
         if block.requests.count: block.submit(self.pool.inference.evaluator)
-        return block.requests.count > 0
+        return block.requests.count > 0 or bool(records)
 
     def fill(self, block: SlotBlock) -> None:
         "Start games in idle slots, unless the generation is stopping."

@@ -1,14 +1,20 @@
 "The table of evaluations changes how fast games are played, and never which games."
+import threading
+
 import numpy as np
 import pytest
 
 from alphazero_nb.core.game import get_game
+from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search import cache as page
 from alphazero_nb.search.cache import TRIAL, make_cache, recall, remember, renew
 from alphazero_nb.search.search import Requests
 from alphazero_nb.search.tree import make_trees
 from alphazero_nb.selfplay import slots as slots_module
+from alphazero_nb.selfplay.layout import plan_layout
+from alphazero_nb.selfplay.scheduler import Generation
+from alphazero_nb.selfplay.actors import Actor, ActorPool
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 pytestmark = pytest.mark.usefixtures("one_thread_inside")
@@ -53,6 +59,38 @@ def test_every_layout_uses_the_table(monkeypatch, options):
     without, _, _ = played(game, network, 40, 0, monkeypatch)
     records, recalled, _ = played(game, network, 40, page.ROOM, monkeypatch, **options)
     assert same(records, without) and recalled > 0
+
+
+class Forced:
+    "Three moves without a choice: games that end without the network, as those of a full table do."
+    def __init__(self, seed): self.moves = 0
+    def mover(self): return -1 if self.moves == 3 else 0
+    def legal(self): return [0]
+    def play(self, action): self.moves += 1
+    def returns(self): return [0., 0.]
+    def observe(self): return [self.moves]
+
+
+class Endless:
+    "A source that never runs out of games."
+    def __init__(self): self.drawn, self.finished, self.open = 0, 0, True
+    def draw(self): self.drawn += 1; return self.drawn
+    def finish(self, record, name): self.finished += 1
+
+
+def test_games_that_need_no_network_do_not_keep_the_other_slots_waiting():
+    "An actor went on with such games until it was stopped; a slot that asked the network meanwhile got no answer."
+    source, game = Endless(), PythonGame("forced", Forced, players=2, actions=1, shape=(1,), max_length=3)
+    layout = plan_layout(game, None, layout="threads", games=8)
+    pool = ActorPool(game, None, layout, slots_module.SelfPlaySettings(), 0)
+    actor, block = Actor(pool, Generation(source, 1), pool.blocks), pool.blocks[0]
+    for turn in range(1, 4):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(actor.turn(block)), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert found == [True], "there is more to do, and the turn ends"
+        assert source.finished <= 40 * turn and source.drawn <= 48 * turn
 
 
 def requests_of(game, rows, seed=0):
