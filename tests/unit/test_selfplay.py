@@ -120,7 +120,7 @@ def test_all_of_the_next_numbers_come_back(reproducible):
         numbers = [[record.number for record in playing.generate_games(n)] for n in (1, 30, 2, 3, 100, 1)]
         total = playing.stats()["games"]
     assert sum(numbers, []) == list(range(137))
-    assert total == 137 if reproducible else 137 <= total < 137 + 5 * 48   # Later games end ahead of slow ones, not without end
+    assert total == 137 if reproducible else 137 <= total < 137 + 25 * 48   # Later games end ahead of slow ones, not without end
 
 
 def test_games_run_ahead_are_kept():
