@@ -298,10 +298,10 @@ def bench_device(
         steps = {}
         for size in batch_sizes:
             learner = Learner(PolicyValueNet(game, preset, 0), device, replace(default_training(game), batch_size=size))
-            steps[size] = step_rate(learner, random_batch(game, size), seconds)
+            steps[f"steps_per_s_{size}"] = step_rate(learner, random_batch(game, size), seconds)
         keep = ("moves_per_s", "evals_per_s", "recalled", "busy", "bare_evals_per_s", "efficiency", "efficiency_low",
                 "efficiency_high", "games_per_min", "bare", "plan")
-        rows[preset] = dict({key: row[key] for key in keep}, steps_per_s=steps)
+        rows[preset] = dict({key: row[key] for key in keep}, **steps)
     return dict(game=game.name, rows=rows, machine=dict(machine_facts(), device=device.description))
 
 # %% ../nbs/80_benchmark.ipynb #c40916ff
