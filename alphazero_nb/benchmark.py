@@ -263,7 +263,7 @@ def bench_gpu_way(
     seconds: float = 2.0,
     overhead_s: float = 1e-4,   # Of the simulated GPU, per batch
     overlaps: bool = True,      # False: it gets a batch when the last one has been read
-) -> dict:                      # busy (share of the time), rows_per_batch, moves_per_s
+) -> dict:                      # busy (share of the time), rows_per_s, rows_per_batch
     "Return how busy actors keep a GPU of this speed."
     game = get_game(game) if isinstance(game, str) else game
     layout = Layout("threads", ("cpu",), threads, slots * blocks, slots, True)
@@ -275,7 +275,7 @@ def bench_gpu_way(
         play_for(pool, scheduler, seconds / 4)
         before, busy = pool.report(), gpu.busy_s
         took = play_for(pool, scheduler, seconds)
-        change = {key: pool.report()[key] - before[key] for key in ("evaluations", "batches", "open_moves")}
+        change = {key: pool.report()[key] - before[key] for key in ("evaluations", "batches")}
         return dict(busy=(gpu.busy_s - busy) / took, rows_per_s=change["evaluations"] / took,
                     rows_per_batch=change["evaluations"] / max(1, change["batches"]))
 

@@ -287,9 +287,10 @@ def _bench(args):
         row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed,
                           **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
     elif args.what == "device":
-        presets = (args.preset,) if args.preset else ("small", "medium", "large")
-        row = bench_device(game, presets, *played)
-        if not args.json: row = {f"{name} {key}": value for name, one in row["rows"].items() for key, value in one.items()}
+        keys = ("device", "windows", "seconds", "whole_games")
+        row = bench_device(game, **dict(zip(keys, played)), **_given(presets=args.preset and (args.preset,)))
+        sizes = row["rows"].items()
+        if not args.json: row = {f"{name} {key}": value for name, one in sizes for key, value in one.items()}
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,

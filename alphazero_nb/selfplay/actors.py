@@ -140,9 +140,9 @@ class Inference:
     ):
         self.device = None if network is None else get_device(layout.devices[0])
         self.name, self.dtype = (self.device.name, self.device.dtype) if self.device else ("cpu", "")
-        batch = layout.max_batch * worlds
+        batch, even = layout.max_batch * worlds, EVEN_ROWS
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
-            game, network, self.device, shapes=(max(layout.rows(worlds), min(EVEN_ROWS, layout.max_rows or EVEN_ROWS)),))
+            game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),))
         self.network.version = version
         self.shared = network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)

@@ -68,7 +68,8 @@ def warm_up(pool: GamePool, scheduler: GameScheduler, seconds: float, at_most_s:
     "Play for about `seconds`, and longer if the slots have not had four evaluations each by then."
     end = time.monotonic() + at_most_s
     play_for(pool, scheduler, seconds)
-    while count_answers(pool.report()) < 4 * pool.layout.games and time.monotonic() < end: play_for(pool, scheduler, seconds)
+    while count_answers(pool.report()) < 4 * pool.layout.games and time.monotonic() < end:
+        play_for(pool, scheduler, seconds)
 
 
 def count_answers(report: dict) -> int:

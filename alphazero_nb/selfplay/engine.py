@@ -242,7 +242,7 @@ class SelfPlayEngine:
         layout: str | Layout | None = None,  # A kind in LAYOUTS, or "auto" (benchmark first); default: simple rules
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
-        play_on: bool = False,           # If the pool can, play on between two calls, about as many games as run at once
+        play_on: bool = False,           # If the pool can, play on between two calls, about as many games as slots
     ):
         if settings is None: settings = default_settings(game)
         if simulations is not None:

@@ -111,7 +111,7 @@ class WorkerSet:
         "Remove a worker that has ended. Return how it ended."
         cause = worker.end_cause()
         self.running.remove(worker)
-        self.past.update({key: worker.report.get(key, 0) for key in ("evaluations", "batches", "busy_s")})
+        self.past.update({key: worker.report.get(key, 0) for key in ("evaluations", "recalled", "batches", "busy_s")})
         worker.close()
         return cause
 
