@@ -177,6 +177,25 @@ def test_an_engine_plays_on_between_calls_and_no_further_than_one_call():
     assert not actors()
 
 
+def test_what_a_call_takes_is_played_anew_before_the_next_call():
+    with engine(get_game("tictactoe"), games=32, play_on=True) as playing:
+        playing.generate_games(40)
+        settle(playing)
+        before = playing.stats()["evaluations"]
+        assert len(playing.generate_games(40)) == 40, "no game of this call is missing: it plays nothing itself"
+        settle(playing)
+        assert playing.stats()["evaluations"] > before and len(playing.leftover()) >= 40
+
+
+def test_an_engine_of_one_block_pauses_between_calls():
+    "Its only actor would keep the learner from its core."
+    with engine(get_game("tictactoe"), games=8, threads=1, play_on=True) as playing:
+        playing.generate_games(20)
+        before = playing.stats()["evaluations"]
+        time.sleep(.2)
+        assert playing.scheduler.ahead is None and playing.stats()["evaluations"] == before
+
+
 @pytest.mark.parametrize("n, ahead", [(4, 32), (40, 40)])
 def test_slots_go_on_while_the_longest_game_of_a_small_call_is_missing(n, ahead):
     "With 4 games ahead, most of the 32 slots were idle until the last of 4 requested games had ended."
