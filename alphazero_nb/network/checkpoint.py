@@ -108,7 +108,9 @@ def network_arrays(network: nn.Module) -> dict[str, np.ndarray]:
 
 def fill_network(network: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Module:
     "Load the arrays into the network, all or none. Raise a ValueError that names the first array that does not fit."
-    require_like(network_arrays(network), arrays, "these weights belong to another network")
+    want = network_arrays(network)
+    if "ranges" in want: arrays = dict(ranges=np.zeros_like(want["ranges"])) | arrays   # Older files have none
+    require_like(want, arrays, "these weights belong to another network")
     network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
     return network
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 import copy, functools, warnings
 from typing import Callable
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
+from ..core.compiled import kernel
 from ..core.device import Device, get_device
 from .networks import BoardNet, pool
 
 # %% auto #0
-__all__ = ['BACKENDS', 'FoldedPair', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'inference_copy']
+__all__ = ['BACKENDS', 'FoldedPair', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'measure_ranges', 'pool_int8',
+           'QuantizedConv', 'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
 
 # %% ../../nbs/21_network.inference.ipynb #18f9526e
 class FoldedPair(nn.Sequential):
@@ -77,25 +80,25 @@ def _channels_last_weight(linear: nn.Linear, channels: int, cells: int):
 
 class FusedNet(FusedBoardNet):
     "`FusedBoardNet` with both heads. The plain network computes batch sizes on which the operators fail."
-    def __init__(self, net: BoardNet, dtype: torch.dtype, cells: int):
+    def __init__(self, net: BoardNet, dtype: torch.dtype):
         super().__init__(net, dtype)
-        self.refused = set()
+        self.refused, cells = set(), net.shape[1] * net.shape[2]
         policy, value = net.policy, net.value
         self.hidden = _channels_last_weight(value.hidden, len(value.local.weight), cells)
         self.out = None if policy.board else _channels_last_weight(policy.out, len(policy.local.weight), cells)
 
-    def __call__(self, x):
-        if len(x) in self.refused: return self.net(x)
-        try: return self.fused(x)
+    def __call__(self, planes):
+        if len(planes) in self.refused: return self.net(planes.to(self.dtype))
+        try: return self.fused(planes)
         except Exception as error:
-            answer = self.net(x)   # Raises its own error if the input is invalid
-            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(x)} ({type(error).__name__}: {error}). "
+            answer = self.net(planes.to(self.dtype))   # Raises its own error if the input is invalid
+            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({type(error).__name__}: {error}). "
                           "Batches of this size now run layer by layer, which is slower.")
-        self.refused.add(len(x))
+        self.refused.add(len(planes))
         return answer
 
-    def fused(self, x):
-        x = self.trunk(x)
+    def fused(self, planes):
+        x = self.trunk(planes.to(self.dtype))
         pooled = pool(x)
         return self.policy(self.net.policy, x, pooled), self.value(self.net.value, x, pooled)
 
@@ -128,6 +131,109 @@ def can_fuse(network: nn.Module, device: Device) -> bool:
     "Return True if the fused operators work for this network on this device."
     return device.type == "cpu" and type(network) is BoardNet and _fused_operators_work(device.dtype)
 
+# %% ../../nbs/21_network.inference.ipynb #5fb86c8a
+def measure_ranges(network: BoardNet, planes: torch.Tensor) -> None:
+    "Store the largest activation of each layer on these planes (batch, *shape) in `network.ranges`."
+    net = fold_batch_norm(copy.deepcopy(network).eval())
+    with torch.inference_mode():
+        x = net.stem(planes.float()).relu_()
+        found = [x.amax()]
+        for block in net.blocks:
+            middle = block.first(x).relu_()
+            x = block.second(middle).add_(x).relu_()
+            found += [middle.amax(), x.amax()]
+    network.ranges.copy_(torch.stack(found).clamp_min(1e-6))   # A silent layer has a range, too
+
+# %% ../../nbs/21_network.inference.ipynb #8131cefe
+@kernel
+def pool_int8(x, step, out):
+    "Write mean and maximum of every filter over the board, times `step`, to `out`. x: uint8 (batch, cells, filters)."
+    rows, cells, filters = x.shape
+    total, most = np.empty(filters, np.int32), np.empty(filters, np.uint8)
+    for row in range(rows):
+        total[:] = 0
+        most[:] = 0
+        for cell in range(cells):
+            for filter in range(filters):
+                total[filter] += x[row, cell, filter]
+                most[filter] = max(most[filter], x[row, cell, filter])
+        for filter in range(filters):
+            out[row, filter] = total[filter] * (step / cells)
+            out[row, filters + filter] = most[filter] * step
+
+# %% ../../nbs/21_network.inference.ipynb #411b3eb8
+class QuantizedConv:
+    "A convolution of 8-bit integers. Its input counts in units of `step` from `zero`, its output in units of `out` from 0."
+    def __init__(self, conv: FoldedPair, shape: tuple, step: float, out: float | None, zero: int = 0):
+        # shape: of the input, (channels, height, width). out: None for an output in floating point
+        self.place = conv.stride, conv.padding, conv.dilation, conv.groups
+        scale = conv.weight.abs().amax((1, 2, 3)).clamp_min(1e-12) / 127   # A unit of each filter's weights
+        weight = (conv.weight / scale[:, None, None, None]).round().to(torch.int8)
+        weight = torch.ops.onednn.qconv_prepack(weight, scale, step, zero, *self.place, [64, *shape])
+        zeros = torch.zeros(len(scale), dtype=torch.int32)
+        self.weights, self.bias, self.out = (step, zero, weight, scale, zeros), conv.bias.clone(), out
+
+    def __call__(self, x, after: str, dtype: torch.dtype):
+        result = (1.0, 0, dtype) if self.out is None else (self.out, 0, torch.uint8)
+        return torch.ops.onednn.qconv2d_pointwise(x, *self.weights, self.bias, *self.place, *result, after, [], "")
+
+    def add_relu(self, x, other, unit):   # Writes into other, which counts in units of `unit`
+        return torch.ops.onednn.qconv2d_pointwise.binary(
+            x, *self.weights, other, self.bias, *self.place, self.out, 0, torch.uint8, unit, 0, "sum", 1.0, "relu", [], "")
+
+
+class Int8Net(FusedNet):
+    "`FusedNet` with a trunk of 8-bit integers, for a network with `ranges`. The heads compute in `dtype`."
+    def __init__(self, net: BoardNet, dtype: torch.dtype):
+        unit, *units = (net.ranges / 255).tolist()
+        filters, board = len(net.stem.weight), net.shape[1:]
+        self.stem, self.blocks = QuantizedConv(net.stem, net.shape, 1.0, unit, 128), []
+        for block, middle, out in zip(net.blocks, units[::2], units[1::2]):
+            self.blocks.append((QuantizedConv(block.first, (filters, *board), unit, middle),
+                                QuantizedConv(block.second, (filters, *board), middle, out), unit))
+            unit = out
+        self.unit = unit
+        self.locals = {head.local: QuantizedConv(head.local, (filters, *board), unit, None) for head in (net.policy, net.value)}
+        super().__init__(net.to(dtype), dtype)
+
+    def trunk(self, x):
+        x = self.stem(x, "relu", None)
+        for first, second, unit in self.blocks: x = second.add_relu(first(x, "relu", None), x, unit)
+        return x
+
+    def conv(self, conv, x, after="none"):
+        return self.locals[conv](x, after, self.dtype) if conv in self.locals else super().conv(conv, x, after)
+
+    def fused(self, planes):
+        x = self.trunk(planes.view(torch.uint8) ^ 128)
+        pooled = torch.empty(len(x), 2 * x.shape[1])
+        pool_int8(x.permute(0, 2, 3, 1).flatten(1, 2).numpy(), self.unit, pooled.numpy())
+        pooled = pooled.to(self.dtype)
+        return self.policy(self.net.policy, x, pooled), self.value(self.net.value, x, pooled)
+
+# %% ../../nbs/21_network.inference.ipynb #2c85c4c2
+@functools.cache
+def int8_operators_work() -> bool:
+    "Return True if this PyTorch and processor compute convolutions of 8-bit integers exactly."
+    chance = torch.Generator().manual_seed(0)
+    draw = lambda low, high, *shape: torch.randint(low, high, shape, generator=chance).float()
+    conv = FoldedPair(nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64).eval()).requires_grad_(False)
+    conv.weight.copy_(draw(0, 2, 64, 64, 3, 3) * 254 - 127)   # Sums of two products exceed 16 bits
+    x, other = draw(0, 2, 4, 64, 5, 5) * 255, draw(0, 256, 4, 64, 5, 5)
+    want = torch.relu(conv(x) + other)
+    unit = float(want.max()) / 255
+    try:
+        with torch.inference_mode():
+            integers = [t.to(torch.uint8).contiguous(memory_format=torch.channels_last) for t in (x, other)]
+            got = QuantizedConv(conv, (64, 5, 5), 1.0, unit).add_relu(*integers, 1.0).float() * unit
+    except Exception: return False   # A private operator may raise any error
+    return bool((want - got).abs().max() <= .51 * unit)
+
+
+def can_use_int8(network: nn.Module, device: Device) -> bool:
+    "Return True if this network has been measured and this device has the operators for 8-bit integers."
+    return can_fuse(network, device) and bool((network.ranges > 0).all()) and int8_operators_work()
+
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
 BACKENDS = ("auto", "eager", "fused", "compile")
 
@@ -136,23 +242,24 @@ def inference_copy(
     network: nn.Module,
     device: str | Device = "auto",
     backend: str = "auto",        # auto, eager, fused or compile
-    dtype: str | None = None,     # Number format; the device's own by default
+    dtype: str | None = None,     # Number format; the device's own by default. "int8" where `can_use_int8`
 ) -> Callable:                    # int8 planes (batch, *shape) on the device -> float32 logits and values
     "Return a frozen, fast copy of `network`; later changes of the weights do not affect it."
     device = get_device(device)
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r} is unknown; choose one of {', '.join(BACKENDS)}.")
     if backend == "auto": backend = "fused" if can_fuse(network, device) else "eager"
-    number = getattr(torch, dtype or device.dtype)
+    int8 = dtype == "int8" and backend == "fused" and can_use_int8(network, device)
+    number = getattr(torch, dtype if dtype not in (None, "int8") else device.dtype)
     last = torch.channels_last if device.channels_last else torch.contiguous_format
-    cells = getattr(network, "cells", 0)
     net = fold_batch_norm(copy.deepcopy(network).eval()).requires_grad_(False)
-    if backend == "fused": run = FusedNet(net.to(number), number, cells)   # A BoardNet, see can_fuse
+    if int8: run = Int8Net(net, number)
+    elif backend == "fused": run = FusedNet(net.to(number), number)   # A BoardNet, see can_fuse
     else: run = net.to(device.name, number, memory_format=last)
     if backend == "compile": run = _compiled(run)
 
     def forward(planes):
-        planes = planes.to(number)
+        if backend != "fused": planes = planes.to(number)
         if planes.dim() == 4: planes = planes.contiguous(memory_format=last)
         logits, values = run(planes)
         return logits.float(), values.float()

@@ -170,10 +170,11 @@ class BoardNet(nn.Module):
     "Trunk and heads for observations (planes, height, width)."
     def __init__(self, game: Game, filters: int, blocks: int):
         super().__init__()
-        self.cells = game.shape[1] * game.shape[2]
+        self.shape = game.shape
         self.stem = _conv(game.shape[0], filters)
         self.blocks = nn.Sequential(*[ResidualBlock(filters) for _ in range(blocks)])
         self.policy, self.value = PolicyHead(game, filters), ValueHead(game, filters)
+        self.register_buffer("ranges", torch.zeros(1 + 2 * blocks))   # See `measure_ranges`; zeros: not measured
 
     def forward(self, x):
         x = self.blocks(self.stem(x).relu_())

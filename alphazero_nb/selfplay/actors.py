@@ -137,12 +137,14 @@ class Inference:
         layout: Layout,
         worlds: int,     # Positions per slot
         version: int,    # Version of the weights
+        int8: bool = False,  # Evaluate in 8-bit integers where `can_use_int8`
     ):
         self.device = None if network is None else get_device(layout.devices[0])
         self.name, self.dtype = (self.device.name, self.device.dtype) if self.device else ("cpu", "")
         batch, even = layout.max_batch * worlds, EVEN_ROWS
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
-            game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),))
+            game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
+            dtype="int8" if int8 else None)
         self.network.version = version
         self.shared = network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
@@ -187,7 +189,7 @@ class ActorPool:
         self.seed, self.generation, self._actors = seed, None, []
         self.blocks = [SlotBlock(game, slots, settings, network is not None) for slots in layout.blocks()[0]]
         layout = replace(layout, threads=min(layout.threads, len(self.blocks)))
-        self.inference = Inference(game, network, layout, count_worlds(game, settings.search), version)
+        self.inference = Inference(game, network, layout, count_worlds(game, settings.search), version, settings.int8)
         self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
 
     @property

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 from ..core.device import Device, get_device
 from ..core.game import Game
+from ..network.networks import BoardNet
+from ..network.inference import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
 from ..selfplay.settings import default_settings
@@ -140,6 +142,13 @@ class Learner:
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.gradient_clip)
         self._apply(norm.item())   # The only time that the step waits for the device
         return policy_loss.detach(), value_loss.detach()
+
+    def measure_ranges(self, planes: np.ndarray) -> None:
+        "Store the ranges of the activations on these planes with the weights, for play in 8-bit integers."
+        average = self.average.module
+        if type(average) is not BoardNet: return
+        measure_ranges(average, torch.from_numpy(planes).to(self.device.name))
+        self.network.ranges.copy_(average.ranges)   # The average moves towards the newest weights and buffers
 
     def _apply(self, norm: float) -> None:
         "Take a step along the clipped gradient, or skip the step if its norm is not finite."

@@ -22,6 +22,7 @@ from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, R
 from ..core.game import Game, get_game, list_games
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
+from ..network.inference import int8_operators_work
 from ..network.checkpoint import network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
@@ -197,6 +198,8 @@ class RunReport:
                              state.games, iterations, minutes))
         self.emit(Message(f"{how}; {plan.device.dtype} on {plan.device}. "
                           f"The first start on a machine compiles for about half a minute."))
+        if plan.play.int8 and not (plan.device.type == "cpu" and int8_operators_work()):
+            self.emit(Message(f"This machine has no fast 8-bit integers, so self-play computes in {plan.device.dtype}."))
         if plan.train.cooldown:
             first, last = plan.train.cooldown
             self.emit(Message(f"The learning rate falls to a tenth between the optimiser steps {first:,} and {last:,}."))
@@ -225,6 +228,7 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
             if step % 20 == 19 or step + 1 == steps:
                 policy_loss, value_loss = (sums / (step + 1)).tolist()
                 emit(StepsTaken(state.iteration, state.learner.steps, policy_loss, value_loss, step + 1, steps))
+    if plan.play.int8: state.learner.measure_ranges(batch.planes[:256])
     policy_loss, value_loss = (sums / steps).tolist()
     return policy_loss, value_loss
 
