@@ -17,25 +17,28 @@ from .core.device import get_device, usable_cores
 from .core.streams import Purpose, derive_seed
 from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStarted
 from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
-from .network.networks import PolicyValueNet, default_preset
-from .network.inference import can_fuse, inference_copy
+from .network.networks import BoardNet, PolicyValueNet, default_preset
+from .network.inference import can_fuse, can_use_int8, inference_copy, measure_ranges
 from .network.evaluator import BatchedEvaluator, UniformEvaluator
+from .search.cache import make_cache
 from .search.search import SearchSettings
 from .selfplay.slots import SlotBlock
 from .selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from .selfplay.layout import Layout, plan_layout
 from .selfplay.scheduler import GameScheduler
 from .selfplay.actors import ActorPool
-from .selfplay.calibration import candidate_layouts, layout_table, measure_layouts, play_for
+from .selfplay.calibration import (candidate_layouts, layout_table, measure_layouts, measure_window,
+                                               play_for, warm_up)
 from .selfplay.engine import SelfPlayEngine
 from .training.learner import Learner, default_training
 from .training.forecast import random_batch, step_rate
 from .ui.dashboard import Dashboard, render
 
 # %% auto #0
-__all__ = ['bare_rate', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts', 'bench_layouts', 'bench_kernels',
-           'SimulatedGPU', 'bench_gpu_way', 'bench_device', 'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run',
-           'redraw_growth', 'bench_dashboard']
+__all__ = ['bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts', 'bench_formats',
+           'bench_games', 'bench_machine', 'bench_layouts', 'bench_kernels', 'SimulatedGPU', 'bench_gpu_way',
+           'bench_device', 'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run', 'redraw_growth',
+           'bench_dashboard']
 
 # %% ../nbs/80_benchmark.ipynb #d3aa370b
 def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int, seconds: float) -> float:
@@ -68,14 +71,21 @@ def _try(network, game, device, backend, dtype, batch, threads, inside, seconds)
     return dict(backend=backend, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=rate)
 
 
+def ways_to_run(network, device) -> list[tuple]:
+    "Return the pairs of backend and number format that work without a compiler."
+    formats, fuses = sorted({device.dtype, "float32"}), can_fuse(network, device)
+    ways = [(backend, dtype) for backend in ["eager"] + ["fused"] * fuses for dtype in formats]
+    return ways + [("fused", "int8")] * can_use_int8(network, device)
+
+
 def best_bare(game, network, device, compile: bool = True, batches=None, seconds: float = 0.4) -> dict:
     "Return the fastest way to run the network alone: backend, dtype, batch, threads, rate (rows/s), and all tried."
     cores, formats = usable_cores(), sorted({device.dtype, "float32"})
     layouts = sorted({(cores, 1), (1, cores)}) if device.type == "cpu" else [(1, 1)]
     batches = batches or ((64, 128, 256, 512) if device.type == "cpu" else (256, 512, 1024, 2048, 4096))
     attempt = lambda *how: _try(network, game, device, *how, seconds)
-    tried = [attempt(backend, dtype, batch, *layout) for backend in ["eager"] + ["fused"] * can_fuse(network, device)
-             for dtype in formats for batch in batches for layout in layouts]
+    tried = [attempt(*way, batch, *layout) for way in ways_to_run(network, device)
+             for batch in batches for layout in layouts]
     ranked = sorted(tried, key=lambda row: -row["rate"])
     for dtype in formats if compile and device.compiles else ():
         for batch in list(dict.fromkeys(row["batch"] for row in ranked))[:2]:
@@ -88,6 +98,13 @@ def full_searches(game: Game, simulations: int | None, settings: SelfPlaySetting
     settings = replace(settings or default_settings(game), full_search_fraction=1.0)
     if simulations is None: return settings
     return replace(settings, search=replace(settings.search, simulations=simulations))
+
+
+def _untrained(game: Game, preset: str, seed: int = 0, int8: bool = False):
+    "Return a network with random weights. With `int8`, it has ranges."
+    network = PolicyValueNet(game, preset, seed)
+    if int8 and type(network) is BoardNet: measure_ranges(network, torch.from_numpy(random_batch(game, 64).planes))
+    return network
 
 
 def bench_selfplay(
@@ -106,7 +123,7 @@ def bench_selfplay(
     "Measure self-play and the bare network in alternating windows, and games per minute in one whole call."
     game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
-    network = PolicyValueNet(game, preset, seed)
+    network = _untrained(game, preset, seed, settings.int8)
     best = best_bare(game, network.eval(), device, compile)
     torch.compiler.reset()
     forward = inference_copy(network, device, best["backend"], best["dtype"])
@@ -160,6 +177,73 @@ def _whole(game, network, games, options) -> dict:
         took = time.perf_counter() - start
     return dict(whole_games=games, whole_s=took, games_per_min=60 * games / took,
                 mean_length=float(np.mean([len(record) for record in records])))
+
+# %% ../nbs/80_benchmark.ipynb #fe919943
+def bench_formats(
+    game: Game,
+    presets: tuple = ("tiny", "small", "medium"),
+    device: str = "auto",
+    batches: tuple = (1, 8, 32, 128, 512),
+    seconds: float = 0.25,     # For each way and batch size
+) -> list[dict]:               # preset, backend, dtype, batch, evals_per_s
+    "Measure the bare network on all cores, with one stream per core, or on the GPU."
+    device, rows = get_device(device), []
+    streams = usable_cores() if device.type == "cpu" else 1
+    for preset in presets:
+        network = _untrained(game, preset, int8=True).eval()
+        for backend, dtype in ways_to_run(network, device):
+            forward = inference_copy(network, device, backend, dtype)
+            for batch in batches:
+                rate = bare_rate(forward, game, device, batch, streams, 1, seconds)
+                rows.append(dict(preset=preset, backend=backend, dtype=dtype, batch=batch, evals_per_s=rate))
+    return rows
+
+
+def bench_games(
+    game: Game,
+    preset: str = "small",
+    device: str = "auto",
+    games: tuple = (1, 4, 16, 64, 256, 1024, 4096),
+    seconds: float = 1.5,      # For each number of games, with the tables and without
+) -> list[dict]:               # games, table, moves_per_s, evals_per_s
+    "Measure self-play by threads with so many games at once, with and without the tables of the blocks."
+    rows, network, settings = [], PolicyValueNet(game, preset, 0), default_settings(game)
+    for count in games:
+        for table in (False, True):
+            layout, scheduler = plan_layout(game, network, device, "threads", games=count), GameScheduler()
+            with closing(ActorPool(game, network, layout, settings, 0)) as pool:
+                if not table:
+                    for block in pool.blocks: block.cache = make_cache(game, 0)
+                warm_up(pool, scheduler, seconds / 4)
+                row = measure_window(pool, scheduler, seconds)
+            rows.append(dict(games=count, table=table, moves_per_s=row["moves_per_s"], evals_per_s=row["evals_per_s"]))
+    return rows
+
+
+def bench_machine(game: Game | str = "connect4", presets: tuple = ("tiny", "small", "medium"), device: str = "auto",
+                  seconds: float = 1.0, **sizes) -> dict:   # sizes: batches, games. About a minute with the default seconds
+    "Return `bench_formats` for these presets, `bench_games` for the middle one, and the machine."
+    game, most = get_game(game) if isinstance(game, str) else game, 128 if get_device(device).type == "cpu" else 1024
+    batches = sizes.get("batches", (1, 8, 32, most, 4 * most))
+    formats = bench_formats(game, presets, device, batches, seconds / 4)
+    preset = presets[len(presets) // 2]
+    games = bench_games(game, preset, device, sizes.get("games", (1, 4, 16, 64, 256, 1024, 4096)), 1.5 * seconds)
+    return dict(game=game.name, preset=preset, formats=formats, games=games, machine=machine_facts(),
+                table=_machine_table(formats, games))
+
+
+def _machine_table(formats: list[dict], games: list[dict]) -> str:
+    "Return the evaluations/s of each way by batch size, and the moves/s by games at once, as text."
+    columns = lambda numbers: "".join(f"{number:>10,.0f}" for number in numbers)
+    batches = list(dict.fromkeys(row["batch"] for row in formats))
+    ways = dict.fromkeys((row["preset"], row["backend"], row["dtype"]) for row in formats)
+    rates = {(row["preset"], row["backend"], row["dtype"], row["batch"]): row["evals_per_s"] for row in formats}
+    lines = [f"{'evaluations/s, batch size':26}{columns(batches)}"]
+    lines += [f"{' '.join(way):26}{columns(rates[*way, batch] for batch in batches)}" for way in ways]
+    lines += ["", f"{'moves/s, games at once':26}{columns(row['games'] for row in games if row['table'])}"]
+    for table, name in ((False, "without tables"), (True, "with tables")):
+        lines.append(f"{name:26}{columns(row['moves_per_s'] for row in games if row['table'] == table)}")
+    return "\n".join(lines)
 
 # %% ../nbs/80_benchmark.ipynb #c97196ac
 def bench_layouts(

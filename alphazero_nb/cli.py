@@ -277,7 +277,8 @@ def _judge(args):
 
 
 def _bench(args):
-    from alphazero_nb.benchmark import bench_cards, bench_device, bench_kernels, bench_layouts, bench_selfplay
+    from alphazero_nb.benchmark import (bench_cards, bench_device, bench_kernels, bench_layouts, bench_machine,
+                                        bench_selfplay)
     game = _get_game(args)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
@@ -291,12 +292,15 @@ def _bench(args):
         row = bench_device(game, **dict(zip(keys, played)), **_given(presets=args.preset and (args.preset,)))
         sizes = row["rows"].items()
         if not args.json: row = {f"{name} {key}": value for name, one in sizes for key, value in one.items()}
+    elif args.what == "machine":
+        row = bench_machine(game, device=args.device, seconds=args.seconds / 2,
+                            **_given(presets=args.preset and (args.preset,)))
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,
                              **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
     if args.json: return row
-    if args.what in ("layouts", "cards"): return print(row["table"])
+    if args.what in ("layouts", "cards", "machine"): return print(row["table"])
     for key, value in row.items():
         if isinstance(value, float): print(f"{key:22} {value:,.3f}")
         elif isinstance(value, (int, str)): print(f"{key:22} {value}")
@@ -421,6 +425,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), ["--rules"]),
     "bench": (_bench, "compare self-play with the bare network, or measure layouts, a device, kernels or card games",
               dict(what="selfplay: against the bare network; layouts: threads against processes; "
+                        "machine: number formats, batch sizes and games at once, in a minute; "
                         "device: three sizes of networks, and optimiser steps; kernels: the search without a network; "
                         "cards: each effort",
                    game="a game"),
@@ -447,7 +452,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (function, words, positional, options) in _COMMANDS.items():
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
-            choices = dict(choices=["selfplay", "layouts", "device", "kernels", "cards"]) if argument == "what" else {}
+            choices = dict(choices=["selfplay", "layouts", "machine", "device", "kernels", "cards"]) if argument == "what" else {}
             command.add_argument(argument, help=meaning, **choices)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)

@@ -76,6 +76,7 @@ def measure_speed(
     "Measure the speed of a device with an untrained network."
     play, train, device = play or default_settings(game), train or default_training(game), get_device(device)
     learner = Learner(PolicyValueNet(game, preset, 0), device, train)
+    if play.int8: learner.measure_ranges(random_batch(game, 64).planes)
     layout, scheduler = plan_layout(game, learner.network, str(device), **engine), GameScheduler()
     with closing(make_pool(game, learner.network, layout, play)) as pool:
         pool.wait_ready()

@@ -15,9 +15,10 @@ from ..search.agent import Agent
 from .svg import BLUE, GREY, ORANGE
 
 # %% auto #0
-__all__ = ['UNITS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength', 'plot_measures', 'plot_history',
-           'plot_ladder', 'plot_layouts', 'outcome_shares', 'plot_games', 'prior_and_visits', 'plot_policy',
-           'value_pairs', 'network_values', 'calibration', 'plot_calibration', 'plot_batch_sizes', 'plot_evaluator']
+__all__ = ['UNITS', 'FORMATS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength', 'plot_measures',
+           'plot_history', 'plot_ladder', 'plot_layouts', 'plot_machine', 'outcome_shares', 'plot_games',
+           'prior_and_visits', 'plot_policy', 'value_pairs', 'network_values', 'calibration', 'plot_calibration',
+           'plot_batch_sizes', 'plot_evaluator']
 
 # %% ../../nbs/78_ui.plots.ipynb #39bfdabe
 def new_figure(title: str, columns: int = 1, height: float = 2.6) -> tuple:  # figure, axes
@@ -203,6 +204,37 @@ def _fastest(benches: list[dict]) -> str:
     rates = [[row["evals_per_s"] for row in bench["rows"]] for bench in benches]
     times = " and ".join(f"{max(rate) / max(1e-9, min(rate)):.1f}" for rate in rates)
     return f"The fastest layout evaluates {times} times as many positions as the slowest"
+
+# %% ../../nbs/78_ui.plots.ipynb #d74c0f04
+FORMATS = {"float32": ":", "bfloat16": "--", "float16": "--", "int8": "-"}
+
+
+def plot_machine(bench: dict):   # From bench_machine
+    "Return a figure of evaluations/s by batch size and number format, and of moves/s by games at once."
+    rows, played = bench["formats"], bench["games"]
+    figure, (left, right) = new_figure(_fastest_format(rows), 2, 3.0)
+    colors = dict(zip(dict.fromkeys(row["preset"] for row in rows), (GREY, BLUE, ORANGE, "#009E73", "#CC79A7")))
+    best = {}   # The fastest backend of each format
+    for row in rows:
+        key = row["preset"], row["dtype"], row["batch"]
+        best[key] = max(best.get(key, 0.0), row["evals_per_s"])
+    for preset, dtype in dict.fromkeys(key[:2] for key in best):
+        line = sorted((batch, rate) for (name, kind, batch), rate in best.items() if (name, kind) == (preset, dtype))
+        left.loglog(*zip(*line), FORMATS[dtype], color=colors[preset], marker=".", label=f"{preset}, {dtype}")
+    for table, color in ((False, GREY), (True, BLUE)):
+        line = [(row["games"], row["moves_per_s"]) for row in played if row["table"] == table and row["moves_per_s"] > 0]
+        if line: right.loglog(*zip(*line), color=color, marker=".", label="with tables" if table else "without tables")
+    left.set(xlabel="batch size (positions)", ylabel="evaluations/s")
+    right.set(xlabel=f"games at once ({bench['preset']})", ylabel="moves/s")
+    for axis in (left, right): axis.legend(frameon=False, fontsize=6)
+    return figure
+
+
+def _fastest_format(rows: list[dict]) -> str:
+    "Return the fastest number format of the largest network as a title."
+    if not rows: return "No speeds measured yet"
+    best = max((row for row in rows if row["preset"] == rows[-1]["preset"]), key=lambda row: row["evals_per_s"])
+    return f"The {best['preset']} network is fastest in {best['dtype']}, with batches of {best['batch']}"
 
 # %% ../../nbs/78_ui.plots.ipynb #72bf80f7
 def outcome_shares(records: list[GameRecord]) -> dict[str, float]:

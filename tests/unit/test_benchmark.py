@@ -8,8 +8,8 @@ import pytest
 from alphazero_nb.core.events import Events
 from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
-from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bench_dashboard, bench_gpu_way, bench_kernels, past_run,
-                                    redraw_growth)
+from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bench_dashboard, bench_gpu_way, bench_kernels,
+                                    bench_machine, past_run, redraw_growth)
 
 
 def spin(event):
@@ -85,3 +85,20 @@ def test_the_way_to_a_gpu_is_measured_with_all_its_parts(merged, rows):
     found = bench_gpu_way("tictactoe", 5_000, slots=16, blocks=4, merged=merged, seconds=.5)
     assert .3 < found["busy"] < 1.1 and 0 < found["rows_per_batch"] <= rows and found["rows_per_s"] < 5_500
     assert not [t for t in threading.enumerate() if t.name.startswith("BatchedEvaluator")]
+
+
+def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):
+    from alphazero_nb import benchmark
+    monkeypatch.setattr(benchmark, "bare_rate", lambda forward, game, device, batch, *_: 1000.0 * batch)
+    pools, make = [], benchmark.ActorPool
+    monkeypatch.setattr(benchmark, "ActorPool", lambda *how: pools.append(make(*how)) or pools[-1])
+    found = bench_machine("tictactoe", ("tiny", "mlp"), "cpu", .1, batches=(1, 16), games=(2, 16))
+    ways = {(row["preset"], row["backend"], row["dtype"]) for row in found["formats"]}
+    assert ("tiny", "eager", "float32") in ways and ("mlp", "fused", "float32") not in ways
+    assert {(row["batch"], row["evals_per_s"]) for row in found["formats"]} == {(1, 1000), (16, 16000)}
+    assert [(row["games"], row["table"]) for row in found["games"]] == [(2, False), (2, True), (16, False), (16, True)]
+    assert [sum(block.recalled for block in pool.blocks) > 0 for pool in pools] == [False, True, False, True]
+    assert [sum(len(block.slots) for block in pool.blocks) for pool in pools] == [2, 2, 16, 16]
+    lines = found["table"].splitlines()
+    assert lines[0].split()[-2:] == ["1", "16"] and all(len(line.split()) >= 4 for line in lines if line)
+    assert "1,000    16,000" in next(line for line in lines if line.startswith("tiny eager float32"))
