@@ -32,21 +32,23 @@ from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import match_html
 from alphazero_nb.ui.play import open_match, play
 from alphazero_nb.ui.plots import (plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
-                                   plot_ladder, plot_layouts, plot_losses, plot_policy, plot_strength, prior_and_visits)
+                                   plot_ladder, plot_layouts, plot_losses, plot_machine, plot_policy, plot_strength,
+                                   prior_and_visits)
 from alphazero_nb.ui.report import report
-from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_selfplay
+from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_machine, bench_selfplay
 
 __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
     "GameRecord", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Match", "NetworkEvaluator", "PRESETS",
     "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings",
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
-    "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_selfplay", "board_symmetries",
+    "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
+    "board_symmetries",
     "check_device", "default_settings", "default_training", "describe", "device_report", "forecast", "get_device", "get_game",
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
-    "plot_losses", "plot_policy", "plot_strength", "prior_and_visits", "produce_games", "read_events",
+    "plot_losses", "plot_machine", "plot_policy", "plot_strength", "prior_and_visits", "produce_games", "read_events",
     "read_positions", "register", "register_drawing", "register_table", "report", "retrace", "run_folder",
     "run_ladder", "stone_board", "train",
 ]

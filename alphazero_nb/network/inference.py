@@ -18,8 +18,8 @@ from ..core.device import Device, get_device
 from .networks import BoardNet, pool
 
 # %% auto #0
-__all__ = ['BACKENDS', 'FoldedPair', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'measure_ranges', 'pool_int8',
-           'QuantizedConv', 'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
+__all__ = ['BACKENDS', 'DTYPES', 'FoldedPair', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'measure_ranges',
+           'pool_int8', 'QuantizedConv', 'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
 
 # %% ../../nbs/21_network.inference.ipynb #18f9526e
 class FoldedPair(nn.Sequential):
@@ -236,6 +236,7 @@ def can_use_int8(network: nn.Module, device: Device) -> bool:
 
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
 BACKENDS = ("auto", "eager", "fused", "compile")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
 def inference_copy(
@@ -248,6 +249,8 @@ def inference_copy(
     device = get_device(device)
     if backend not in BACKENDS:
         raise ValueError(f"backend {backend!r} is unknown; choose one of {', '.join(BACKENDS)}.")
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"dtype {dtype!r} is unknown; choose one of {', '.join(DTYPES)}.")
     if backend == "auto": backend = "fused" if can_fuse(network, device) else "eager"
     int8 = dtype == "int8" and backend == "fused" and can_use_int8(network, device)
     number = getattr(torch, dtype if dtype not in (None, "int8") else device.dtype)

@@ -5,7 +5,7 @@
 # %% ../../nbs/20_network.networks.ipynb #c7bc71af
 from __future__ import annotations
 
-import math
+import functools, math
 from typing import Callable
 
 import torch
@@ -163,7 +163,9 @@ class SuitNet(nn.Module):
         return layer(parts.reshape(-1, layer.in_features)).unflatten(0, (-1, self.count))
 
 
-def _over_parts(parts): return torch.cat([parts.mean(1), parts.amax(1)], 1)
+def _over_parts(parts):   # A CPU takes five times as long for a mean and a maximum over a short axis in the middle
+    each = parts.unbind(1)
+    return torch.cat([sum(each) / len(each), functools.reduce(torch.maximum, each)], 1)
 
 # %% ../../nbs/20_network.networks.ipynb #b1e6078b
 class BoardNet(nn.Module):

@@ -43,6 +43,7 @@ def start_alone(options: dict) -> None:
     "Start a cluster that only this machine can reach. Raise a RuntimeError if this version of Ray does not do that."
     import ray
     from ray._private import ray_constants
+    os.environ.setdefault("RAY_worker_niceness", "0")   # Ray's own 15 lets everything else on the machine go first
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False   # As on macOS and Windows:
     try: ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)      # else Ray takes another IP
     finally: ray_constants.ENABLE_RAY_CLUSTER = before

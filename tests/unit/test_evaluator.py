@@ -453,6 +453,11 @@ def test_unknown_backends_are_named():
     with pytest.raises(ValueError, match="'quick'.*eager"): inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", "quick")
 
 
+def test_unknown_number_formats_are_named():
+    with pytest.raises(ValueError, match="dtype 'int9' is unknown; choose one of float32, bfloat16, float16, int8."):
+        inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", dtype="int9")
+
+
 # Pairs of convolution and batch norm in networks of one's own
 
 
