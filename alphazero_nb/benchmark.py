@@ -207,7 +207,8 @@ def bench_games(
     seconds: float = 1.5,      # For each number of games, with the tables and without
 ) -> list[dict]:               # games, table, moves_per_s, evals_per_s
     "Measure self-play by threads with so many games at once, with and without the tables of the blocks."
-    rows, network, settings = [], PolicyValueNet(game, preset, 0), default_settings(game)
+    rows, settings = [], default_settings(game)
+    network = _untrained(game, preset, 0, settings.int8)
     for count in games:
         for table in (False, True):
             layout, scheduler = plan_layout(game, network, device, "threads", games=count), GameScheduler()
@@ -260,7 +261,7 @@ def bench_layouts(
     "Measure the speed of every layout that is worth trying."
     game = get_game(game) if isinstance(game, str) else game
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
-    network = PolicyValueNet(game, preset, seed)
+    network = _untrained(game, preset, seed, settings.int8)
     base = plan_layout(game, network, device)
     with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
                         reproducible=True) as engine:

@@ -22,7 +22,7 @@ from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, R
 from ..core.game import Game, get_game, list_games
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
-from ..network.inference import int8_operators_work
+from ..network.inference import can_use_int8
 from ..network.checkpoint import network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
@@ -196,10 +196,10 @@ class RunReport:
         self.started, plan, state = True, self.plan, progress.state
         self.emit(RunStarted(plan.game.name, plan.preset, str(plan.device), str(self.folder.path), state.iteration,
                              state.games, iterations, minutes))
-        self.emit(Message(f"{how}; {plan.device.dtype} on {plan.device}. "
+        in_integers = plan.play.int8 and can_use_int8(state.learner.average.module, plan.device, measured=False)
+        play = "self-play in int8, the rest in " if in_integers else ""
+        self.emit(Message(f"{how}; {play}{plan.device.dtype} on {plan.device}. "
                           f"The first start on a machine compiles for about half a minute."))
-        if plan.play.int8 and not (plan.device.type == "cpu" and int8_operators_work()):
-            self.emit(Message(f"This machine has no fast 8-bit integers, so self-play computes in {plan.device.dtype}."))
         if plan.train.cooldown:
             first, last = plan.train.cooldown
             self.emit(Message(f"The learning rate falls to a tenth between the optimiser steps {first:,} and {last:,}."))

@@ -241,8 +241,8 @@ def test_a_seed_is_its_games_whatever_the_layout():
 def small_run(folder, **options):
     settings = TrainSettings(games_per_iteration=12, batch_size=32, replay_ratio=2, evaluate_every=0)
     play_settings = replace(default_settings(GAME), int8=True)
-    return Trainer("connect4", "tiny", folder, device="cpu", simulations=8, train_settings=settings, listeners=(),
-                   play_settings=play_settings, **dict(dict(games=16, max_batch=16, reproducible=True), **options))
+    return Trainer("connect4", "tiny", folder, device="cpu", simulations=8, train_settings=settings,
+                   play_settings=play_settings, **dict(dict(listeners=(), games=16, max_batch=16, reproducible=True), **options))
 
 
 def test_a_resumed_run_has_the_ranges_of_its_weights(tmp_path):
@@ -275,3 +275,10 @@ def test_weights_from_before_have_no_ranges():
     network = fill_network(measured(GAME), arrays)
     assert not network.ranges.any()
     with pytest.raises(ValueError, match="another network"): fill_network(network, arrays | dict(more=np.zeros(3)))
+
+
+@needs_int8
+def test_the_first_message_says_so(tmp_path):
+    said = []
+    small_run(tmp_path, listeners=[lambda event: said.append(getattr(event, "text", ""))]).fit(iterations=1)
+    assert any(f"self-play in int8, the rest in {CPU.dtype} on " in text for text in said)
