@@ -19,10 +19,10 @@ from .worker_process import Outbox, pack, serve
 from .workers import Listener, LossLimit, Worker, WorkerPool, WorkerSet
 
 # %% auto #0
-__all__ = ['CORES', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster', 'QueuePipe',
-           'GameActor', 'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess', 'start_actor',
-           'ActorWorker', 'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener', 'wait_for_places',
-           'ClusterPool']
+__all__ = ['CORES', 'GATHER_S', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster',
+           'QueuePipe', 'GameActor', 'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess',
+           'start_actor', 'ActorWorker', 'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener',
+           'wait_for_places', 'ClusterPool']
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #1e0b1db4
 def connect(address: str = "auto") -> None:
@@ -108,10 +108,13 @@ def of_cluster(layout: Layout, places: list[Place]) -> Layout:
 class QueuePipe:
     "The actor's end of a pipe: two queues with the methods of a connection."
     def __init__(self):
-        self.inward, self.outward = queue.Queue(), queue.Queue(4)
+        self.inward, self.outward = queue.Queue(), queue.Queue(1)
 
     def recv_bytes(self) -> bytes: return self.inward.get()
     def send_bytes(self, message: bytes) -> None: self.outward.put(message)
+
+
+GATHER_S = 0.025   # For which an actor collects messages
 
 
 class GameActor:
@@ -137,6 +140,7 @@ class GameActor:
 
     def fetch(self, wait_s: float = 1.0) -> bytes | None:
         "Return the next messages; empty bytes if there are none for `wait_s`, and None at the end."
+        time.sleep(GATHER_S)
         try: return self.pipe.outward.get(timeout=wait_s)
         except queue.Empty: return b""
 

@@ -26,7 +26,7 @@ class SelfPlaySettings:
     keep_subtree: bool = True        # Start a search from the subtree below the last move
     random_start_fraction: float = 0.0  # Share of games that begin with moves of which some are random
     random_start_plies: int = 24     # Maximum number of these moves; each number from 0 on is equally likely
-    int8: bool = False               # Evaluate in 8-bit integers where `can_use_int8`
+    int8: bool = True                # Evaluate in 8-bit integers where `can_use_int8`
 
     def __post_init__(self):
         require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None),
