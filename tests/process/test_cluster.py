@@ -187,8 +187,8 @@ def learn_slowly(seconds, calls=64):
             held = max(held, len(engine.leftover()))
             sizes.append(memory_mb())
         room = sum(worker.room for worker in engine.pool.workers)
-    assert held >= calls, "the actors were not too fast"
         ahead = max(calls, 32 * len(engine.pool.workers))   # Self-play goes on for as many games as there are slots
+    assert held >= calls, "the actors were not too fast"
     return sizes, held, ahead + room
 
 
