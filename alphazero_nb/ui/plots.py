@@ -212,7 +212,7 @@ FORMATS = {"float32": ":", "bfloat16": "--", "float16": "--", "int8": "-"}
 def plot_machine(bench: dict):   # From bench_machine
     "Return a figure of evaluations/s by batch size and number format, and of moves/s by games at once."
     rows, played = bench["formats"], bench["games"]
-    figure, (left, right) = new_figure(_fastest_format(rows), 2, 3.0)
+    figure, (left, right) = new_figure(_fastest_format(rows), 2, 3.4)
     colors = dict(zip(dict.fromkeys(row["preset"] for row in rows), (GREY, BLUE, ORANGE, "#009E73", "#CC79A7")))
     best = {}   # The fastest backend of each format
     for row in rows:
@@ -220,13 +220,17 @@ def plot_machine(bench: dict):   # From bench_machine
         best[key] = max(best.get(key, 0.0), row["evals_per_s"])
     for preset, dtype in dict.fromkeys(key[:2] for key in best):
         line = sorted((batch, rate) for (name, kind, batch), rate in best.items() if (name, kind) == (preset, dtype))
-        left.loglog(*zip(*line), FORMATS[dtype], color=colors[preset], marker=".", label=f"{preset}, {dtype}")
+        left.loglog(*zip(*line), FORMATS[dtype], color=colors[preset], marker=".")
     for table, color in ((False, GREY), (True, BLUE)):
         line = [(row["games"], row["moves_per_s"]) for row in played if row["table"] == table and row["moves_per_s"] > 0]
         if line: right.loglog(*zip(*line), color=color, marker=".", label="with tables" if table else "without tables")
     left.set(xlabel="batch size (positions)", ylabel="evaluations/s")
     right.set(xlabel=f"games at once ({bench['preset']})", ylabel="moves/s")
-    for axis in (left, right): axis.legend(frameon=False, fontsize=6)
+    names = [(preset, "-", color) for preset, color in colors.items()]
+    names += [(dtype, FORMATS[dtype], "#444444") for dtype in dict.fromkeys(dtype for _, dtype, _ in best)]
+    proxies = [left.plot([], [], style, color=color, label=name)[0] for name, style, color in names]
+    left.legend(handles=proxies, frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(.5, -.22))
+    right.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.22))
     return figure
 
 
