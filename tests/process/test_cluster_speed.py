@@ -26,7 +26,7 @@ class Accelerator(nn.Module):
 
     def forward(self, planes):
         time.sleep(BATCH_S * -(-len(planes) // ROWS))
-        return torch.zeros(len(planes), 9), torch.zeros(len(planes), 2)
+        return torch.zeros(len(planes), 7), torch.zeros(len(planes), 2)
 
 
 def evaluations_per_s(engine, seconds):
@@ -46,13 +46,13 @@ def wait_for_actors(pool, count, timeout_s=200):
 
 @pytest.mark.slow
 def test_actors_scale_with_their_accelerators():
-    "One node after another joins, each with an accelerator of its own."
+    "One node after another joins, each with an accelerator of its own. In a smaller game, tables would answer most questions."
     from ray.cluster_utils import Cluster
     cluster, speeds = Cluster(True, head_node_args=dict(ONE, include_dashboard=False)), {}
     try:
         ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
         settings = SelfPlaySettings(SearchSettings(simulations=64), full_search_fraction=1)
-        with SelfPlayEngine(get_game("tictactoe"), Accelerator(), layout="ray", threads=2, games=2 * ROWS, max_batch=ROWS,
+        with SelfPlayEngine(get_game("connect4"), Accelerator(), layout="ray", threads=2, games=2 * ROWS, max_batch=ROWS,
                             shared=True, settings=settings, listeners=()) as engine:
             for actors in (1, 2, 4, 8):
                 while len(cluster.list_all_nodes()) < actors: cluster.add_node(**ONE)
