@@ -35,9 +35,9 @@ from .training.forecast import random_batch, step_rate
 from .ui.dashboard import Dashboard, render
 
 # %% auto #0
-__all__ = ['bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts', 'bench_formats',
-           'bench_games', 'bench_machine', 'bench_layouts', 'bench_kernels', 'SimulatedGPU', 'bench_gpu_way',
-           'bench_device', 'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run', 'redraw_growth',
+__all__ = ['AT_ONCE', 'bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts',
+           'bench_formats', 'bench_games', 'bench_machine', 'bench_layouts', 'bench_kernels', 'SimulatedGPU',
+           'bench_gpu_way', 'bench_device', 'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run', 'redraw_growth',
            'bench_dashboard']
 
 # %% ../nbs/80_benchmark.ipynb #d3aa370b
@@ -80,14 +80,13 @@ def ways_to_run(network, device) -> list[tuple]:
 
 def best_bare(game, network, device, compile: bool = True, batches=None, seconds: float = 0.4) -> dict:
     "Return the fastest way to run the network alone: backend, dtype, batch, threads, rate (rows/s), and all tried."
-    cores, formats = usable_cores(), sorted({device.dtype, "float32"})
+    cores, ways = usable_cores(), ways_to_run(network, device)
     layouts = sorted({(cores, 1), (1, cores)}) if device.type == "cpu" else [(1, 1)]
     batches = batches or ((64, 128, 256, 512) if device.type == "cpu" else (256, 512, 1024, 2048, 4096))
     attempt = lambda *how: _try(network, game, device, *how, seconds)
-    tried = [attempt(*way, batch, *layout) for way in ways_to_run(network, device)
-             for batch in batches for layout in layouts]
+    tried = [attempt(*way, batch, *layout) for way in ways for batch in batches for layout in layouts]
     ranked = sorted(tried, key=lambda row: -row["rate"])
-    for dtype in formats if compile and device.compiles else ():
+    for dtype in [dtype for backend, dtype in ways if backend == "eager" and compile and device.compiles]:
         for batch in list(dict.fromkeys(row["batch"] for row in ranked))[:2]:
             tried.append(attempt("compile", dtype, batch, ranked[0]["threads"], ranked[0]["inside"]))
     return dict(max(tried, key=lambda row: row["rate"]), tried=tried)
@@ -199,11 +198,14 @@ def bench_formats(
     return rows
 
 
+AT_ONCE = (1, 4, 16, 64, 256, 1024, 4096)   # Games
+
+
 def bench_games(
     game: Game,
     preset: str = "small",
     device: str = "auto",
-    games: tuple = (1, 4, 16, 64, 256, 1024, 4096),
+    games: tuple = AT_ONCE,
     seconds: float = 1.5,      # For each number of games, with the tables and without
 ) -> list[dict]:               # games, table, moves_per_s, evals_per_s
     "Measure self-play by threads with so many games at once, with and without the tables of the blocks."
@@ -221,16 +223,21 @@ def bench_games(
     return rows
 
 
-def bench_machine(game: Game | str = "connect4", presets: tuple = ("tiny", "small", "medium"), device: str = "auto",
-                  seconds: float = 1.0, **sizes) -> dict:   # sizes: batches, games. About a minute with the default seconds
-    "Return `bench_formats` for these presets, `bench_games` for the middle one, and the machine."
-    game, most = get_game(game) if isinstance(game, str) else game, 128 if get_device(device).type == "cpu" else 1024
-    batches = sizes.get("batches", (1, 8, 32, most, 4 * most))
+def bench_machine(
+    game: Game | str = "connect4",
+    presets: tuple = ("tiny", "small", "medium"),
+    device: str = "auto",
+    seconds: float = 1.0,            # 1: it takes about a minute
+    batches: tuple | None = None,    # Default: up to 512 on a CPU, 4,096 on a GPU
+    games: tuple = AT_ONCE,
+) -> dict:                           # formats, games, table (text), preset (of the games), machine
+    "Measure `bench_formats` for these presets, and `bench_games` for the middle one."
+    game, preset = get_game(game) if isinstance(game, str) else game, presets[len(presets) // 2]
+    batches = batches or ((1, 8, 32, 128, 512) if get_device(device).type == "cpu" else (1, 8, 64, 512, 4096))
     formats = bench_formats(game, presets, device, batches, seconds / 4)
-    preset = presets[len(presets) // 2]
-    games = bench_games(game, preset, device, sizes.get("games", (1, 4, 16, 64, 256, 1024, 4096)), 1.5 * seconds)
-    return dict(game=game.name, preset=preset, formats=formats, games=games, machine=machine_facts(),
-                table=_machine_table(formats, games))
+    played = bench_games(game, preset, device, games, 1.5 * seconds)
+    return dict(game=game.name, preset=preset, formats=formats, games=played, machine=machine_facts(),
+                table=_machine_table(formats, played))
 
 
 def _machine_table(formats: list[dict], games: list[dict]) -> str:

@@ -452,7 +452,8 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (function, words, positional, options) in _COMMANDS.items():
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
-            choices = dict(choices=["selfplay", "layouts", "machine", "device", "kernels", "cards"]) if argument == "what" else {}
+            kinds = ["selfplay", "layouts", "machine", "device", "kernels", "cards"]
+            choices = dict(choices=kinds) if argument == "what" else {}
             command.add_argument(argument, help=meaning, **choices)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)

@@ -92,8 +92,8 @@ class FusedNet(FusedBoardNet):
         try: return self.fused(planes)
         except Exception as error:
             answer = self.net(planes.to(self.dtype))   # Raises its own error if the input is invalid
-            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({type(error).__name__}: {error}). "
-                          "Batches of this size now run layer by layer, which is slower.")
+            why = f"{type(error).__name__}: {error}"
+            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({why}). Batches of this size now run layer by layer, which is slower.")
         self.refused.add(len(planes))
         return answer
 
@@ -163,7 +163,7 @@ def pool_int8(x, step, out):
 
 # %% ../../nbs/21_network.inference.ipynb #411b3eb8
 class QuantizedConv:
-    "A convolution of 8-bit integers. Its input counts in units of `step` from `zero`, its output in units of `out` from 0."
+    "A convolution of 8-bit integers. Its input counts in units of `step` from `zero`, its output in units of `out`."
     def __init__(self, conv: FoldedPair, shape: tuple, step: float, out: float | None, zero: int = 0):
         # shape: of the input, (channels, height, width). out: None for an output in floating point
         self.place = conv.stride, conv.padding, conv.dilation, conv.groups
@@ -178,8 +178,9 @@ class QuantizedConv:
         return torch.ops.onednn.qconv2d_pointwise(x, *self.weights, self.bias, *self.place, *result, after, [], "")
 
     def add_relu(self, x, other, unit):   # Writes into other, which counts in units of `unit`
-        return torch.ops.onednn.qconv2d_pointwise.binary(
-            x, *self.weights, other, self.bias, *self.place, self.out, 0, torch.uint8, unit, 0, "sum", 1.0, "relu", [], "")
+        result, shortcut = (self.out, 0, torch.uint8), (unit, 0, "sum", 1.0)
+        return torch.ops.onednn.qconv2d_pointwise.binary(x, *self.weights, other, self.bias, *self.place, *result,
+                                                         *shortcut, "relu", [], "")
 
 
 class Int8Net(FusedNet):
@@ -193,7 +194,8 @@ class Int8Net(FusedNet):
                                 QuantizedConv(block.second, (filters, *board), middle, out), unit))
             unit = out
         self.unit = unit
-        self.locals = {head.local: QuantizedConv(head.local, (filters, *board), unit, None) for head in (net.policy, net.value)}
+        convs = net.policy.local, net.value.local
+        self.locals = {conv: QuantizedConv(conv, (filters, *board), unit, None) for conv in convs}
         super().__init__(net.to(dtype), dtype)
 
     def trunk(self, x):

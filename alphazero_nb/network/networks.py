@@ -163,7 +163,7 @@ class SuitNet(nn.Module):
         return layer(parts.reshape(-1, layer.in_features)).unflatten(0, (-1, self.count))
 
 
-def _over_parts(parts):   # A CPU takes five times as long for a mean and a maximum over a short axis in the middle
+def _over_parts(parts):   # On a CPU, faster than a mean and a maximum over a short axis in the middle
     each = parts.unbind(1)
     return torch.cat([sum(each) / len(each), functools.reduce(torch.maximum, each)], 1)
 

@@ -222,7 +222,8 @@ def plot_machine(bench: dict):   # From bench_machine
         line = sorted((batch, rate) for (name, kind, batch), rate in best.items() if (name, kind) == (preset, dtype))
         left.loglog(*zip(*line), FORMATS[dtype], color=colors[preset], marker=".")
     for table, color in ((False, GREY), (True, BLUE)):
-        line = [(row["games"], row["moves_per_s"]) for row in played if row["table"] == table and row["moves_per_s"] > 0]
+        rows = [row for row in played if row["table"] == table and row["moves_per_s"] > 0]
+        line = [(row["games"], row["moves_per_s"]) for row in rows]
         if line: right.loglog(*zip(*line), color=color, marker=".", label="with tables" if table else "without tables")
     left.set(xlabel="batch size (positions)", ylabel="evaluations/s")
     right.set(xlabel=f"games at once ({bench['preset']})", ylabel="moves/s")

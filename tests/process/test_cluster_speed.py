@@ -46,7 +46,7 @@ def wait_for_actors(pool, count, timeout_s=200):
 
 @pytest.mark.slow
 def test_actors_scale_with_their_accelerators():
-    "One node after another joins, each with an accelerator of its own. In a smaller game, tables would answer most questions."
+    "One node after another joins, each with an accelerator of its own. Tables would answer most questions of tic-tac-toe."
     from ray.cluster_utils import Cluster
     cluster, speeds = Cluster(True, head_node_args=dict(ONE, include_dashboard=False)), {}
     try:

@@ -58,7 +58,7 @@ def by_hand(network, planes):
     def conv(pair, x, step, out, shortcut=0.0):
         unit = pair.weight.abs().amax((1, 2, 3)) / 127
         weight = (pair.weight / unit[:, None, None, None]).round()
-        total = F.conv2d(x.double(), weight.double(), padding=1) * (unit.double() * step)[:, None, None, None].squeeze(-1)[None]
+        total = F.conv2d(x.double(), weight.double(), padding=1) * (unit.double() * step)[:, None, None]
         return ((total + pair.bias.double()[:, None, None] + shortcut) / out).round().clamp(0, 255)
     unit = ranges[0]
     x = conv(net.stem, planes, 1.0, unit)
@@ -241,8 +241,9 @@ def test_a_seed_is_its_games_whatever_the_layout():
 def small_run(folder, **options):
     settings = TrainSettings(games_per_iteration=12, batch_size=32, replay_ratio=2, evaluate_every=0)
     play_settings = replace(default_settings(GAME), int8=True)
-    return Trainer("connect4", "tiny", folder, device="cpu", simulations=8, train_settings=settings,
-                   play_settings=play_settings, **dict(dict(listeners=(), games=16, max_batch=16, reproducible=True), **options))
+    usual = dict(listeners=(), games=16, max_batch=16, reproducible=True, train_settings=settings)
+    return Trainer("connect4", "tiny", folder, device="cpu", simulations=8, play_settings=play_settings,
+                   **dict(usual, **options))
 
 
 def test_a_resumed_run_has_the_ranges_of_its_weights(tmp_path):
