@@ -20,9 +20,9 @@ from .streams import dice
 __all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
            'call_resample_hidden', 'call_chance', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE',
            'RESAMPLE_HIDDEN', 'PROBABILITIES', 'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL',
-           'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'write_inputs', 'outcome_at', 'draw_outcome',
-           'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game', 'board_symmetries', 'register',
-           'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
+           'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'REWARDS', 'write_inputs', 'outcome_at',
+           'draw_outcome', 'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game', 'board_symmetries',
+           'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -62,7 +62,7 @@ call_chance = _caller(SIGNATURES["chance"])
 # %% ../../nbs/01_core.game.ipynb #35729228
 START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN, PROBABILITIES = range(8)
 STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL, OUTCOMES = range(8, 14)
-PRIVILEGED, PRIVILEGED_SIZE, MATERIAL = 14, 15, 16
+PRIVILEGED, PRIVILEGED_SIZE, MATERIAL, REWARDS = 14, 15, 16, 17
 
 # %% ../../nbs/01_core.game.ipynb #46500cec
 @kernel
@@ -203,9 +203,9 @@ class ByHand:
 class Readable(ByHand):
     "Methods that read a state without changing it."
     def returns(self, state) -> np.ndarray:
-        "Return the result of each player by seat, (players,) float32 in [−1, 1]; zeros before the end."
+        "Return the result by seat, (players,) float32 in [−1, 1]; before the end zeros, or with `rewards` the result so far."
         out = np.zeros(self.players, np.float32)
-        if self.over(state): self.compiled["returns"](state, out)
+        if self.rewards or self.over(state): self.compiled["returns"](state, out)
         return out
 
     def observe(self, state) -> np.ndarray:
@@ -290,6 +290,7 @@ class Game(Sendable):
         resample_hidden: Callable | None = None, # None if nothing is hidden; must not draw future dice throws
         chance: Callable | None = None, # None if chance never moves after the start
         outcomes: int = 0,              # Number of distinct outcomes of chance
+        rewards: bool = False,          # True if `returns` gives the result so far in every position
         privileged: Callable | None = None, # Hidden information, `privileged_size` numbers for the value of a network
         privileged_size: int = 0,
         groups: tuple | None = None,    # (count, features, actions): observation and actions begin with `count`
@@ -324,7 +325,7 @@ class Game(Sendable):
         self.outcomes, self._outcome_names = outcomes, outcome_names
         self.cells = None if cells is None else np.asarray(cells, np.int64)
         self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
-        self.match_start, self._move_names, self.seat_names = match_start, move_names, seat_names
+        self.match_start, self._move_names, self.seat_names, self.rewards = match_start, move_names, seat_names, rewards
         self.observation_size, self.privileged_size, self.groups = int(np.prod(shape)), privileged_size, groups
         self.input_size = self.observation_size + privileged_size
         self.input_shape = (self.input_size,) if privileged_size else self.shape
@@ -340,7 +341,7 @@ class Game(Sendable):
         sizes = [state_size, players, actions, self.observation_size, self.max_legal, outcomes]
         optional = {key: _address(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
         self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes +
-                            [optional["privileged"], privileged_size, optional["material"]], np.int64)
+                            [optional["privileged"], privileged_size, optional["material"], rewards], np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
 
@@ -501,7 +502,7 @@ class Checker(_Checker):
         self.law(known or dice, "mover", f"it must be −1 or a seat below {game.players}, not {mover}{more}")
         if mover == CHANCE: return self.rolls(state)
         if mover == OVER:
-            self.ending(state)
+            self.result(state)
             return []
         actions = np.full(game.max_legal, -7, np.int32)
         count = self.read("legal", state, actions)
@@ -511,6 +512,7 @@ class Checker(_Checker):
         self.law(0 <= legal[0] and legal[-1] < game.actions, "legal", f"actions must lie in 0 to {game.actions - 1}")
         self.hidden(state, mover, legal, self.seen(state))
         if self.game.has_material: self.counted(state)
+        if self.game.rewards: self.result(state)
         return legal
 
     def counted(self, state) -> None:
@@ -537,7 +539,7 @@ class Checker(_Checker):
         self.law(abs(total - 1) < 1e-6, "chance", f"the probabilities must add up to 1, not to {total:.6g}; {where}")
         return np.flatnonzero(probabilities).tolist()
 
-    def ending(self, state) -> list[float]:
+    def result(self, state) -> list[float]:
         out = np.zeros(self.game.players, np.float32)
         self.read("returns", state, out)
         self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results must lie in [−1, 1], not {out.tolist()}")
@@ -572,7 +574,7 @@ def _play_one(checker: Checker, rng, turn: int) -> None:
         if not dice: checker.seen(left)
         checker.law(len(checker.history) <= game.max_length, "play", f"a game must end within {game.max_length} moves")
         legal = checker.position(state)
-    over = not checker.position(twin) and checker.ending(state) == checker.ending(twin)
+    over = not checker.position(twin) and checker.result(state) == checker.result(twin)
     checker.law(over, "symmetries", "a transformed game must end at the same move and with the same result")
 
 # %% ../../nbs/01_core.game.ipynb #e75251e6

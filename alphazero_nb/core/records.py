@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from .compiled import kernel
 from .game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS, PROBABILITIES,
-                                    RETURNS, START, STATE_SIZE, Game, call_chance, call_legal, call_mover, call_play,
+                                    RETURNS, REWARDS, START, STATE_SIZE, Game, call_chance, call_legal, call_mover, call_play,
                                     call_returns, call_start, write_inputs)
 
 # %% auto #0
@@ -164,7 +164,7 @@ def _can_happen(api, state, probabilities, outcome):
 
 # %% ../../nbs/06_core.records.ipynb #034bfbd8
 @kernel
-def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, row):
+def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, so_far, row):
     "Play games at[0] to stop − 1; return a key of _BROKEN for game at[0] at move at[1], or 0, and the next row."
     state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)
     result, probabilities = np.empty(api[PLAYERS], np.float32), np.empty(api[OUTCOMES])
@@ -190,6 +190,7 @@ def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy
             if not _all_legal(legal, count, policy): return _POLICY, row
             if len(policy) and len(inputs):
                 write_inputs(api, state, inputs[row])
+                if api[REWARDS]: call_returns(api[RETURNS], state, so_far[row])
                 row += 1
             call_play(api[PLAY], state, actions[move])
         if call_mover(api[MOVER], state) != OVER: return _OPEN, row
@@ -215,12 +216,14 @@ def check_table(
     game: Game,
     table: dict,                        # Result of join_records
     inputs: np.ndarray | None = None,   # (searched moves, input_size) int8 zeros, filled with the network's inputs
+    so_far: np.ndarray | None = None,   # (searched moves, players) float32 zeros, filled with the results so far, by seat
 ) -> None:
     "Raise a ValueError that names the first game of a table that is incomplete or breaks the rules."
     _check_form(table)
     _check_numbers(table)
     _check_sizes(game, table)
     if inputs is None: inputs = np.zeros((0, game.input_size), np.int8)
+    if so_far is None: so_far = np.zeros((len(inputs), game.players), np.float32)
     seeds, actions, movers, policy_actions, outcomes = (
         np.ascontiguousarray(table[name]) for name in ("seed", "actions", "movers", "policy_actions", "outcome"))
     ends, entry_ends, at, row = _ends(table["length"]), _ends(table["policy_counts"]), np.zeros(2, np.int64), 0
@@ -228,7 +231,7 @@ def check_table(
     while at[0] < len(numbers):
         stop = at[0] + 1 if game.in_python else len(numbers)
         try: law, row = repeat_games(game.api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions,
-                                   outcomes, inputs, row)
+                                   outcomes, inputs, so_far, row)
         except Exception as error:
             cause = game.cause(error)
             if not isinstance(cause, Exception): raise cause from None   # Ctrl-C during a Python rule

@@ -157,7 +157,7 @@ def twenty48(
         raise ValueError(f"2048: goal is {goal!r}; choose a power of 2 from 16 to 8192.")
     exponent = int(goal).bit_length() - 1
     return Game(f"2048(goal={int(goal)})", start=_start(exponent), mover=mover, legal=legal, play=play, returns=returns,
-                observe=observe, chance=chance, outcomes=32, state_size=_SIZE, players=1, actions=4,
+                observe=observe, chance=chance, outcomes=32, rewards=True, state_size=_SIZE, players=1, actions=4,
                 shape=(exponent, 4, 4), max_length=8 * int(goal), symmetries=_symmetries(exponent),
                 start_symmetries=(0,), text=text, measures=measures, outcome_names=_outcome_name,
                 action_names=lambda direction: ("up", "right", "down", "left")[direction])

@@ -14,8 +14,8 @@ import numpy as np
 from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
-from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover,
-                                    call_play, call_returns, draw_outcome, write_inputs)
+from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OVER, PLAY, RETURNS, REWARDS, Game, call_legal,
+                                    call_mover, call_play, call_returns, draw_outcome, write_inputs)
 from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, find_child, hang, make_trees,
                                       prove, root_of, select_edge, set_priors)
 
@@ -98,13 +98,13 @@ def throw(api, trees, tree, node):
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
 @kernel
 def spread_of(nodes, edges, root):
-    "Return half the difference between the best and the worst mean result of a move; 1 before two have been tried."
+    "Return the difference between the best and the worst mean result of a move; 1 before two have been tried."
     low, high, tried = 1e30, -1e30, 0
     for e in range(nodes[root].first, nodes[root].first + nodes[root].count):
         if edges[e].visits == 0: continue
         mean = edges[e].value / edges[e].visits
         low, high, tried = min(low, mean), max(high, mean), tried + 1
-    return max(0.5 * (high - low), 0.01) if tried > 1 else 1.0
+    return max(high - low, 0.01) if tried > 1 else 1.0
 
 
 @kernel
@@ -147,12 +147,14 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
 @kernel
-def apply_evaluation(nodes, edges, values, node, logits, relative, result):
+def apply_evaluation(api, trees, node, logits, relative):
     "Write the network's logits and values, the mover's first, into `node` and back them up."
+    nodes, edges, result, scale = trees.nodes, trees.edges, trees.result, 1 + api[REWARDS]
     set_priors(nodes, edges, node, logits)
-    players = len(relative)
-    for k in range(players): result[(nodes[node].mover + k) % players] = relative[k]
-    back_up(nodes, edges, values, node, result)
+    result[:] = 0
+    if api[REWARDS]: call_returns(api[RETURNS], trees.states[node], result)
+    for k in range(len(result)): result[(nodes[node].mover + k) % len(result)] += scale * relative[k]
+    back_up(nodes, edges, trees.values, node, result)
 
 # %% ../../nbs/31_search.search.ipynb #87c1c7ee
 def count_worlds(game: Game, settings: SearchSettings) -> int:
@@ -204,14 +206,13 @@ def add_pending(nodes, pending, node, count):
 
 # %% ../../nbs/31_search.search.ipynb #b18c8a7a
 @kernel
-def apply_evaluations(trees, requests, count, edge_logits, values, pending=None):
+def apply_evaluations(api, trees, requests, count, edge_logits, values, pending=None):
     "Write the evaluations of `count` rows into their trees."
-    nodes, edges, sums, result = trees.nodes, trees.edges, trees.values, trees.result
     leaves, offsets = requests.leaves, requests.edge_offsets
     for row in range(count):
         node, logits = leaves[row], edge_logits[offsets[row]:offsets[row + 1]]
-        if pending is not None: add_pending(nodes, pending, node, -pending[node])
-        apply_evaluation(nodes, edges, sums, node, logits, values[row], result)
+        if pending is not None: add_pending(trees.nodes, pending, node, -pending[node])
+        apply_evaluation(api, trees, node, logits, values[row])
         requests.waiting[requests.rows[row]] -= 1
 
 
@@ -219,7 +220,7 @@ class Requests:
     "The requests of a block of trees, as an evaluator takes them."
     def __init__(self, game: Game, trees: Trees, leaves: int = 1):
         n = len(trees.counts) * leaves
-        self.trees, self.leaves, self.count = trees, leaves, 0   # Number of rows in use
+        self.api, self.trees, self.leaves, self.count = game.api, trees, leaves, 0   # count: rows in use
         self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
         self.tables = RequestTables(
             np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32),
@@ -240,7 +241,7 @@ class Requests:
 
     def apply(self, edge_logits, values) -> None:
         "Write the evaluations of all rows into their trees."
-        apply_evaluations(self.trees, self.tables, self.count, edge_logits, values, self.pending)
+        apply_evaluations(self.api, self.trees, self.tables, self.count, edge_logits, values, self.pending)
         self.count = 0
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5

@@ -268,8 +268,7 @@ def search_slot(api, trees, requests, cache, slots, slot, count):
                           requests.edge_actions, node, count)
             entry = recall(cache, requests, count)
             if entry >= 0:
-                logits, values = cache.logits[entry], cache.values[entry]
-                apply_evaluation(nodes, edges, trees.values, node, logits, values, trees.result)
+                apply_evaluation(api, trees, node, cache.logits[entry], cache.values[entry])
                 continue
             requests.rows[count], requests.leaves[count] = tree, node
             requests.waiting[tree], count = 1, count + 1

@@ -5,7 +5,7 @@
 # %% ../../nbs/61_training.learner.ipynb #6fdf22e4
 from __future__ import annotations
 
-import math, time
+import itertools, math, time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Callable
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 from ..core.device import Device, get_device
 from ..core.game import Game
-from ..network.networks import BoardNet
+from ..network.networks import BoardNet, PolicyHead, ValueHead
 from ..network.inference import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
@@ -26,8 +26,8 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['SIZE_WEIGHT', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'newest_share', 'Learner',
-           'StepThreads', 'learner_arrays', 'restore_learner']
+__all__ = ['SIZE_WEIGHT', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
+           'newest_share', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class TrainSettings:
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.5   # Weight of the search value in the value target
+    td_lambda: float = 1.0           # λ of TD(λ): weight of the outcome against later search values; 1: the outcome alone
     ema_decay: float = 0.99          # Largest decay per step of the averaged weights, which play and are saved
     gradient_clip: float = 5.0       # Maximum norm of the gradient
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
@@ -51,7 +52,7 @@ class TrainSettings:
 
     def __post_init__(self):
         require(self, batch_size=(1, None), replay_ratio=(0, None), learning_rate=(0, None), weight_decay=(0, None),
-                value_weight=(0, None), search_value_weight=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
+                value_weight=(0, None), search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
                 evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1), max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
         if not isinstance(self.baseline, str):
@@ -73,7 +74,7 @@ def default_training(game: Game) -> TrainSettings:
     "Return the default settings. Where all searches are full, positions are many, and each is drawn half as often."
     if not game.has_hidden_information:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
-        return TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
+        return TrainSettings(replay_ratio=ratio, baseline=default_baseline(game), td_lambda=0.9 if game.rewards else 1.0)
     return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
                          evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
@@ -99,6 +100,16 @@ def learning_rate(settings: TrainSettings, steps: int) -> float:
     return settings.learning_rate * (1 - .9 * fallen)
 
 
+def rate_groups(network: nn.Module) -> list[dict]:
+    "Return the parameters in order, as groups for AdamW: in the heads, a weight of n inputs has 1/√n of the learning rate."
+    shares = {}
+    for head in (module for module in network.modules() if isinstance(module, (PolicyHead, ValueHead))):
+        first = head.whole if isinstance(head, PolicyHead) else head.hidden
+        shares |= {layer.weight: layer.weight[0].numel() ** -0.5 for layer in (first, head.out)}
+    groups = itertools.groupby(network.parameters(), lambda weight: shares.get(weight, 1.0))
+    return [dict(params=list(weights), share=share) for share, weights in groups]
+
+
 def newest_share(steps: int, decay: float) -> float:
     "Return the share of the newest weights in the average after this many steps."
     return max(1 - decay, 9 / (10 + steps))
@@ -111,7 +122,7 @@ class Learner:
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
         self.average = AveragedModel(self.network, multi_avg_fn=self._blend, use_buffers=True)
-        self.optimizer = torch.optim.AdamW(self.network.parameters(), settings.learning_rate,
+        self.optimizer = torch.optim.AdamW(rate_groups(self.network), settings.learning_rate,
                                            weight_decay=settings.weight_decay, fused=self.device.type != "mps")
         half = self.device.train_dtype == "float16"
         self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
@@ -153,7 +164,8 @@ class Learner:
     def _apply(self, norm: float) -> None:
         "Take a step along the clipped gradient, or skip the step if its norm is not finite."
         if math.isfinite(norm):
-            for group in self.optimizer.param_groups: group["lr"] = learning_rate(self.settings, self.steps)
+            rate = learning_rate(self.settings, self.steps)
+            for group in self.optimizer.param_groups: group["lr"] = rate * group["share"]
             self.scaler.step(self.optimizer)
             self.average.update_parameters(self.network)
             self.steps, self.skipped = self.steps + 1, 0

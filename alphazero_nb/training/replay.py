@@ -14,7 +14,7 @@ from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records
 
 # %% auto #0
-__all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'make_rows', 'Replay']
+__all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'later_values', 'make_rows', 'Replay']
 
 # %% ../../nbs/60_training.replay.ipynb #1783a523
 def window_size(
@@ -78,8 +78,8 @@ class Batch:
 class RowTables(NamedTuple):
     "Fully searched positions, one row each."
     inputs: np.ndarray       # (rows, input_size) int8
-    outcomes: np.ndarray     # (rows, players) float32, the mover first
-    values: np.ndarray       # (rows, players) float32, the search's values, the mover first
+    outcomes: np.ndarray     # (rows, players) float32, target of the value by the moves that followed, the mover first
+    values: np.ndarray       # (rows, players) float32, target by the search of this move
     first_entry: np.ndarray  # (rows,) int64, number of its first policy entry
     counts: np.ndarray       # (rows,) int32, number of its policy entries
 
@@ -106,18 +106,35 @@ def gather(rows, entries, index, turn, symmetries, mix, planes, policy, targets)
         for k in range(targets.shape[1]): targets[row, k] = (1 - mix) * rows.outcomes[i, k] + mix * rows.values[i, k]
 
 # %% ../../nbs/60_training.replay.ipynb #ba8c8a57
-def make_rows(game: Game, records: list[GameRecord], limit: int) -> tuple:
+@kernel
+def later_values(values, lengths, outcomes, td_lambda):
+    "Return the value target of every move by seat, (moves, players) float32: its game's later search values, and its outcome."
+    targets, move = np.empty_like(values), len(values)
+    for game in range(len(lengths) - 1, -1, -1):
+        target = outcomes[game].astype(np.float64)
+        for _ in range(lengths[game]):
+            move -= 1
+            for player in range(len(target)):
+                value = values[move, player]
+                targets[move, player] = target[player]
+                if not np.isnan(value): target[player] = td_lambda * target[player] + (1 - td_lambda) * value
+    return targets
+
+
+def make_rows(game: Game, records: list[GameRecord], limit: int, td_lambda: float = 1.0) -> tuple:
     "Return the number of fully searched moves, and the fields of the rows and policy entries of the newest `limit`."
     table = join_records(records)
     counts = table["policy_counts"]
     searched = np.flatnonzero(counts > 0)
     inputs = np.zeros((len(searched), game.input_size), np.int8)
-    check_table(game, table, inputs)
+    so_far = np.zeros((len(searched), game.players), np.float32)
+    check_table(game, table, inputs, so_far)
     kept = searched[max(0, len(searched) - limit):]
+    so_far, scale = so_far[len(searched) - len(kept):], 1 + game.rewards
     seats = (table["movers"][kept, None] + np.arange(game.players)) % game.players
-    games = np.repeat(np.arange(len(records)), table["length"])[kept]
-    outcomes = np.take_along_axis(table["outcome"][games], seats, 1)
-    values = np.take_along_axis(table["values"][kept], seats, 1)
+    targets = later_values(table["values"], table["length"], table["outcome"], td_lambda)
+    outcomes = np.take_along_axis((targets[kept] - so_far) / scale, seats, 1)
+    values = np.take_along_axis((table["values"][kept] - so_far) / scale, seats, 1)
     first_entry = np.cumsum(counts[kept], dtype=np.int64) - counts[kept]
     entries = int(counts[kept].sum(dtype=np.int64))
     tail = len(table["policy_actions"]) - entries
@@ -132,10 +149,11 @@ class Replay:
         game: Game,
         max_window: int = 500_000,  # Maximum number of positions
         added: int = 0,             # Positions added before, if a resumed run adds only its newest games again
+        td_lambda: float = 1.0,     # λ of the value targets; 1: the outcome of the game alone
     ):
         if max_window < 1 or added < 0:
             raise ValueError(f"max_window is {max_window} and added is {added}; they must be at least 1 and 0.")
-        self.game, self.max_window = game, max_window
+        self.game, self.max_window, self.td_lambda = game, max_window, td_lambda
         empty = lambda kind, *shape: np.empty((0, *shape), kind)
         rows = RowTables(empty(np.int8, game.input_size), empty(np.float32, game.players),
                          empty(np.float32, game.players), empty(np.int64), empty(np.int32))
@@ -150,7 +168,7 @@ class Replay:
         "Add the fully searched positions of these games. Return their number. Raise a ValueError for a damaged game."
         if not records: return 0
         rows, entries, added = self._held
-        new, fields, policies = make_rows(self.game, records, self.max_window)
+        new, fields, policies = make_rows(self.game, records, self.max_window, self.td_lambda)
         *fields, first_entry, counts = fields
         rows = rows.add((*fields, first_entry + entries.end, counts))
         entries = entries.add(policies)

@@ -130,14 +130,15 @@ def load_state(
 ) -> tuple[RunState, list[str]]:
     "Return a checkpoint's state and a note about each file left out. Raise a ValueError without a learner."
     learner, max_window = plan.new_learner(), plan.train.max_window
-    if saved is None: return RunState(learner, Replay(plan.game, max_window)), []
+    if saved is None: return RunState(learner, Replay(plan.game, max_window, td_lambda=plan.train.td_lambda)), []
     checkpoint, notes = saved.checkpoint, [saved.problem] if saved.problem else []
     arrays = folder.read_learner(checkpoint)
     try: restore_learner(learner, arrays)
     except ValueError as error:
         raise ValueError(f"{folder.file('learner', checkpoint.iteration)} does not fit its run: {error}") from error
     rows = saved.newest_rows(window_size(checkpoint.positions, max_window=max_window))
-    replay = Replay(plan.game, max_window, added=max(0, checkpoint.positions - sum(row["positions"] for row in rows)))
+    added = max(0, checkpoint.positions - sum(row["positions"] for row in rows))
+    replay = Replay(plan.game, max_window, added, plan.train.td_lambda)
     for row in rows:
         try: replay.add(folder.read_games(row))
         except ValueError as error:

@@ -346,6 +346,7 @@ def network_values(game: Game, evaluator, records: list[GameRecord]) -> np.ndarr
     relative = evaluator.evaluate(observations, np.zeros(len(seats) + 1, np.int32), np.zeros(0, np.int32))[1]
     values, by_seat = np.full((len(movers), game.players), np.nan, np.float32), np.empty_like(relative)
     np.put_along_axis(by_seat, (seats[:, None] + np.arange(game.players)) % game.players, relative, 1)
+    if game.rewards: by_seat = np.array([game.returns(state) for state in states]) + 2 * by_seat   # See page 31
     values[decided] = by_seat
     return values
 

@@ -199,7 +199,8 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
         weights = [np.exp(float(logit) - float(max(logits))) for logit in logits]
         node.edges = [dict(action=a, prior=np.float32(w / sum(weights)), n=0, value=np.float32(0), child=None)
                       for a, w in zip(legal, weights)]
-        return np.roll(values[0], node.mover)
+        relative = np.roll(values[0], node.mover)
+        return game.returns(node.state) + 2 * relative if game.rewards else relative
 
     def throw(node):
         state = node.state
@@ -212,7 +213,7 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
     def spread():
         "One player against chance explores as far as the results at the root differ (MuZero scales the results instead)."
         means = [float(e["value"]) / e["n"] for e in root.edges if e["n"]]
-        return 1 if game.players > 1 or not game.has_chance or len(means) < 2 else max((max(means) - min(means)) / 2, .01)
+        return 1 if game.players > 1 or not game.has_chance or len(means) < 2 else max(max(means) - min(means), .01)
 
     def choose(node):
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
@@ -271,7 +272,7 @@ def test_two_outcomes_with_one_position_share_a_node():
     for _ in range(20):
         node = run_to_leaf(game.api, trees, 0, 30, 1.5, 0.2, False)
         if node < 0: break
-        apply_evaluation(trees.nodes, trees.edges, trees.values, node, np.zeros(2, np.float32), np.zeros(1, np.float32), trees.result)
+        apply_evaluation(game.api, trees, node, np.zeros(2, np.float32), np.zeros(1, np.float32))
     assert trees.counts["nodes"][0] == 5, "the root, a roll below each action, and one end below each roll"
 
 
@@ -462,6 +463,9 @@ def test_rolls_teach_nothing(name):
     values = network_values(game, UniformEvaluator(game), records)
     moves = np.concatenate([record.movers for record in records])
     assert len(predicted) == len(outcome) <= (moves >= 0).sum() and (np.isnan(values).all(1) == (moves < 0)).all()
+    states = np.concatenate([game.states_of(record.actions, record.seed)[:-1] for record in records])[moves >= 0]
+    so_far = [game.returns(state) for state in states]
+    assert np.allclose(values[moves >= 0], so_far) and np.any(so_far) == game.rewards, "a network that expects nothing more"
     assert plot_games(records) is not None and len(calibration(*value_pairs(records))["predicted"])
 
 
@@ -667,6 +671,20 @@ def test_reaching_the_goal_of_2048_is_worth_1():
     ends = [random_line(game, seed)[0][-1] for seed in range(30)]
     assert any(largest(state) == 16 for state in ends)
     assert all(game.returns(state)[0] == 1 for state in ends if largest(state) == 16)
+
+
+def too_much(state, out): out[0] = 2
+
+
+def test_points_on_the_way_are_a_part_of_the_result():
+    game = get_game("2048(goal=64)")
+    states, _ = random_line(game, 3)
+    so_far = [float(game.returns(state)[0]) for state in states]
+    assert so_far == sorted(so_far) and so_far[0] == -1 and so_far[-1] == pytest.approx(
+        2 * np.log1p(80 * score(states[-1]) / (64 * 5)) / np.log(81) - 1)
+    assert get_game("pig").returns(get_game("pig").state_after([ROLL, 5, HOLD])).tolist() == [0, 0], "known at the end only"
+    with pytest.raises(ContractError, match=r"returns breaks the contract after moves \[\] .*results must lie in \[−1, 1\], not \[2"):
+        gamble(rewards=True, returns=too_much).check()
 
 
 def test_the_symmetries_of_2048_hold_for_its_rules():

@@ -343,13 +343,13 @@ def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_
 
 EVALUATE = """
 import alphazero_nb, numpy as np
+from alphazero_nb.core.game import REWARDS
 from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import apply_evaluation
 trees = make_trees(1, simulations=4, max_legal=4, state_size=2, players=1)
-nodes, edges, values = trees.nodes, trees.edges, trees.values
-add_node(trees.counts, nodes, values, 0, -1, 0)
-add_edges(trees.counts, nodes, edges, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
-apply_evaluation(nodes, edges, values, 0, np.zeros(2, np.float32), np.zeros(1, np.float32), trees.result)
+add_node(trees.counts, trees.nodes, trees.values, 0, -1, 0)
+add_edges(trees.counts, trees.nodes, trees.edges, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
+apply_evaluation(np.zeros(REWARDS + 1, np.int64), trees, 0, np.zeros(2, np.float32), np.zeros(1, np.float32))
 print(alphazero_nb.__file__, trees.nodes["visits"][0], sum(apply_evaluation.stats.cache_hits.values()))
 """
 

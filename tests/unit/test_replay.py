@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import alphazero_nb.core.records, alphazero_nb.training.replay
 from alphazero_nb.core.streams import Purpose, derive_seed
-from alphazero_nb.core.game import get_game, list_games
+from alphazero_nb.core.game import CHANCE, get_game, list_games
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord, check_records, join_records, split_records
 from alphazero_nb.network.evaluator import UniformEvaluator
@@ -35,10 +35,11 @@ def random_record(game, rng, number=0, share=.3):
     while not game.over(state):
         legal = game.legal_actions(state)
         chosen = []
-        if rng.random() < share: chosen = sorted(rng.choice(legal, size=rng.integers(1, len(legal) + 1), replace=False))
+        dice = game.mover(state) == CHANCE
+        if not dice and rng.random() < share: chosen = sorted(rng.choice(legal, size=rng.integers(1, len(legal) + 1), replace=False))
         counts.append(len(chosen))
         policy += chosen
-        values.append(rng.uniform(-1, 1, game.players) if chosen or rng.random() < .5 else [np.nan] * game.players)
+        values.append(rng.uniform(-1, 1, game.players) if chosen or not dice and rng.random() < .5 else [np.nan] * game.players)
         movers.append(game.mover(state))
         actions.append(int(rng.choice(legal)))
         state = game.play(state, actions[-1])
@@ -397,7 +398,15 @@ def test_checking_keeps_no_positions_of_python_rules():
 
 class SlowReplay:
     "What the buffer was: whole games in one growing table, cut to the window; batches made a row at a time."
-    def __init__(self, game): self.game, self.rows, self.added = game, [], 0
+    def __init__(self, game, td_lambda=1.0): self.game, self.td_lambda, self.rows, self.added = game, td_lambda, [], 0
+
+    def later(self, record, t):
+        "The value target of move t: a weighted mean of the search values after it and of the outcome."
+        weight, target = 1.0, np.zeros(self.game.players)
+        for value in record.values[t + 1:].astype(float):
+            if np.isnan(value).all(): continue
+            target, weight = target + weight * (1 - self.td_lambda) * value, weight * self.td_lambda
+        return (target + weight * record.outcome).astype(np.float32)
 
     def add(self, records):
         for record in records:
@@ -405,7 +414,9 @@ class SlowReplay:
             for t, action in enumerate(record.actions):
                 here = slice(*record.policy_offsets[t:t + 2])
                 if here.stop > here.start:
-                    self.rows.append((state, record.movers[t], record.outcome, record.values[t],
+                    far, scale = (self.game.returns(state), 2) if self.game.rewards else (0, 1)
+                    self.rows.append((state, record.movers[t], (self.later(record, t) - far) / scale,
+                                      (record.values[t] - far) / scale,
                                       record.policy_actions[here], record.policy_visits[here]))
                     self.added += 1
                 state = self.game.play(state, int(action))
@@ -441,6 +452,19 @@ def test_batches_are_those_of_the_slow_buffer(name):
         slow.add(records)
         assert len(replay) == replay.added == slow.added
         for mix in (0., .25, 1.): assert_same_batch(replay, slow, mix, turn)
+
+
+@pytest.mark.parametrize("name", NAMES + ["2048(goal=32)"])
+def test_later_search_values_are_part_of_the_target(name):
+    game = game_of(name)
+    replay, slow = Replay(game, td_lambda=.7), SlowReplay(game, td_lambda=.7)
+    records = random_records(game, 12, seed=11)
+    replay.add(records)
+    slow.add(records)
+    for seed, mix in enumerate((0., .25, 1.)):
+        batch = replay.sample(64, np.random.default_rng(seed), mix)
+        assert np.allclose(batch.values, slow.sample(64, np.random.default_rng(seed), mix, len(replay))[2], atol=1e-6)
+    assert replay.sample(64, np.random.default_rng(0), 0.).values.std() > 0
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)

@@ -123,7 +123,7 @@ class Driver:
                       node, 0)
         requests.count = 1
         logits, values = self.evaluator.evaluate(*requests.arguments())
-        apply_evaluation(t.nodes, t.edges, t.values, node, logits, values[0], t.result)
+        apply_evaluation(self.game.api, t, node, logits, values[0])
 
     def search(self, budget):
         while (node := run_to_leaf(self.game.api, self.trees, 0, budget, 1.5, 0.2, False)) >= 0:

@@ -708,3 +708,42 @@ def test_threads_of_a_reproducible_run_and_of_a_failing_step_stay_as_they_were()
     with pytest.raises(ZeroDivisionError), StepThreads(get_device("cpu")) as threads:
         for k in (1, 0): threads.run(lambda: 1 / k)
     assert torch.get_num_threads() == 2
+
+
+# Heads that learn
+
+
+def active_units(network, planes):
+    "For each head, the number of units that are active on some of these boards."
+    with torch.no_grad():
+        features = network.blocks(network.stem(planes).relu())
+        pooled = pool(features)
+        policy = network.policy.local(features) + network.policy.whole(pooled)[:, :, None, None]
+        local = network.value.local(features).relu().flatten(1)
+        value = network.value.hidden(torch.cat([local, pooled], 1))
+    return [int((units.transpose(0, 1).flatten(1) > 0).any(1).sum()) for units in (policy, value)]
+
+
+def test_the_units_of_the_heads_stay_alive():
+    "While there is nothing to learn yet, a head that learns too fast falls silent for good."
+    game, rng = get_game("connect4"), np.random.default_rng(0)
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu")
+    boards = lambda count: rng.integers(0, 2, (count, *game.shape)).astype(np.int8)
+    for _ in range(300):
+        policy = rng.dirichlet(np.ones(7), 64).astype(np.float32)
+        learner.step(Batch(boards(64), policy, rng.choice([-1, 1], (64, 2)).astype(np.float32)))
+    policy, value = active_units(learner.network.eval(), torch.from_numpy(boards(256)).float())
+    assert policy >= 24 and value >= 40, "of 32 and 64"
+
+
+def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
+    network = PolicyValueNet(get_game("gomoku(size=5)"), "tiny")
+    learner = Learner(network, "cpu", TrainSettings(cooldown=(0, 10)))
+    groups = learner.optimizer.param_groups
+    assert [id(weight) for group in groups for weight in group["params"]] == [id(weight) for weight in network.parameters()]
+    slow = {id(weight): group["share"] for group in groups for weight in group["params"] if group["share"] != 1}
+    heads = (network.policy.whole, network.policy.out, network.value.hidden, network.value.out)
+    assert slow == {id(layer.weight): layer.weight[0].numel() ** -0.5 for layer in heads}
+    planes = np.zeros((4, *network.shape), np.int8)
+    for _ in range(12): learner.step(Batch(planes, np.full((4, 25), .04, np.float32), np.zeros((4, 2), np.float32)))
+    assert [group["lr"] for group in groups] == pytest.approx([2e-4 * group["share"] for group in groups])
