@@ -203,7 +203,7 @@ class ByHand:
 class Readable(ByHand):
     "Methods that read a state without changing it."
     def returns(self, state) -> np.ndarray:
-        "Return the result by seat, (players,) float32 in [−1, 1]; before the end zeros, or with `rewards` the result so far."
+        "Return the result by seat, (players,) float32 in [−1, 1]; before the end zeros, or with `rewards` that so far."
         out = np.zeros(self.players, np.float32)
         if self.rewards or self.over(state): self.compiled["returns"](state, out)
         return out

@@ -299,6 +299,7 @@ class PythonGame(Game):
         *,
         players: int, actions: int, shape: tuple, max_length: int, max_legal: int | None = None,
         outcomes: int = 0,       # Number of distinct outcomes of chance; positions then have `chance`
+        rewards: bool = False,   # True if `returns` gives the result so far in every position
         symmetries: list | None = None, start_symmetries: tuple | None = None, cells: np.ndarray | None = None,
         action_names: Callable | None = None, outcome_names: Callable | None = None,
         text: Callable | None = None,   # position -> str; replaces text() of the position
@@ -311,9 +312,9 @@ class PythonGame(Game):
         missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
         rules = dict(_bridge(self._calls), **dict.fromkeys(missing))
         super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
-                         max_length=max_length, max_legal=max_legal, outcomes=outcomes, symmetries=symmetries,
-                         start_symmetries=start_symmetries, cells=cells, action_names=action_names,
-                         outcome_names=outcome_names, text=self._draw)
+                         max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
+                         symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
+                         action_names=action_names, outcome_names=outcome_names, text=self._draw)
         self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
         self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from .compiled import kernel
 from .game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS, PROBABILITIES,
-                                    RETURNS, REWARDS, START, STATE_SIZE, Game, call_chance, call_legal, call_mover, call_play,
-                                    call_returns, call_start, write_inputs)
+                                    RETURNS, REWARDS, START, STATE_SIZE, Game, call_chance, call_legal, call_mover,
+                                    call_play, call_returns, call_start, write_inputs)
 
 # %% auto #0
 __all__ = ['GameRecord', 'join_records', 'split_records', 'repeat_games', 'check_table', 'check_records']
@@ -164,7 +164,8 @@ def _can_happen(api, state, probabilities, outcome):
 
 # %% ../../nbs/06_core.records.ipynb #034bfbd8
 @kernel
-def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, so_far, row):
+def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy_actions, outcomes, inputs, so_far,
+                 row):
     "Play games at[0] to stop − 1; return a key of _BROKEN for game at[0] at move at[1], or 0, and the next row."
     state, legal = np.empty(api[STATE_SIZE], np.int16), np.empty(api[MAX_LEGAL], np.int32)
     result, probabilities = np.empty(api[PLAYERS], np.float32), np.empty(api[OUTCOMES])
@@ -216,7 +217,7 @@ def check_table(
     game: Game,
     table: dict,                        # Result of join_records
     inputs: np.ndarray | None = None,   # (searched moves, input_size) int8 zeros, filled with the network's inputs
-    so_far: np.ndarray | None = None,   # (searched moves, players) float32 zeros, filled with the results so far, by seat
+    so_far: np.ndarray | None = None,   # (searched moves, players) float32 zeros, filled with the results so far
 ) -> None:
     "Raise a ValueError that names the first game of a table that is incomplete or breaks the rules."
     _check_form(table)

@@ -41,7 +41,7 @@ class TrainSettings:
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.5   # Weight of the search value in the value target
-    td_lambda: float = 1.0           # λ of TD(λ): weight of the outcome against later search values; 1: the outcome alone
+    td_lambda: float = 1.0           # λ of the value target, for later search values; 1: the outcome alone
     ema_decay: float = 0.99          # Largest decay per step of the averaged weights, which play and are saved
     gradient_clip: float = 5.0       # Maximum norm of the gradient
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
@@ -52,8 +52,9 @@ class TrainSettings:
 
     def __post_init__(self):
         require(self, batch_size=(1, None), replay_ratio=(0, None), learning_rate=(0, None), weight_decay=(0, None),
-                value_weight=(0, None), search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
-                evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1), max_window=(1, None),
+                value_weight=(0, None), search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1),
+                gradient_clip=(1e-9, None), evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1),
+                max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
         if not isinstance(self.baseline, str):
             raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
@@ -74,7 +75,8 @@ def default_training(game: Game) -> TrainSettings:
     "Return the default settings. Where all searches are full, positions are many, and each is drawn half as often."
     if not game.has_hidden_information:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
-        return TrainSettings(replay_ratio=ratio, baseline=default_baseline(game), td_lambda=0.9 if game.rewards else 1.0)
+        return TrainSettings(replay_ratio=ratio, td_lambda=0.9 if game.rewards else 1.0,
+                             baseline=default_baseline(game))
     return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
                          evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
@@ -101,7 +103,7 @@ def learning_rate(settings: TrainSettings, steps: int) -> float:
 
 
 def rate_groups(network: nn.Module) -> list[dict]:
-    "Return the parameters in order, as groups for AdamW: in the heads, a weight of n inputs has 1/√n of the learning rate."
+    "Return the parameters in order, as groups for AdamW. In the heads, a weight with n inputs learns at 1/√n of the rate."
     shares = {}
     for head in (module for module in network.modules() if isinstance(module, (PolicyHead, ValueHead))):
         first = head.whole if isinstance(head, PolicyHead) else head.hidden

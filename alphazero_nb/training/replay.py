@@ -108,7 +108,7 @@ def gather(rows, entries, index, turn, symmetries, mix, planes, policy, targets)
 # %% ../../nbs/60_training.replay.ipynb #ba8c8a57
 @kernel
 def later_values(values, lengths, outcomes, td_lambda):
-    "Return the value target of every move by seat, (moves, players) float32: its game's later search values, and its outcome."
+    "Return the value targets by seat, (moves, players) float32: later search values of the game, and its outcome."
     targets, move = np.empty_like(values), len(values)
     for game in range(len(lengths) - 1, -1, -1):
         target = outcomes[game].astype(np.float64)

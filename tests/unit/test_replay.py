@@ -36,10 +36,12 @@ def random_record(game, rng, number=0, share=.3):
         legal = game.legal_actions(state)
         chosen = []
         dice = game.mover(state) == CHANCE
-        if not dice and rng.random() < share: chosen = sorted(rng.choice(legal, size=rng.integers(1, len(legal) + 1), replace=False))
+        if not dice and rng.random() < share:
+            chosen = sorted(rng.choice(legal, size=rng.integers(1, len(legal) + 1), replace=False))
         counts.append(len(chosen))
         policy += chosen
-        values.append(rng.uniform(-1, 1, game.players) if chosen or not dice and rng.random() < .5 else [np.nan] * game.players)
+        known = chosen or not dice and rng.random() < .5
+        values.append(rng.uniform(-1, 1, game.players) if known else [np.nan] * game.players)
         movers.append(game.mover(state))
         actions.append(int(rng.choice(legal)))
         state = game.play(state, actions[-1])
