@@ -25,7 +25,7 @@ def default_baseline(game: Game) -> str:
     "Return the name of the default opponent of a training run."
     if _is_counted(game): return "greedy"
     if game.heuristic is not None: return "heuristic"
-    return "random" if _is_slow(game) else "rollouts:100"
+    return "random" if _is_slow(game) or game.max_length > 1000 else "rollouts:100"
 
 
 def default_ladder(game: Game) -> tuple:

@@ -525,6 +525,7 @@ def test_a_game_with_a_rule_is_met_by_it():
     assert default_ladder(BLOB) == ("random", "heuristic", "determinized-rollouts:100", "determinized-rollouts:400")
     assert default_ladder(CONNECT4) == ("random", "rollouts:100", "rollouts:400")
     assert default_baseline(get_game("chess")) == "greedy" and default_baseline(get_game("dots")) == "rollouts:100"
+    assert default_baseline(get_game("2048")) == "random" and "rollouts:100" in default_ladder(get_game("2048"))
     assert default_ladder(get_game("chess(variant=gardner)")) == ("random", "greedy", "minimax:2")
     names = [result.match.opponent for result in run_ladder(BLOB, First(BLOB), 2, ("random", "heuristic", "determinized-rollouts:10"))]
     assert names == ["random", "heuristic", "determinized-rollouts:10"]
