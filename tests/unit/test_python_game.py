@@ -7,7 +7,7 @@ from numba import njit
 
 from alphazero_nb.core.compiled import digest
 from alphazero_nb.core.events import MatchMoved, RunDone
-from alphazero_nb.core.game import (MOVER, PLAY, ContractError, _registry, board_symmetries, call_mover, call_play,
+from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, _registry, board_symmetries, call_mover, call_play,
                                     get_game, list_games)
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import SearchSettings, search
@@ -782,3 +782,13 @@ def test_rules_that_ask_python_are_never_kept_on_disk():
     "Their machine code holds addresses of this process."
     game = tictactoe()
     assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key not in ("resample_hidden", "chance"))
+
+
+@needs_open_spiel
+def test_openspiel_games_with_rewards_give_the_result_so_far():
+    game = get_game("openspiel(game=cliff_walking)")
+    start = game.new()
+    after = game.play(start, game.legal_actions(start)[0])
+    assert game.rewards and game.api[REWARDS] == 1 and game.returns(start)[0] == 0 > game.returns(after)[0] >= -1
+    game.check(games=2)
+    assert not get_game("openspiel(game=connect_four)").rewards
