@@ -93,7 +93,8 @@ class FusedNet(FusedBoardNet):
         except Exception as error:
             answer = self.net(planes.to(self.dtype))   # Raises its own error if the input is invalid
             why = f"{type(error).__name__}: {error}"
-            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({why}). Batches of this size now run layer by layer, which is slower.")
+            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({why}). "
+                          "Batches of this size now run layer by layer, which is slower.")
         self.refused.add(len(planes))
         return answer
 

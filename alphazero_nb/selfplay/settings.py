@@ -45,9 +45,10 @@ def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
                          f"{did_you_mean(effort, EFFORTS)}")
     if not game.has_hidden_information:
         full = 1.0 if game.max_legal > MANY_ACTIONS else 0.25
-        warm = {} if game.players > 1 or not game.has_chance else dict(temperature=0.1, final_temperature=0.05)
+        alone = game.players == 1 and game.has_chance
         return SelfPlaySettings(full_search_fraction=full, random_start_fraction=0.5, int8=not game.rewards,
-                                random_start_plies=min(24, game.max_length // 2), **warm)
+                                random_start_plies=min(24, game.max_length // 2), temperature=0.1 if alone else 1.0,
+                                final_temperature=0.05 if alone else 0.2)
     worlds, simulations = EFFORTS[effort]
     search = SearchSettings(simulations, worlds=worlds)
     return SelfPlaySettings(search, full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)

@@ -103,7 +103,7 @@ def learning_rate(settings: TrainSettings, steps: int) -> float:
 
 
 def rate_groups(network: nn.Module) -> list[dict]:
-    "Return the parameters in order, as groups for AdamW. In the heads, a weight with n inputs learns at 1/√n of the rate."
+    "Return the parameters in order, as groups for AdamW. A head's weight with n inputs learns at 1/√n of the rate."
     shares = {}
     for head in (module for module in network.modules() if isinstance(module, (PolicyHead, ValueHead))):
         first = head.whole if isinstance(head, PolicyHead) else head.hidden

@@ -78,8 +78,8 @@ class Batch:
 class RowTables(NamedTuple):
     "Fully searched positions, one row each."
     inputs: np.ndarray       # (rows, input_size) int8
-    outcomes: np.ndarray     # (rows, players) float32, target of the value by the moves that followed, the mover first
-    values: np.ndarray       # (rows, players) float32, target by the search of this move
+    outcomes: np.ndarray     # (rows, players) float32, value targets of `later_values`, the mover first
+    values: np.ndarray       # (rows, players) float32, the search's values, the mover first
     first_entry: np.ndarray  # (rows,) int64, number of its first policy entry
     counts: np.ndarray       # (rows,) int32, number of its policy entries
 

@@ -46,13 +46,14 @@ def wait_for_actors(pool, count, timeout_s=200):
 
 @pytest.mark.slow
 def test_actors_scale_with_their_accelerators():
-    "One node after another joins, each with an accelerator of its own. Tables would answer most questions of tic-tac-toe."
+    "Nodes join, each with an accelerator of its own. Tables would answer most questions of tic-tac-toe."
     from ray.cluster_utils import Cluster
     cluster, speeds = Cluster(True, head_node_args=dict(ONE, include_dashboard=False)), {}
     try:
         ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
         settings = SelfPlaySettings(SearchSettings(simulations=64), full_search_fraction=1)
-        with SelfPlayEngine(get_game("connect4"), Accelerator(), layout="ray", threads=2, games=2 * ROWS, max_batch=ROWS,
+        with SelfPlayEngine(get_game("connect4"), Accelerator(), layout="ray", threads=2, games=2 * ROWS,
+                            max_batch=ROWS,
                             shared=True, settings=settings, listeners=()) as engine:
             for actors in (1, 2, 4, 8):
                 while len(cluster.list_all_nodes()) < actors: cluster.add_node(**ONE)

@@ -7,8 +7,8 @@ from numba import njit
 
 from alphazero_nb.core.compiled import digest
 from alphazero_nb.core.events import MatchMoved, RunDone
-from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, _registry, board_symmetries, call_mover, call_play,
-                                    get_game, list_games)
+from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, _registry, board_symmetries, call_mover,
+                                    call_play, get_game, list_games)
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import SearchSettings, search
 from alphazero_nb.search.agent import Agent

@@ -740,7 +740,8 @@ def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
     network = PolicyValueNet(get_game("gomoku(size=5)"), "tiny")
     learner = Learner(network, "cpu", TrainSettings(cooldown=(0, 10)))
     groups = learner.optimizer.param_groups
-    assert [id(weight) for group in groups for weight in group["params"]] == [id(weight) for weight in network.parameters()]
+    weights = [weight for group in groups for weight in group["params"]]
+    assert [id(weight) for weight in weights] == [id(weight) for weight in network.parameters()]
     slow = {id(weight): group["share"] for group in groups for weight in group["params"] if group["share"] != 1}
     heads = (network.policy.whole, network.policy.out, network.value.hidden, network.value.out)
     assert slow == {id(layer.weight): layer.weight[0].numel() ** -0.5 for layer in heads}
