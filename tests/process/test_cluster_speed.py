@@ -53,8 +53,7 @@ def test_actors_scale_with_their_accelerators():
         ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
         settings = SelfPlaySettings(SearchSettings(simulations=64), full_search_fraction=1)
         with SelfPlayEngine(get_game("connect4"), Accelerator(), layout="ray", threads=2, games=2 * ROWS,
-                            max_batch=ROWS,
-                            shared=True, settings=settings, listeners=()) as engine:
+                            max_batch=ROWS, shared=True, settings=settings, listeners=()) as engine:
             for actors in (1, 2, 4, 8):
                 while len(cluster.list_all_nodes()) < actors: cluster.add_node(**ONE)
                 wait_for_actors(engine.pool, actors)
