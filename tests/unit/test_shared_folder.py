@@ -13,6 +13,7 @@ from alphazero_nb.cli import main
 from alphazero_nb.core.events import GameFinished, Message, NodesStatus
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training import shared_folder
 from alphazero_nb.training.run_folder import RunFolder
 from alphazero_nb.training.shared_folder import (AHEAD, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
@@ -32,8 +33,9 @@ def waiting_folder(path, **options):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    "A run folder that waits for games: 16 per iteration."
+def folder(tmp_path, monkeypatch):
+    "A run folder that waits for games: 16 per iteration. It has room for all that a machine plays in a hiccup."
+    monkeypatch.setattr(shared_folder, "AHEAD", 10_000)
     return waiting_folder(tmp_path / "run")
 
 
@@ -50,16 +52,15 @@ def take_all(box): return [record for games in iter(lambda: box.take()[0], []) f
 
 def test_games_of_two_producers_are_learnt_once(folder):
     for _ in range(2): produce(folder, 1)
-    while len(waiting(folder)) < 48: produce(folder, 1)   # Small steps: a producer waits for a trainer beyond 96 games
+    while len(waiting(folder)) < 48: produce(folder, 1)
     run = shared_run(folder).fit(iterations=3)
     numbers = counted(folder)
     assert run.iteration == 3 and run.games == len(numbers) == len(set(numbers)) >= 48
     assert len({number >> 24 for number in numbers}) >= 2
     assert [row["iteration"] for row in run.folder.rows()] == [1, 2, 3]
-    produce(folder, 1)   # With the weights of iteration 3
-    box = inbox(folder)
-    versions = {record.version for record in take_all(box)}
-    assert 3 in versions
+    for path in (folder / "shared").glob("*/*.npz"): path.unlink()
+    produce(folder, 1)
+    assert {record.version for record in take_all(inbox(folder))} == {3}, "the newest weights play"
 
 
 def test_the_trainer_reports_machines_age_and_bytes(folder):
@@ -74,8 +75,7 @@ def test_the_trainer_reports_machines_age_and_bytes(folder):
     assert [seen[0].age, seen[-1].age] == [0, 1], "both iterations learn from games of the untrained network"
 
 
-def test_the_seeds_of_all_producers_differ(tmp_path):
-    folder = waiting_folder(tmp_path / "run", settings=dataclasses.replace(SETTINGS, games_per_iteration=1000))   # With room for bursts
+def test_the_seeds_of_all_producers_differ(folder):
     for _ in range(3): produce(folder, 16)
     seeds = [record.seed for record in take_all(inbox(folder))]
     assert len(seeds) == len(set(seeds)) >= 48
@@ -114,11 +114,11 @@ def harm(folder, how):
 def test_a_bad_file_is_one_sentence_and_is_kept(folder, how, words):
     produce(folder, 30)
     total, file, heard = len(waiting(folder)), harm(folder, how), []
-    box = inbox(folder, heard, doubt_s=.1)
+    box = inbox(folder, heard, doubt_s=1000)
     good = len(take_all(box))
     assert good == total if how == "copy" else good == total - file.count
     assert heard == [], "a drive may show a file before its content"
-    time.sleep(.15)
+    box.doubt_s = 0
     assert take_all(box) == []
     assert len(heard) == 1 and words in heard[0] and heard[0].count(". ") == 1
     assert len(list((folder / "shared").rglob("*.refused"))) == 1
@@ -131,10 +131,10 @@ def test_a_file_that_arrives_late_is_taken(folder):
     path = folder / "shared" / file.name
     content, heard = path.read_bytes(), []
     path.write_bytes(content[:100])
-    box = inbox(folder, heard, doubt_s=.05)
+    box = inbox(folder, heard, doubt_s=1000)
     first = take_all(box)
     path.write_bytes(content)
-    time.sleep(.1)
+    box.doubt_s = 0
     late = take_all(box)
     assert [record.number for record in late] == list(file.numbers) and not heard
     assert not {record.number for record in first} & {record.number for record in late}
@@ -157,15 +157,21 @@ def test_a_full_disk_keeps_games_and_says_so(folder, monkeypatch):
 
 def test_a_disk_that_stays_full_ends_in_a_sentence(folder, monkeypatch):
     monkeypatch.setattr(shared_folder, "write_arrays", lambda *_, **__: (_ for _ in ()).throw(OSError("no space left.")))
-    with pytest.raises(OSError, match=r"^\d+ games are lost: the disk took no more\.$"):
+    with pytest.raises(OSError, match=r"^[\d,]+ games are lost: the disk took no more\.$"):
         produce(folder, 10_000, minutes=.01)
 
 
-def test_producers_wait_for_a_slow_trainer(folder):
+def test_producers_wait_for_a_slow_trainer(folder, monkeypatch):
+    monkeypatch.setattr(shared_folder, "AHEAD", AHEAD)
+    play_for, there = SelfPlayEngine.play_for, []
+    def count_and_play(engine, seconds):
+        there.append(len(waiting(folder)))
+        play_for(engine, seconds)
+    monkeypatch.setattr(SelfPlayEngine, "play_for", count_and_play)
     def stop_when_it_waits(event):
         if "Playing continues when the trainer uses them" in getattr(event, "text", ""): raise KeyboardInterrupt
     assert produce(folder, 10_000, minutes=5, listeners=(stop_when_it_waits,)) < 10_000
-    assert 16 * AHEAD <= len(waiting(folder)) < 16 * AHEAD + 64
+    assert max(there) < 16 * AHEAD <= len(waiting(folder)), "it plays while there is room, and only then"
     assert shared_run(folder).fit(iterations=4).iteration == 4
 
 
@@ -183,9 +189,14 @@ def test_new_settings_of_the_trainer_reach_a_producer(folder, monkeypatch):
         changed.save(folder)
         return write(*arguments, **about)
     monkeypatch.setattr(shared_folder, "write_games", write_and_change)
-    assert produce(folder, 500) >= 500   # More than one look at the folder gives
-    producers = {file.producer for file in list_files(folder / "shared")}
-    assert len(producers) == 2, "a producer with other settings has other numbers"
+    first_words = []   # Each producer says once a minute how many games are written
+    def stop_at_the_second(event):
+        if "games written" not in getattr(event, "text", ""): return
+        first_words.append(event.text)
+        if len(first_words) == 2: raise KeyboardInterrupt
+    produce(folder, None, listeners=(stop_at_the_second,))
+    folders = [path for path in (folder / "shared").iterdir() if path.is_dir()]
+    assert len(folders) == len(first_words) == 2, "a producer with other settings has other numbers"
 
 
 def test_a_damaged_newest_checkpoint_takes_its_games_again(folder):
