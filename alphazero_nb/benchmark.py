@@ -247,7 +247,7 @@ def _machine_table(formats: list[dict], games: list[dict]) -> str:
     ways = dict.fromkeys((row["preset"], row["backend"], row["dtype"]) for row in formats)
     rates = {(row["preset"], row["backend"], row["dtype"], row["batch"]): row["evals_per_s"] for row in formats}
     lines = [f"{'evaluations/s, batch size':26}{columns(batches)}"]
-    lines += [f"{' '.join(way):26}{columns(rates[*way, batch] for batch in batches)}" for way in ways]
+    lines += [f"{' '.join(way):26}{columns(rates[(*way, batch)] for batch in batches)}" for way in ways]
     lines += ["", f"{'moves/s, games at once':26}{columns(row['games'] for row in games if row['table'])}"]
     for table, name in ((False, "without tables"), (True, "with tables")):
         lines.append(f"{name:26}{columns(row['moves_per_s'] for row in games if row['table'] == table)}")

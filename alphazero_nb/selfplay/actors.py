@@ -63,7 +63,7 @@ class Actor(threading.Thread):
 
     def turn(self, block: SlotBlock) -> bool:
         "Run one turn of a block. Return True if it waits for evaluations or has more to do."
-        block.receive(self.pool.inference.version)
+        block.receive(self.pool.inference.network.version)
         self.fill(block)
         block.advance()
         for _ in range(4):   # A game may end without the network; such games must not keep the other slots waiting
@@ -145,19 +145,16 @@ class Inference:
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
             game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
             dtype="int8" if int8 else None)
-        self.network.version = version
+        self.version = version
         self.shared = network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
         self.threads_inside = 0 if network is None or self.shared else 1   # 0: leave PyTorch's own choice
         self.evaluator = BatchedEvaluator(self.network, batch * layout.merged) if self.shared else self.network
 
-    @property
-    def version(self) -> int: return self.network.version
-
     def set_network(self, network, version: int) -> None:
         "Use these weights from now on."
         self.network.set_network(network)
-        self.network.version = version
+        self.version = version
 
     def stats(self) -> dict:
         "Return total_batches, busy_s and queue_size of a shared evaluator, {} otherwise."

@@ -132,11 +132,11 @@ def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, 
 
 
 def usual_game(game: Game, settings: SelfPlaySettings, games: int | None = None) -> tuple[float, float]:
-    "Return moves per game, and evaluations per move, in games that the search plays without a network."
+    "Return decisions per game, and evaluations per decision, in games that the search plays without a network."
     games = games or (4 if game.in_python else 64)
     layout = plan_layout(game, None, layout="threads", games=games, worlds=count_worlds(game, settings.search))
     with closing(make_pool(game, None, layout, settings)) as pool:
-        moves = sum(len(record) for record in play_games(pool, games))
+        moves = sum(int((record.movers >= 0).sum()) for record in play_games(pool, games))   # Rolls are not searched
         return moves / games, pool.report()["evaluations"] / moves
 
 

@@ -345,13 +345,19 @@ class SlotBlock:
         self.ticket = evaluator.submit(*self.requests.arguments())
         self.busy_s += time.perf_counter() - start
 
-    def receive(self, version: int = 0) -> None:   # version: that of the weights
-        "Wait for the evaluations, if any are due, and write them into the trees. Keep those by the current weights."
+    def receive(self, version: int = 0) -> None:   # version: the evaluator's
+        """Wait for the evaluations, if any are due, and write them into the trees. Keep those by the current weights.
+        Raise GameFailed if the rules raise an exception."""
         answers = None if self.ticket is None else self.ticket.result()
         renew(self.cache, version)
         if answers is None: return
         if self.asked == version: remember(self.cache, self.requests.tables, self.requests.count, *answers)
-        self.requests.apply(*answers)
+        try: self.requests.apply(*answers)
+        except Exception as error:   # Of the rules, which are asked for the result so far
+            t = self.requests.tables
+            failed = next((tree for tree in t.rows[:self.requests.count] if t.waiting[tree] > 0), 0)
+            self.slots["busy"][failed // self.worlds] = 1
+            raise game_failed(self, error) from self.game.cause(error)
         self.ticket = None
 
     @property

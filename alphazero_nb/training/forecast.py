@@ -17,8 +17,9 @@ from ..core.device import Device, get_device
 from ..core.game import Game, get_game
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..network.saved_run import read_config
+from ..search.search import count_worlds
 from ..selfplay.settings import SelfPlaySettings, default_settings
-from ..selfplay.layout import plan_layout
+from ..selfplay.layout import Layout, plan_layout
 from ..selfplay.scheduler import GameScheduler
 from ..selfplay.pools import make_pool
 from ..selfplay.calibration import count_answers, measure_window, usual_game, warm_up
@@ -71,13 +72,15 @@ def measure_speed(
     train: TrainSettings | None = None,     # Default: `default_training(game)`
     seconds: float = 3.0,                   # Half of it for self-play, half for optimiser steps; more with the start
     play_on: bool = True,                   # Play during the optimiser steps, where a run does
-    **engine,                               # Of `plan_layout`: layout, games, threads, devices, workers
+    **engine,                               # Of `SelfPlayEngine`: layout, games, threads, devices, workers
 ) -> Speed:
     "Measure the speed of a device with an untrained network."
     play, train, device = play or default_settings(game), train or default_training(game), get_device(device)
     learner = Learner(PolicyValueNet(game, preset, 0), device, train)
     if play.int8: learner.measure_ranges(random_batch(game, 64).planes)
-    layout, scheduler = plan_layout(game, learner.network, str(device), **engine), GameScheduler()
+    layout, scheduler = engine.get("layout"), GameScheduler()
+    if not isinstance(layout, Layout):
+        layout = plan_layout(game, learner.network, str(device), worlds=count_worlds(game, play.search), **engine)
     with closing(make_pool(game, learner.network, layout, play)) as pool:
         pool.wait_ready()
         warm_up(pool, scheduler, seconds / 6)
@@ -179,6 +182,8 @@ def forecast(
     game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
     if not minutes > 0: raise ValueError(f"minutes is {minutes}; it must be more than 0.")
     play, train, found = play or default_settings(game), train or default_training(game), None
+    if not play.full_search_fraction:
+        raise ValueError("full_search_fraction is 0, so a run learns nothing; it must be more than 0 for a plan.")
     length, evaluations = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:

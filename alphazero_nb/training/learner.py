@@ -72,7 +72,7 @@ class TrainSettings:
 
 
 def default_training(game: Game) -> TrainSettings:
-    "Return the default settings. Where all searches are full, positions are many, and each is drawn half as often."
+    "Return the default settings. Without hidden cards, each position is drawn half as often if all searches are full."
     if not game.has_hidden_information:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
         return TrainSettings(replay_ratio=ratio, td_lambda=0.9 if game.rewards else 1.0,

@@ -36,6 +36,12 @@ def command(*words):
     return program.returncode, out, errors
 
 
+@pytest.mark.parametrize("words, code", [(["--version"], 0), (["train", "connect5"], 2)])
+def test_the_package_is_the_command(words, code):
+    done = subprocess.run([sys.executable, "-m", "alphazero_nb", *words], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == command(*words) and done.returncode == code
+
+
 def test_check_device_prints_one_json_object():
     code, out, _ = command("check-device", "--json")
     report = json.loads(out)

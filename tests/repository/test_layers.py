@@ -17,7 +17,7 @@ GROUPS = dict(
     arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external"],
     training=["replay", "learner", "run_folder", "shared_folder", "trainer", "forecast"],
     ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
-    benchmark=[], ablate=[], uci=[], cli=[], all=[])
+    benchmark=[], ablate=[], uci=[], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 CHESS = ["games.chess_board", "games.chess_moves", "games.chess", "games.chess_text"]
 HEAVY = ["torch", "numba", "matplotlib"]

@@ -1,5 +1,5 @@
 """The repository as a whole: two configurations that agree, nothing derived that is stale, notebooks that look alike."""
-import configparser, json, re, shutil, subprocess, sys, tempfile
+import ast, configparser, json, re, shutil, subprocess, sys, tempfile
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,20 @@ def as_nbdev_2_writes(value):
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
+def too_new(source):
+    "Return the stars in subscripts, which Python 3.10 cannot parse. Raise a SyntaxError for anything else of that kind."
+    tree = ast.parse(source, feature_version=(3, 10))   # Says nothing about such stars
+    inside = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)]
+    parts = [ast.get_source_segment(source, part) for part in inside if any(isinstance(x, ast.Starred) for x in part.elts)]
+    return [part for part in parts if not part.startswith("(")]
+
+
+def test_the_oldest_python_can_parse_everything():
+    assert SETTINGS["min_python"] == "3.10" and too_new("a[*b, 1]") == ["*b, 1"] and not too_new("a[(*b, 1)]")
+    files = [path for folder in (sync.PACKAGE, "tools", "tests") for path in (ROOT/folder).rglob("*.py")]
+    assert len(files) > 50 and {path.name: found for path in files if (found := too_new(path.read_text(encoding="utf-8")))} == {}
+
+
 @pytest.mark.parametrize("key", sorted(packaging_facts()))
 def test_packaging_agrees(key):
     ours, theirs = packaging_facts()[key]
@@ -103,7 +117,7 @@ def test_nothing_is_stale():
 
 
 def test_every_module_comes_from_a_notebook():
-    by_hand = {f"{sync.PACKAGE}/{name}" for name in ("__init__.py", "all.py")}
+    by_hand = {f"{sync.PACKAGE}/{name}" for name in ("__init__.py", "__main__.py", "all.py")}
     for path in (ROOT/sync.PACKAGE).rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()
         assert name in by_hand or name.endswith("/__init__.py") and path.stat().st_size == 0 or sync.is_generated(name, path.read_text(encoding="utf-8")), \

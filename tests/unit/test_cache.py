@@ -170,6 +170,23 @@ class Versions:
         return ticket
 
 
+def test_other_weights_of_the_same_version_are_asked_again():
+    "A run that falls back to its last checkpoint trains the same iteration twice."
+    game = get_game("connect4")
+    with SelfPlayEngine(game, PolicyValueNet(game, "tiny", 0), "cpu", games=32, simulations=8, layout="threads",
+                        listeners=()) as engine:
+        engine.generate_games(32)
+        engine.set_network(PolicyValueNet(game, "tiny", 1), engine.version)
+        engine.generate_games(32)
+        for block in engine.pool.blocks:
+            cache, evaluator = block.cache, engine.pool.inference.network
+            entries = np.flatnonzero((cache.versions == cache.state[0]["version"]) & (cache.counts > 0))
+            offsets = np.concatenate([[0], np.cumsum(cache.counts[entries])]).astype(np.int32)
+            actions = np.concatenate([cache.actions[entry, :cache.counts[entry]] for entry in entries])
+            _, values = evaluator.evaluate(cache.inputs[entries], offsets, actions)
+            assert len(entries) > 100 and np.allclose(cache.values[entries], values, atol=.02)
+
+
 def test_answers_of_old_weights_are_not_kept_for_new_ones():
     "The weights change while a batch is on its way: its answers are written into the trees and not into the table."
     game = get_game("connect4")

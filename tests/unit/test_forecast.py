@@ -10,6 +10,7 @@ from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.calibration import usual_game
+from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
 from alphazero_nb.training.forecast import (LEAST, SHARE, START_S, Speed, expected_games, expected_share, forecast,
@@ -57,6 +58,30 @@ def test_a_usual_game_is_counted():
     game, play = get_game("tictactoe"), SelfPlaySettings(SearchSettings(8), full_search_fraction=1, keep_subtree=False)
     length, evaluations = usual_game(game, play, 256)
     assert 5 < length <= 9 and 3 < evaluations <= 8   # Finished games are not evaluated
+
+
+def test_rolls_are_not_searched():
+    "Half of the plies of 2048 are new tiles."
+    play = SelfPlaySettings(SearchSettings(8), full_search_fraction=1, keep_subtree=False)
+    length, evaluations = usual_game(get_game("2048(goal=64)"), play, 32)
+    assert 20 < length < 64 and 7 < evaluations <= 9
+
+
+def test_a_plan_takes_a_layout():
+    layout = Layout("threads", ("cpu",), 1, 16, 16, False)
+    assert forecast("tictactoe", 1, "cpu", "tiny", layout=layout).positions > 0
+
+
+def test_a_run_that_learns_nothing_has_no_plan():
+    with pytest.raises(ValueError, match="full_search_fraction is 0, so a run learns nothing"):
+        forecast("tictactoe", 1, "cpu", play=SelfPlaySettings(full_search_fraction=0))
+
+
+def test_cards_are_measured_in_the_blocks_of_their_run(monkeypatch):
+    seen = []
+    monkeypatch.setattr(page, "make_pool", lambda game, network, layout, play: seen.append(layout) or 1 / 0)
+    with pytest.raises(ZeroDivisionError): measure_speed(get_game("blob(players=3,cards=2)"), "tiny", "cpu")
+    assert seen[0].max_batch == 256
 
 
 def at_speeds(monkeypatch, speeds):

@@ -556,23 +556,26 @@ def test_weights_that_diverge_reach_the_caller():
     assert isinstance(error, EvaluatorError) and "NaN" in str(error)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_rules_that_raise_reach_the_caller(shared):
-    "A kernel passes on what the rules raise."
+@pytest.mark.parametrize("shared, rule", [(False, "play"), (True, "play"), (False, "returns"), (True, "returns")])
+def test_rules_that_raise_reach_the_caller(shared, rule):
+    "A kernel passes on what the rules raise. With points on the way, `returns` is called in each evaluated position."
+    in_play = rule == "play"
     def start(state, seed): pass
     def mover(state): return state[0] % 2
     def play_(state, action):
         state[0] += 1
-        if state[0] == 5: raise ValueError("the table collapsed")
+        if state[0] == 5 and in_play: raise ValueError("the table collapsed")
 
     def legal(state, actions):
         actions[0], actions[1] = 0, 1
         return 2
 
-    def returns(state, out): pass
+    def returns(state, out):
+        if state[0] == 5 and not in_play: raise ValueError("the table collapsed")
+
     def observe(state, planes): planes[0] = state[0]
     game = Game("table", start=start, mover=mover, legal=legal, play=play_, returns=returns, observe=observe,
-                state_size=1, players=2, actions=2, shape=(1,), max_length=50)
+                state_size=1, players=2, actions=2, shape=(1,), max_length=50, rewards=not in_play)
     error = within(30, lambda: play(game, 3, games=32, shared=shared))
     assert isinstance(error, GameFailed) and "the table collapsed" in str(error) and isinstance(error.__cause__, ValueError)
     seed, line = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(error)).groups()
