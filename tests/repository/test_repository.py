@@ -56,17 +56,19 @@ def as_nbdev_2_writes(value):
 
 
 def too_new(source):
-    "Return the stars in subscripts, which Python 3.10 cannot parse. Raise a SyntaxError for anything else of that kind."
+    "Return the stars in subscripts, which Python 3.10 cannot parse. Raise a SyntaxError for other new syntax."
     tree = ast.parse(source, feature_version=(3, 10))   # Says nothing about such stars
-    inside = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)]
-    parts = [ast.get_source_segment(source, part) for part in inside if any(isinstance(x, ast.Starred) for x in part.elts)]
-    return [part for part in parts if not part.startswith("(")]
+    slices = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+    starred = [part for part in slices
+               if isinstance(part, ast.Tuple) and any(isinstance(item, ast.Starred) for item in part.elts)]
+    return [text for part in starred if not (text := ast.get_source_segment(source, part)).startswith("(")]
 
 
 def test_the_oldest_python_can_parse_everything():
     assert SETTINGS["min_python"] == "3.10" and too_new("a[*b, 1]") == ["*b, 1"] and not too_new("a[(*b, 1)]")
     files = [path for folder in (sync.PACKAGE, "tools", "tests") for path in (ROOT/folder).rglob("*.py")]
-    assert len(files) > 50 and {path.name: found for path in files if (found := too_new(path.read_text(encoding="utf-8")))} == {}
+    found = {path.name: too_new(path.read_text(encoding="utf-8")) for path in files}
+    assert len(files) > 50 and not any(found.values()), {name: parts for name, parts in found.items() if parts}
 
 
 @pytest.mark.parametrize("key", sorted(packaging_facts()))
