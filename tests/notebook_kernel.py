@@ -18,6 +18,8 @@ import psutil
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from processes import Watch
+
 ROOT = Path(__file__).parents[1]
 HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
 NEW_PAGE = """
@@ -118,10 +120,10 @@ class Kernel:
 
     def interrupt(self):
         "What the stop button does: it interrupts the whole process group. The seconds until the cell was over."
-        begun = time.monotonic()
+        watch = Watch()
         self.manager.interrupt_kernel()
         self.read(30)
-        return time.monotonic() - begun
+        return watch.stop()
 
     def stop(self, code, when="self-play"):
         "Runs a cell, presses stop when it has printed this, and gives the cell and how long the stop took."

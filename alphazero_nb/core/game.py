@@ -299,7 +299,7 @@ class Game(Sendable):
         players: int,                   # Number of players; seats are 0 to players − 1
         actions: int,                   # Number of distinct actions, legal or not
         shape: tuple,                   # Shape of the observation: (planes, height, width) or (numbers,)
-        max_length: int,                # Most moves in any game
+        max_length: int,                # Most moves in any game; with dice, each roll counts as a move
         max_legal: int | None = None,   # Most legal actions in any position; None means `actions`
         symmetries: list | None = None, # Pairs (observation, action) of index arrays, the identity first
         start_symmetries: tuple | None = None,  # Indices of those that keep the start position; None means all

@@ -5,7 +5,7 @@
 # %% ../../nbs/45_selfplay.worker_process.ipynb #a1563d8e
 from __future__ import annotations
 
-import io, multiprocessing, os, pickle, queue, signal, sys, threading, time, traceback
+import io, multiprocessing, os, pickle, queue, signal, sys, threading, time, traceback, types
 from collections import deque
 from multiprocessing import connection
 
@@ -27,13 +27,18 @@ __all__ = ['unpack', 'pack', 'Outbox', 'receive', 'Inbox', 'RemoteScheduler', 's
 
 # %% ../../nbs/45_selfplay.worker_process.ipynb #07654947
 class _Packer(cloudpickle.Pickler):
-    "A pickler that converts tensors to arrays."
+    "A pickler that converts tensors to arrays and keeps the file names of functions; cloudpickle 3.1.3 does not."
     def reducer_override(self, thing):
+        if isinstance(thing, types.CodeType):
+            return _unpack_code, (thing.co_filename, *self.dispatch_table[types.CodeType](thing)[1])
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(thing, torch.Tensor): return super().reducer_override(thing)
         bare, half = thing.detach().cpu().contiguous(), thing.dtype == torch.bfloat16  # NumPy has no bfloat16
         array = (bare.view(torch.int16) if half else bare).numpy()
         return _unpack_tensor, (array, half, isinstance(thing, torch.nn.Parameter), thing.requires_grad)
+
+
+def _unpack_code(file, *parts): return types.CodeType(*parts).replace(co_filename=file)
 
 
 def _unpack_tensor(array, half, parameter, grad):

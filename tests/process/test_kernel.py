@@ -67,7 +67,7 @@ def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kern
     kernel.send("engine.generate_games(1500)")
     kernel.read(until="self-play")
     paused = pause_workers(kernel)
-    assert kernel.interrupt() < 2 * SOON * patience() and kernel.cell.error == "KeyboardInterrupt: " and gone(paused, 1)
+    assert kernel.interrupt() < 2 * SOON * patience() and kernel.cell.error == "KeyboardInterrupt: " and gone(paused, 10)
     kernel.run("records = engine.generate_games(1500); assert [record.number for record in records] == list(range(1500))")
     kernel.run("engine.shutdown()")
     assert kernel.workers() == []
@@ -82,7 +82,7 @@ def test_a_second_stop_does_not_wait_for_anybody(kernel):
     time.sleep(.2)
     assert kernel.interrupt() < SOON * patience() and kernel.cell.error == "KeyboardInterrupt: "
     assert "During handling of the above exception" in kernel.cell.trace, "the second one came while the first was obeyed"
-    assert gone(paused, 1) and kernel.workers() == []
+    assert gone(paused, 10) and kernel.workers() == []
 
 
 def test_a_stop_while_shutting_down_does_not_wait_either(kernel):
@@ -92,7 +92,7 @@ def test_a_stop_while_shutting_down_does_not_wait_either(kernel):
     kernel.read(until="closing")
     time.sleep(.3)
     assert kernel.interrupt() < SOON * patience() and kernel.cell.error == "KeyboardInterrupt: "
-    assert gone(paused, 1) and kernel.workers() == []
+    assert gone(paused, 10) and kernel.workers() == []
 
 
 TRAINER = """

@@ -10,6 +10,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
 from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bench_dashboard, bench_gpu_way, bench_kernels,
                                     bench_machine, past_run, redraw_growth)
+from processes import Watch
 
 
 def spin(event):
@@ -66,10 +67,10 @@ def test_kernels_are_measured_on_games_that_end_and_begin(game):
 
 def test_a_simulated_gpu_computes_one_batch_after_another():
     "Three batches that are given at once take their times together; their order is kept, and a pause is not busy."
-    gpu, start = SimulatedGPU(get_game("connect4"), rows_per_s=10_000, overhead_s=.01), time.perf_counter()
+    gpu, watch, start = SimulatedGPU(get_game("connect4"), rows_per_s=10_000, overhead_s=.01), Watch(), time.perf_counter()
     batch = np.zeros((100, 126), np.int8), np.arange(101, dtype=np.int32), np.zeros(100, np.int32)
     results, ends = [gpu.begin(*batch) for _ in range(3)], []
-    assert time.perf_counter() - start < .02, "it does not wait to begin"
+    assert watch.stop() < .04, "it does not wait to begin"
     for result in results:
         logits, values = result()
         ends.append(time.perf_counter() - start)
@@ -83,7 +84,9 @@ def test_a_simulated_gpu_computes_one_batch_after_another():
 @pytest.mark.parametrize("merged, rows", [(1, 16), (2, 32)])
 def test_the_way_to_a_gpu_is_measured_with_all_its_parts(merged, rows):
     found = bench_gpu_way("tictactoe", 5_000, slots=16, blocks=4, merged=merged, seconds=.5)
-    assert .3 < found["busy"] < 1.1 and 0 < found["rows_per_batch"] <= rows and found["rows_per_s"] < 5_500
+    assert 0 < found["rows_per_batch"] <= rows and 0 < found["rows_per_s"] < 5_500
+    busy = found["rows_per_s"] * (1 / 5_000 + 1e-4 / found["rows_per_batch"])
+    assert found["busy"] == pytest.approx(busy, abs=.1), "two batches at the start and two at the end are counted by one only"
     assert not [t for t in threading.enumerate() if t.name.startswith("BatchedEvaluator")]
 
 

@@ -157,8 +157,10 @@ def test_a_full_disk_keeps_games_and_says_so(folder, monkeypatch):
 
 def test_a_disk_that_stays_full_ends_in_a_sentence(folder, monkeypatch):
     monkeypatch.setattr(shared_folder, "write_arrays", lambda *_, **__: (_ for _ in ()).throw(OSError("no space left.")))
+    def stop_when_it_is_full(event):
+        if "finished games stay in memory" in getattr(event, "text", ""): raise KeyboardInterrupt
     with pytest.raises(OSError, match=r"^[\d,]+ games are lost: the disk took no more\.$"):
-        produce(folder, 10_000, minutes=.01)
+        produce(folder, 10_000, listeners=(stop_when_it_is_full,))
 
 
 def test_producers_wait_for_a_slow_trainer(folder, monkeypatch):
@@ -319,8 +321,11 @@ def test_the_command_line_plays_and_learns(tmp_path, capsys):
                       train_settings=dataclasses.replace(shared_run(tmp_path / "x").train_settings))
     with trainer.folder.alone(): trainer.plan.shared.save(tmp_path / "run")
     capsys.readouterr()
-    assert main(["selfplay", str(tmp_path / "run"), "--minutes", ".02", "--games", "16", "--device", "cpu", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["games"] >= 16
+    def play(seconds):
+        words = ["selfplay", str(tmp_path / "run"), "--minutes", str(seconds / 60), "--games", "16", "--device", "cpu", "--json"]
+        assert main(words) == 0
+        return json.loads(capsys.readouterr().out)["games"]
+    assert any(play(seconds) >= 16 for seconds in (1, 4, 16, 60)), "a machine may be busy with something else for a second"
     assert main([*own, "--from-folder"]) == 0
     assert json.loads(capsys.readouterr().out)["iteration"] == 1
 
