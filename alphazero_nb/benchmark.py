@@ -5,8 +5,8 @@
 # %% ../nbs/80_benchmark.ipynb #32de6057
 from __future__ import annotations
 
-import gc, os, platform, statistics, tempfile, threading, time, tracemalloc
-from contextlib import closing
+import gc, os, platform, statistics, tempfile, threading, time, tracemalloc, warnings
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +45,7 @@ def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int
     "Return rows/s of `forward` alone in `threads` threads, each with `inside` threads in the forward pass."
     planes = torch.zeros((batch, *game.input_shape), dtype=torch.int8, device=device.name)
     rows, ready, warming, until = [0] * threads, threading.Barrier(threads + 1), threading.Lock(), [1e99]
+    errors = []
 
     def work(index):
         if device.type == "cpu": torch.set_num_threads(inside)
@@ -54,12 +55,19 @@ def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int
             while time.perf_counter() < until[0]:
                 forward(planes)[1].cpu()
                 rows[index] += batch
-    workers = [threading.Thread(target=work, args=(index,), daemon=True) for index in range(threads)]
+
+    def run(index):
+        try: work(index)
+        except Exception as error:
+            errors.append(error)
+            ready.abort()   # Nobody waits for this thread
+    workers = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(threads)]
     for worker in workers: worker.start()
-    ready.wait()
+    with suppress(threading.BrokenBarrierError): ready.wait()
     start = time.perf_counter()
     until[0] = start + seconds
     for worker in workers: worker.join()
+    if errors: raise errors[0]
     return sum(rows) / (time.perf_counter() - start)
 
 # %% ../nbs/80_benchmark.ipynb #5b3eb306
@@ -88,7 +96,8 @@ def best_bare(game, network, device, compile: bool = True, batches=None, seconds
     ranked = sorted(tried, key=lambda row: -row["rate"])
     for dtype in [dtype for backend, dtype in ways if backend == "eager" and compile and device.compiles]:
         for batch in list(dict.fromkeys(row["batch"] for row in ranked))[:2]:
-            tried.append(attempt("compile", dtype, batch, ranked[0]["threads"], ranked[0]["inside"]))
+            try: tried.append(attempt("compile", dtype, batch, ranked[0]["threads"], ranked[0]["inside"]))
+            except Exception as error: warnings.warn(f"torch.compile fails here and is left out: {error}")
     return dict(max(tried, key=lambda row: row["rate"]), tried=tried)
 
 # %% ../nbs/80_benchmark.ipynb #a22334d3

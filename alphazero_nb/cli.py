@@ -65,31 +65,44 @@ def _selfplay(game, args):
 # %% ../nbs/82_cli.ipynb #6e9a9eb4
 def _train(args):
     from dataclasses import replace
-    from alphazero_nb.core.events import Message, SelfPlayDone
+    from alphazero_nb.core.events import Message, RunDone, SelfPlayDone
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
     from alphazero_nb.training.learner import default_training
     from alphazero_nb.training.forecast import plan_run
-    game = _get_game(args)
+    game, stops = _get_game(args), []
+    _check_train(game, args)
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
     if args.ray: _join(args)
     progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
-    listeners = [progress]
+    def note_end(event):
+        if isinstance(event, RunDone): stops.append(event.stopped)
+    listeners = [progress, note_end]
     if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
     engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
     trainer, plan = plan_run(game, args.minutes, folder, args.preset, args.device, lambda text: progress(Message(text)),
                              seed=args.seed, train_settings=settings, play_settings=_selfplay(game, args),
                              listeners=listeners, layout=args.layout, from_folder=args.from_folder, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
-    if plan: progress(Message(plan.beside(trainer)))
-    ladder = _ladder(trainer, args) if args.ladder else []
-    report = dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
-                  seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder, plan=plan and plan.row())
-    if args.json: return report
+    stopped = stops != [False]   # A stop before the start posts no event
+    if plan and not stopped: progress(Message(plan.beside(trainer)))
+    ladder = _ladder(trainer, args) if args.ladder and not stopped else []
     rules = f" --rules {args.rules}" if args.rules else ""
-    print(f"Play against the agent: alphazero-nb play {trainer.folder.path}{rules}")
+    if trainer.iteration and not args.json:
+        print(f"Play against the agent: alphazero-nb play {trainer.folder.path}{rules}")
+    if stopped: raise KeyboardInterrupt
+    if args.json: return dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
+                              seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder,
+                              plan=plan and plan.row())
+
+
+def _check_train(game, args) -> None:
+    "Raise a ValueError for options that would otherwise fail only after a measurement or after the training."
+    if args.iterations and args.minutes: raise ValueError("--iterations and --minutes are both given; leave one out.")
+    if args.ladder and args.ladder_games < 2 and game.has_hidden_information and game.players > 1:
+        raise ValueError(f"--ladder-games is {args.ladder_games}; with hidden cards it must be at least 2.")
 
 # %% ../nbs/82_cli.ipynb #c6e0bae5
 def _cards(text: str | None):
@@ -241,11 +254,15 @@ def _arena(args):
 
 def _check_pgn(game, file: str) -> None:
     "Raise a ValueError if the games of a match cannot be written to this file, before they are played."
+    import tempfile
     from alphazero_nb.games.chess_text import require_pgn
     require_pgn(game, "; leave out --pgn")
     if not Path(file).absolute().parent.is_dir():
         raise ValueError(f"--pgn {file}: there is no folder {str(Path(file).parent)!r}; make it first.")
     if Path(file).is_dir(): raise ValueError(f"--pgn {file} is a folder; name a file.")
+    try:   # The only sure test is a file beside it
+        with tempfile.NamedTemporaryFile(dir=Path(file).parent, prefix=f".{Path(file).name}."): pass
+    except OSError as error: raise ValueError(f"--pgn {file} cannot be written: {error.strerror}.") from None
 
 
 def _write_pgn(game, result, file: str) -> None:
@@ -316,8 +333,8 @@ def _at_least(kind, least, above=False):
     def parse(text):
         try: value = kind(text)
         except ValueError: value = None
-        if value is None or not (value > least if above else value >= least):
-            whole = "a whole number" if kind is int else "a number"
+        if value is None or not (value > least if above else value >= least) or value == float("inf"):
+            whole = "a whole number" if kind is int else "a finite number"
             raise argparse.ArgumentTypeError(f"{text!r} is not {whole} {'above' if above else 'of at least'} {least}")
         return value
     return parse

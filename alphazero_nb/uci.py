@@ -19,7 +19,7 @@ from .search.one_game import (GameSearch, RankedMove, advance, playable_visits, 
 # %% auto #0
 __all__ = ['MOVES_LEFT', 'OPTIONS', 'COMMANDS', 'ALONE', 'NEED_AGENT', 'Limits', 'read_limits', 'time_for_move', 'centipawns',
            'score_words', 'read_position', 'without_past', 'GameOnBoard', 'Thought', 'is_decided', 'report',
-           'choose_move', 'think', 'UciProgram', 'best_move', 'search_and_answer', 'handle', 'run_uci']
+           'choose_move', 'think', 'check_option', 'UciProgram', 'best_move', 'search_and_answer', 'handle', 'run_uci']
 
 # %% ../nbs/83_uci.ipynb #19bed0a2
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ def read_position(game: Game, words: list[str]) -> tuple[str, list[str]]:  # FEN
 
 
 def without_past(game: Game, state):
-    "Return a position that its rules have ended by repetition or by the fifty-move rule as one that goes on."
+    "Return a position, as one that goes on if its rules have ended it by repetition or by the fifty-move rule."
+    if not game.over(state): return state
     fields = chess_text.to_fen(game, state).split()
     return chess_text.from_fen(game, " ".join([*fields[:4], "0", fields[5]]))
 
@@ -121,13 +122,13 @@ class GameOnBoard:
         "Continue with this game. Raise a ValueError and change nothing if it has an illegal position or move."
         longer = fen == self.fen and moves[:len(self.moves)] == self.moves
         state = self.state if longer else chess_text.from_fen(self.game, fen) if fen else self.game.new_match()
-        path = []
-        for number, text in enumerate(moves[len(self.moves):] if longer else moves):
-            if self.game.over(state): state, path = without_past(self.game, state), None
+        state, path = without_past(self.game, state), []
+        for text in moves[len(self.moves):] if longer else moves:
             try: action = chess_text.uci_to_action(self.game, state, text)
             except ValueError as error: raise ValueError(f"position: {error}") from None
-            state = self.game.play(state, action)
-            if path is not None: path.append(action)
+            after = self.game.play(state, action)
+            state = without_past(self.game, after)
+            path = [*path, action] if path is not None and state is after else None
         if self.known is not None: self.known = [*self.known, *path] if longer and path is not None else None
         self.fen, self.moves, self.state = fen, list(moves), state
 
@@ -205,7 +206,15 @@ def think(search: GameSearch, thought: Thought, stop: threading.Event, say: Call
             for line in report(search, thought): say(line)
 
 # %% ../nbs/83_uci.ipynb #fca75b77
-OPTIONS = {"Simulations": (0, 0, 10_000_000), "Move Overhead": (50, 0, 10_000), "MultiPV": (1, 1, 64)}  # Default, least, most
+OPTIONS = {   # Default, least, most
+    "Simulations": (0, 0, 100_000), "Move Overhead": (50, 0, 10_000), "MultiPV": (1, 1, 64)}
+
+
+def check_option(name: str, number: int | None, given) -> None:
+    "Raise a ValueError with the `given` value unless the number is within the limits of an option."
+    _, least, most = OPTIONS[name]
+    if number is None or not least <= number <= most:
+        raise ValueError(f"{name} is {given!r}; it must be a whole number from {least} to {most}.")
 
 
 class UciProgram:
@@ -216,9 +225,10 @@ class UciProgram:
         say: Callable,             # Takes a line of output
         name: str = "alphazero-nb",
         leaves: int = 16,          # Positions per batch
-        room: int = 100_000,       # Most visits of one tree
-        **options,                 # Initial values of OPTIONS
+        room: int = OPTIONS["Simulations"][2],   # Most visits of one tree
+        **options,                 # Initial values of OPTIONS; a ValueError names one beyond its limits
     ):
+        for key, number in options.items(): check_option(key, number, number)
         self.load, self.name, self.leaves, self.room, self.board = load, name, leaves, room, None
         self.options = {**{key: default for key, (default, _, _) in OPTIONS.items()}, **options}
         self.lock, self.stopping, self.thread, self.output = threading.Lock(), threading.Event(), None, say
@@ -299,9 +309,7 @@ def _setoption(program, words):
         raise ValueError(f"there is no option {name!r}; the options are {', '.join(OPTIONS)}."
                          f"{did_you_mean(name, OPTIONS)}")
     key, number = known[name.lower()], _whole(value) if value else None
-    _, least, most = OPTIONS[key]
-    if number is None or not least <= number <= most:
-        raise ValueError(f"{key} is {value!r}; it must be a whole number from {least} to {most}.")
+    check_option(key, number, value)
     program.options = {**program.options, key: number}
 
 # %% ../nbs/83_uci.ipynb #cbf89ed3

@@ -28,6 +28,7 @@ def answer():
 
 
 if mode == "family": subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+if mode == "escape": subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
 if mode == "early": sys.exit("no licence")
 for line in sys.stdin:
     log.write(line)

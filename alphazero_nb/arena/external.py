@@ -25,10 +25,9 @@ class EngineFailed(ValueError):
 
 
 def _read_lines(stream, keep: Callable) -> None:
-    "Pass every line of a stream to `keep`, and None at its end."
-    try:
+    "Pass every line of a stream to `keep`, and None at its end. Close the stream."
+    with stream:
         for line in stream: keep(line.strip())
-    except (OSError, ValueError): pass   # Closed while it was read
     keep(None)
 
 
@@ -39,9 +38,13 @@ def _end(process: subprocess.Popen, wait_s: float = 0) -> None:
     try: os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
     except (ProcessLookupError, PermissionError): pass
     process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        try: stream.close()
-        except OSError: pass
+    try: process.stdin.close()
+    except OSError: pass
+
+
+def _words(command: str, windows: bool = os.name == "nt") -> str | list[str]:
+    "Return a command as Popen takes it. Windows splits it by its own rules, in which a backslash is a plain character."
+    return command if windows else shlex.split(command)
 
 # %% ../../nbs/57_arena.external.ipynb #1b167c4c
 class EngineProcess:
@@ -57,7 +60,7 @@ class EngineProcess:
         self.answers, self.errors = queue.SimpleQueue(), deque(maxlen=8)
         try:
             self.process = subprocess.Popen(
-                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                _words(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True, errors="replace", bufsize=1, start_new_session=True)
         except (OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or error

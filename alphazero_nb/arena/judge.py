@@ -5,7 +5,7 @@
 # %% ../../nbs/55_arena.judge.ipynb #eedeafb7
 from __future__ import annotations
 
-import queue, zipfile
+import queue
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
@@ -60,14 +60,13 @@ class PositionSet:
 # %% ../../nbs/55_arena.judge.ipynb #0575634b
 def read_positions(path: str | Path, game: Game) -> PositionSet:
     "Read a set of positions of this game. Raise a ValueError that says what is wrong with the file."
-    names = "game", "states", "results", "phase", "phases"
-    try:
-        with np.load(path) as file: fields = {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a set of positions: {error}.") from error
+    from alphazero_nb.network.checkpoint import read_arrays
+    fields = read_arrays(Path(path).resolve())   # A link is fine here
+    missing = [name for name in ("game", "states", "results", "phase", "phases") if name not in fields]
+    if missing: raise ValueError(f"{path} is not a set of positions: it has no {missing[0]!r}.")
     if str(fields["game"]) != game.name:
         raise ValueError(f"{path} has positions of {fields['game']}, not of {game.name}.")
-    n, phases = len(fields["states"]), tuple(map(str, fields["phases"]))
+    n, phases = len(fields["phase"].ravel()), tuple(map(str, fields["phases"].ravel()))
     want = dict(states=((n, game.state_size), np.int16), results=((n, game.actions), np.int8), phase=((n,), np.int8))
     for name, (shape, kind) in want.items():
         if fields[name].shape != shape or fields[name].dtype != kind:

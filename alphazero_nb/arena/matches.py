@@ -118,12 +118,16 @@ class MatchResult:
     games: tuple = ()   # PlayedGame of each game
 
     @property
-    def score(self) -> float: return float(self.scores.mean())
+    def independent(self) -> np.ndarray:   # The score of each game, or the mean of each shared deal
+        return self.scores if self.deals is None else np.bincount(self.deals, self.scores) / np.bincount(self.deals)
+
+    @property
+    def score(self) -> float: return float(self.independent.mean())
 
     @property
     def interval(self) -> tuple[float, float]:  # 95 %, low and high end
-        if self.deals is not None:   # An interval of the means of shared deals
-            _, low, high = mean_interval(np.bincount(self.deals, self.scores) / np.bincount(self.deals))
+        if self.deals is not None:
+            _, low, high = mean_interval(self.independent)
             return max(0.0, low), min(1.0, high)
         low, high = wilson_interval(self.score, len(self.scores))
         return float(low), float(high)

@@ -17,6 +17,7 @@ from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed, uniform
 from ..core.game import (CHANCE, LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
                                     call_returns, did_you_mean, draw_outcome)
+from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import draw_worlds, expand, init_root, throw
 from ..search.agent import Agent
@@ -135,12 +136,16 @@ class RolloutPlayer(Player):
         with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))
 
     def _act(self, state, seed) -> int:
+        try: return self._search(state, seed)
+        except RuleError as error: raise error from self.game.cause(error)   # Only this thread knows the cause
+
+    def _search(self, state, seed) -> int:
         game, random, visits = self.game, np.array([seed], np.uint64), Counter()
         trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
         trees.random[0] = ~np.uint64(seed)   # Other outcomes in the tree than in the playouts
-        for world in draw_worlds(game, state[None], self.worlds, seed):
+        for number, world in enumerate(draw_worlds(game, state[None], self.worlds, seed)):
             init_root(game.api, trees, 0, world)
-            best = search_uct(game.api, trees, random, self.simulations // self.worlds, self.c)
+            best = search_uct(game.api, trees, random, (self.simulations + number) // self.worlds, self.c)
             if self.worlds == 1: return best
             edges = trees.edges[:trees.nodes["count"][0]]
             visits.update(dict(zip(edges["action"].tolist(), edges["visits"].tolist())))
@@ -172,6 +177,7 @@ class SolverPlayer(Player):
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
 _LIBRARY = dict(greedy="material", minimax="material", uci="external")   # Module of a player with its own page
+_NEED_GAME = "random", "heuristic", "solver", "rollouts", "determinized-rollouts", "pretrained"
 _registry: dict[str, Callable] = {}
 
 
@@ -197,6 +203,8 @@ def get_player(
 ):
     "Return the player of this name. Raise a ValueError that lists the accepted names."
     word, _, number = str(name).partition(":")
+    if game is None and (word in _NEED_GAME or _registered(word)) and not Path(name).exists():
+        raise ValueError(f"player {str(name)!r} needs a game; pass one, such as get_game('connect4').")
     if factory := _registered(word): return factory(game, number, seed)
     if word == "random" and not number: return RandomPlayer(game, seed)
     if word == "heuristic" and not number: return HeuristicPlayer(game)

@@ -206,6 +206,7 @@ class Events:
 
     def emit(self, event) -> None:
         for listener in tuple(self.listeners):
+            if listener not in self.listeners: continue   # It failed while another failure was reported
             try: listener(event)
             except Exception:
                 self.listeners.remove(listener)

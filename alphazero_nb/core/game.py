@@ -269,8 +269,9 @@ class Sendable(Readable):
     def __deepcopy__(self, memo): return self
 
     @property
-    def home(self) -> str:  # Module that defines the rules
-        return self.functions["play"].__module__
+    def home(self) -> str:  # Module that defines all rules; empty if there are several
+        modules = {rule.__module__ for rule in self.functions.values()} - {__name__}
+        return modules.pop() if len(modules) == 1 else ""
 
     def cause(self, error: BaseException) -> BaseException:
         "Return the original error behind one that a kernel of this thread raised."

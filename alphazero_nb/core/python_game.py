@@ -10,6 +10,7 @@ from typing import Callable
 
 import numpy as np
 from numba import njit
+from .compiled import kernel
 from .game import CHANCE, SIGNATURES, ContractError, Game, broken_law
 
 # %% auto #0
@@ -210,7 +211,7 @@ def _callback(rule: Callable, kept: _Kept):
     return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(call)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _room():
     "Return memory for one answer."
     answer = np.empty(1, np.int64)

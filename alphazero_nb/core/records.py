@@ -171,10 +171,11 @@ def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy
     result, probabilities = np.empty(api[PLAYERS], np.float32), np.empty(api[OUTCOMES])
     while at[0] < stop:
         first, last = ends[at[0]], ends[at[0] + 1]
-        state[:] = 0
+        state[:], at[1] = 0, 0
         call_start(api[START], state, seeds[at[0]])
         for move in range(first, last):
-            at[1], mover = move - first, call_mover(api[MOVER], state)
+            at[1] = move - first
+            mover = call_mover(api[MOVER], state)
             if mover == OVER: return _ENDED, row
             if mover != movers[move]: return _MOVER, row
             policy = policy_actions[entry_ends[move]:entry_ends[move + 1]]
@@ -194,6 +195,7 @@ def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy
                 if api[REWARDS]: call_returns(api[RETURNS], state, so_far[row])
                 row += 1
             call_play(api[PLAY], state, actions[move])
+        at[1] = last - first
         if call_mover(api[MOVER], state) != OVER: return _OPEN, row
         result[:] = 0
         call_returns(api[RETURNS], state, result)

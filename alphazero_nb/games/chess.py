@@ -12,7 +12,7 @@ from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, 
                                             KEPT, LAST, LAST_REPEATS, MAX_PLIES, MOVER, ONE, PLY, REPEATS, ROW, SIZE,
                                             count, lowest, parse_fen, read_board, read_pieces, read_word, square_name,
                                             turn_board, write_fen, write_word)
-from .chess_moves import CHECKMATE, STALEMATE, dead_end, legal_moves, make_move
+from .chess_moves import CHECKMATE, STALEMATE, can_take_passed, dead_end, legal_moves, make_move
 
 # %% auto #0
 __all__ = ['UNDER', 'WAYS', 'FIFTY_MOVES', 'REPETITION', 'MATERIAL', 'LENGTH', 'DARK', 'DRAW', 'BY_MATERIAL', 'MATCH_PLIES',
@@ -241,6 +241,13 @@ LONGEST = {8: 100, 5: 200}    # Plies of a game in self-play, by size
 MOST_LEGAL = {8: 218, 5: 128} # 5×5: six queens with 16 moves each, and four pieces with 8
 
 
+@kernel
+def _forget_idle_passing(row):
+    "Remove a passed square at which no pawn can take: the position is the same without it."
+    passed = np.int64(row[EN_PASSANT])
+    if passed >= 0 and not can_take_passed(read_board(row, BOARD), row[SIZE], passed): row[EN_PASSANT] = -1
+
+
 def position(
     fen: str,
     size: int = 8,
@@ -249,6 +256,7 @@ def position(
 ) -> np.ndarray:   # (ROW,) int16; a ValueError says what is wrong with the FEN
     "Return the state of a position in FEN, without a past."
     row = parse_fen(fen, size)
+    _forget_idle_passing(row)
     row[MAX_PLIES], row[CUT] = max_plies, cut
     remember(row)
     row[ENDED] = ending(row)

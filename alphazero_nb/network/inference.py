@@ -255,6 +255,8 @@ def inference_copy(
         raise ValueError(f"backend {backend!r} is unknown; choose one of {', '.join(BACKENDS)}.")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is unknown; choose one of {', '.join(DTYPES)}.")
+    if backend == "fused" and not can_fuse(network, device):
+        raise ValueError(f"backend 'fused' cannot run {type(network).__name__} on {device}; choose auto.")
     if backend == "auto": backend = "fused" if can_fuse(network, device) else "eager"
     int8 = dtype == "int8" and backend == "fused" and can_use_int8(network, device)
     number = getattr(torch, dtype if dtype not in (None, "int8") else device.dtype)

@@ -265,10 +265,11 @@ def default_preset(game: Game) -> str:
 
 def PolicyValueNet(
     game: Game,
-    preset: str = "small",  # tiny, small, medium, large, extreme, mlp, cards or spiking
-    seed: int = 0,          # Seed of the initial weights
-) -> nn.Module:             # planes (batch, *shape) -> logits (batch, actions), values (batch, players)
+    preset: str | None = None, # tiny, small, medium, large, extreme, mlp, cards or spiking; None: `default_preset`
+    seed: int = 0,             # Seed of the initial weights
+) -> nn.Module:                # planes (batch, *shape) -> logits (batch, actions), values (batch, players)
     "Return a new network for `game`. Raise a ValueError that lists the presets if `preset` is unknown."
+    preset = preset or default_preset(game)
     if preset not in PRESETS:
         raise ValueError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}."
                          f"{did_you_mean(preset, PRESETS)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from ..core.game import Game
+from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed
 from .search import SearchResult, SearchSettings, check_leaves, search
 
@@ -68,7 +69,8 @@ class Agent:
         self.asked += 1
         seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
         leaves = min(self.leaves, max(1, self.settings.simulations // 4))
-        return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed, leaves)
+        try: return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed, leaves)
+        except RuleError as error: raise error from self.game.cause(error)
 
     def policy(self, states) -> np.ndarray:
         "Return the shares of the search's visits, (n, actions) float32."

@@ -5,7 +5,7 @@
 # %% ../../nbs/40_selfplay.settings.ipynb #5e771004
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.game import Game, did_you_mean
 from ..search.search import SearchSettings, require
@@ -46,9 +46,10 @@ def default_settings(game: Game, effort: str = "light") -> SelfPlaySettings:
     if not game.has_hidden_information:
         full = 1.0 if game.max_legal > MANY_ACTIONS else 0.25
         alone = game.players == 1 and game.has_chance
-        return SelfPlaySettings(full_search_fraction=full, random_start_fraction=0.5, int8=not game.rewards,
-                                random_start_plies=min(24, game.max_length // 2), temperature=0.1 if alone else 1.0,
-                                final_temperature=0.05 if alone else 0.2)
+        settings = SelfPlaySettings(full_search_fraction=full, random_start_fraction=0.5, int8=not game.rewards,
+                                    random_start_plies=min(24, game.max_length // 2))
+        if not alone: return settings
+        return replace(settings, search=SearchSettings(32), fast_simulations=6, temperature=0.1, final_temperature=0.05)
     worlds, simulations = EFFORTS[effort]
     search = SearchSettings(simulations, worlds=worlds)
     return SelfPlaySettings(search, full_search_fraction=1.0, half_life=2.0, final_temperature=0.1)

@@ -175,7 +175,6 @@ def forecast(
     play: SelfPlaySettings | None = None,   # Default: `default_settings(game)`
     train: TrainSettings | None = None,     # Default: `default_training(game)`
     say: Callable = lambda text: None,      # Called with a line about each measurement
-    play_on: bool = True,                   # False for a reproducible run, which waits for its learner
     **engine,                               # Of `plan_layout`: layout, games, threads, devices, workers
 ) -> Forecast:
     "Measure the speed of the device, choose a network, and return what a run of this length will be."
@@ -187,7 +186,7 @@ def forecast(
     length, evaluations = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:
-        speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), play_on, **engine)
+        speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), **engine)
         seconds = SHARE * max(60 * minutes - START_S, 30 * minutes)
         positions = speed.positions(seconds, evaluations / play.full_search_fraction, train)
         say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
@@ -217,11 +216,12 @@ def plan_run(
 ) -> tuple[Trainer, Forecast | None]:
     "Return the trainer of a run, and the plan if the run is new and lasts for at least a minute."
     trainer = Trainer(game, preset or _preset_of(folder), folder, device, **options)
-    fixed = options.get("network") is not None or options.get("from_folder")   # Nothing to choose, or nothing to measure
+    # Nothing to choose, nothing to measure, or nothing that may depend on a measurement
+    fixed = options.get("network") is not None or options.get("from_folder") or options.get("reproducible")
     if minutes is None or minutes < 1 or fixed: return trainer, None
     run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
     chosen, report = (run.preset, lambda text: None) if trainer.iteration else (preset, say)
-    plan = forecast(run.game, minutes, run.device, chosen, run.play, run.train, report, not run.reproducible,
+    plan = forecast(run.game, minutes, run.device, chosen, run.play, run.train, report,
                     layout=layout, **run.engine)
     report(str(plan))
     cooldown = run.train.cooldown or plan.cooldown(trainer.learner.steps)

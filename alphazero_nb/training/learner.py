@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools, math, time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 import numpy as np
@@ -75,8 +75,9 @@ def default_training(game: Game) -> TrainSettings:
     "Return the default settings. Without hidden cards, each position is drawn half as often if all searches are full."
     if not game.has_hidden_information:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
-        return TrainSettings(replay_ratio=ratio, td_lambda=0.9 if game.rewards else 1.0,
-                             baseline=default_baseline(game))
+        settings = TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
+        if not game.rewards: return settings
+        return replace(settings, value_weight=100.0, search_value_weight=0.25, td_lambda=0.98, replay_ratio=8.0)
     return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
                          evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
@@ -211,7 +212,7 @@ def learner_arrays(learner: Learner) -> dict[str, np.ndarray]:
     moments = {str(i): state for i, state in learner.optimizer.state_dict()["state"].items()}
     return flatten(dict(network=learner.network.state_dict(), average=learner.average.module.state_dict(),
                         moments=moments, steps=learner.steps, averaged=learner.average.n_averaged,
-                        scale=learner.scaler.get_scale() if learner.scaler.is_enabled() else 1.0))
+                        scale=learner.scaler.get_scale() if learner.scaler.is_enabled() else 2.0 ** 16))
 
 # %% ../../nbs/61_training.learner.ipynb #7cc7949f
 def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:

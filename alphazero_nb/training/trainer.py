@@ -313,7 +313,8 @@ class TrainingLoop:
         "Play, learn, evaluate and save one iteration."
         settings, on = self.plan.train, self.account.on
         with on("self-play"):
-            self.played = engine.generate_games(settings.iteration_games(self.plan.game, engine.layout.games))
+            games = settings.iteration_games(self.plan.game, engine.layout.games)
+            self.played = engine.generate_games(self.plan.shared.games if self.plan.from_folder else games)
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)

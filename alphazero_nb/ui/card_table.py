@@ -20,9 +20,9 @@ from .board import Board, Marks, Square
 # %% auto #0
 __all__ = ['SUITS', 'RANKS', 'FELT', 'RAIL', 'IVORY', 'RED', 'BLACK', 'GOLD', 'MIST', 'WIDTH', 'HEIGHT', 'SeatView', 'Table',
            'register_table', 'find_table', 'winner_of', 'tricks_shown', 'first_ply', 'gains', 'read_words', 'why_not',
-           'rounds_of', 'points_of', 'seat_words', 'goal_words', 'leader', 'headline', 'dealt_hands', 'table_text',
-           'suit_svg', 'card_svg', 'back_svg', 'plate_svg', 'trick_svg', 'felt_svg', 'hand_areas', 'hand_squares',
-           'square_svg', 'is_bidding', 'sheet_svg', 'card_table', 'redealt']
+           'rounds_of', 'points_of', 'seat_words', 'has_hand', 'goal_words', 'leader', 'headline', 'dealt_hands',
+           'table_text', 'suit_svg', 'card_svg', 'back_svg', 'plate_svg', 'trick_svg', 'felt_svg', 'hand_areas',
+           'hand_squares', 'square_svg', 'is_bidding', 'sheet_svg', 'card_table', 'redealt']
 
 # %% ../../nbs/74_ui.card_table.ipynb #8778343a
 @dataclass(frozen=True)
@@ -139,8 +139,12 @@ def seat_words(view: SeatView, seat: int) -> str:
     return "no bid yet" if bid < 0 else f"bid {bid}, won {won}"
 
 
+def has_hand(view: SeatView) -> bool: return 0 <= view.seat < view.states[-1][PLAYERS]   # A deal may leave seats empty
+
+
 def goal_words(view: SeatView) -> str:
     "Return a sentence on the tricks that the viewer still needs."
+    if not has_hand(view): return "Your seat is empty in this deal."
     bid, won = bids(view.states[-1])[view.seat], tricks(view.states[-1])[view.seat]
     if bid < 0: return "The others bid first."
     if won > bid: return f"You bid {bid} and have won {won}: too many, so this round scores nothing."
@@ -187,7 +191,7 @@ def table_text(view: SeatView) -> str:
                      f"{scores(state)[seat]} points{more}{dealt}")
     if last: lines.append(f"last trick: {cards(last)}; {names[winner]} won it")
     if lying: lines.append(f"on the table: {cards(lying)}")
-    if view.seat >= 0 and not view.game.over(state):
+    if has_hand(view) and not view.game.over(state):
         lines.append("your hand: " + " ".join(map(card_name, hands(state)[view.seat])))
         if state[MOVER] == view.seat:
             lines.append("legal: " + ", ".join(map(action_name, view.game.legal_actions(state))))
@@ -319,7 +323,7 @@ def hand_squares(view: SeatView) -> tuple:
     "Return the squares of hand and bids, and their areas."
     state, most = view.states[-1], int(view.states[-1][LARGEST])
     slots, places = hand_areas(state)
-    held = hands(state)[view.seat] if view.seat >= 0 else []
+    held = hands(state)[view.seat] if has_hand(view) else []
     dealt = hands(view.states[first_ply(view)])[view.seat] if held else []
     bidding = view.seat == state[MOVER] and state[BIDDERS] < state[PLAYERS]
     cards = [Square(card, view.seat, sign=card_name(card)) if card in held else Square() for card in dealt]

@@ -13,6 +13,7 @@ from typing import Callable
 
 import numpy as np
 from ..core.game import CHANCE, Game, get_game
+from ..core.python_game import RuleError
 from .card_table import SeatView, find_table
 
 # %% auto #0
@@ -194,11 +195,10 @@ def result_words(line: GameLine, agent_name: str) -> str:
     if line.game.players == 1:
         measured = line.game.measures(line.states[-1]) if line.game.measures else dict(result=results)
         return f"{', '.join(f'{name} {by_seat[0]:g}' for name, by_seat in measured.items()).capitalize()}."
-    if len(line.seats) == 1:
-        result = results[line.seats[0]]
-        return "You win." if result > 0 else "You lose." if result < 0 else "A draw."
-    winners = [player_name(line, seat, agent_name) for seat, result in enumerate(results) if result > 0]
-    return f"{' and '.join(winners)} {'win' if len(winners) > 1 else 'wins'}." if winners else "A draw."
+    winners = [player_name(line, seat, agent_name) for seat, result in enumerate(results) if result == max(results)]
+    if len(winners) == len(results): return "A draw."
+    if len(line.seats) == 1 and "You" not in winners: return "You lose."
+    return f"{' and '.join(winners)} {'wins' if len(winners) == 1 and winners != ['You'] else 'win'}."
 
 
 def roll_words(line: GameLine) -> str:
@@ -433,8 +433,9 @@ def save_match(match: MatchState, path) -> str:
         if path.exists() and path.resolve() != match.file:
             raise Refused(f"{path} already exists; choose another name.")
         write_json(path, line_to_dict(match.line, match.name))
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror or first_line(error)}.") from None
+    except OSError as error:   # `write_json` names the file itself
+        why = f"{path} cannot be written: {error.strerror}" if error.strerror else first_line(error)
+        raise Refused(f"{why}.") from None
     match.file = path.resolve()
     return f"Saved as {path}."
 
@@ -461,7 +462,8 @@ def command(work: Callable) -> Callable:
         except Refused as reason: said = str(reason)
         except KeyboardInterrupt: said = "Stopped. The game has not changed."
         except Exception as error:
-            said = f"This failed: {first_line(match.game.cause(error))}. The game has not changed."
+            cause = error.__cause__ if isinstance(error, RuleError) else None   # Set by a player with threads of its own
+            said = f"This failed: {first_line(cause or match.game.cause(error))}. The game has not changed."
         if done: match.busy = False
         else: vars(match).update(kept)
         match.say(said, done)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
                                       NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost,
-                                      WorkerStarted, tell_keeps, tell_measures)
+                                      WorkerLost, WorkerStarted, read_events, tell_keeps, tell_measures)
 
 # %% auto #0
 __all__ = ['MOST_SOURCES', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress',
@@ -359,6 +358,10 @@ class TensorBoard:
 
     def __call__(self, event) -> None:
         match event:
+            case RunStarted():   # The seconds of a run include those before a resume
+                past = [done.seconds for done in read_events(Path(event.folder) / "events.jsonl")
+                        if isinstance(done, IterationDone) and done.iteration == event.iteration]
+                self.seconds, self.began = past[-1] if past else 0.0, time.monotonic()
             case IterationDone():
                 self.seconds, self.began = event.seconds, time.monotonic()
                 keeps = {"points/keeps_the_result": event.keeps[0]} if event.keeps else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64, html, os, shlex
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,9 @@ from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
 from ..network.saved_run import load_network, read_saved
 from ..search.agent import Agent
+from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..arena.ladder import default_ladder
-from ..training.learner import TrainSettings
+from ..training.learner import TrainSettings, default_training
 from .progress import time_shares
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts,
                                    plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png,
@@ -242,25 +243,50 @@ _STRANGE = ("<h2>Continue training</h2><p>The rules of {} are not known here. If
             "register(name, function) and pass the folder to a Trainer.</p>")
 
 
-def _given_settings(config: dict) -> str:
-    "Return the settings of a run that differ from the defaults, as Python code."
-    saved, usual = config.get("settings"), asdict(TrainSettings())
+def _is_plain(value) -> bool:
+    if isinstance(value, list): return all(map(_number, value))
+    return value is None or isinstance(value, (bool, str)) or _number(value)
+
+
+def _as_code(usual, saved: dict) -> str:
+    "Return saved settings as Python code, without the fields that have the defaults of the dataclass `usual`."
+    parts = []
+    for name, value in vars(usual).items():
+        given = saved.get(name, value)
+        if is_dataclass(value): given = f"{name}={_as_code(value, given)}" if isinstance(given, dict) else ""
+        elif given == value or not _is_plain(given): given = ""
+        else: given = f"{name}={tuple(given) if isinstance(given, list) else given!r}"
+        parts += [given] * bool(given)
+    return f"{type(usual).__name__}({', '.join(parts)})"
+
+
+def _train_part(config: dict, game: Game) -> str:
+    "Return the training settings of a run as an argument of a Trainer; empty if they are the defaults of its game."
+    saved = config.get("settings")
     if not isinstance(saved, dict): return ""
     if "baseline" in saved: saved = dict(saved, baseline=present_name(saved["baseline"]))
-    mine = [f"{key}={saved[key]!r}" for key in usual if key in saved and saved[key] != usual[key]
-            and (saved[key] is None or _number(saved[key]) or isinstance(saved[key], str))]
-    return f", train_settings=TrainSettings({', '.join(mine)})" if mine else ""
+    usual = asdict(default_training(game))
+    same = all(saved.get(name, value) == value for name, value in usual.items())
+    return "" if same else f", train_settings={_as_code(TrainSettings(), saved)}"
+
+
+def _play_part(plan: dict, game: Game) -> str:
+    "Return the self-play settings of a run as an argument of a Trainer: only the simulations if that is enough."
+    usual, search = asdict(default_settings(game)), plan.get("search")
+    if not isinstance(search, dict) or type(search.get("simulations")) is not int: return ""
+    usual["search"] |= dict(simulations=search["simulations"])
+    same = all(plan.get(name, value) == value for name, value in usual.items())
+    return f", simulations={search['simulations']}" if same else f", play_settings={_as_code(SelfPlaySettings(), plan)}"
 
 
 def _how_part(run: Run, folder: str) -> str:
     "Return the commands that play against the agent and continue training."
     if run.game is None: return _STRANGE.format(html_text(run.config["game"]))
     plan = run.manifest.get("plan")
-    search = plan.get("search") if isinstance(plan, dict) else None
-    simulations = search.get("simulations") if isinstance(search, dict) else None
     preset, seed, custom = run.config["preset"], run.config["seed"], run.config["preset"] == "custom"
-    more = (f", simulations={simulations}" if type(simulations) is int else "") + ", network=your_network" * custom
-    train = f"Trainer({run.game.name!r}, {preset!r}, {folder!r}, seed={seed}{more}{_given_settings(run.config)})"
+    more = _play_part(plan, run.game) if isinstance(plan, dict) else ""
+    more += ", network=your_network" * custom + _train_part(run.config, run.game)
+    train = f"Trainer({run.game.name!r}, {preset!r}, {folder!r}, seed={seed}{more})"
     python = ["from alphazero_nb.all import *", f"run = {train}", "run.fit(minutes=10)", "agent = run.agent()"]
     shell = [f"alphazero-nb play {shlex.quote(folder)}",
              f"alphazero-nb arena {shlex.quote(folder)} {default_ladder(run.game)[-1]}"]
@@ -328,5 +354,5 @@ def report(
     parts.append(_settings_part(run))
     path = run.folder / "report.html"
     try: write_whole(path, _page(title, f"<p>{about}.</p>" + "\n".join(parts)).encode())
-    except OSError as error: raise ValueError(f"{path} cannot be written: {error.strerror}.") from error
+    except OSError as error: raise ValueError(str(error)) from error   # It names the file
     return path

@@ -97,6 +97,30 @@ def test_the_ladder_is_one_json_object(tmp_path, capsys):
     assert all(row["games"] == 4 for row in ladder)
 
 
+@pytest.mark.parametrize("saved", [0, 1])
+def test_ctrl_c_ends_training_and_the_command(saved, tmp_path, monkeypatch, capsys):
+    "No ladder is played, and the command to play is printed if there is an agent to play against."
+    from alphazero_nb.training.trainer import TrainingLoop
+    iterate, folder = TrainingLoop._iterate, tmp_path / "run"
+
+    def stop(loop, engine, state, began):
+        if state.iteration == saved: raise KeyboardInterrupt
+        iterate(loop, engine, state, began)
+    monkeypatch.setattr(TrainingLoop, "_iterate", stop)
+    words = [word for word in SMALL if word not in ("--iterations", "1")]
+    assert main(["train", "tictactoe", *words, "--iterations", "3", "--ladder", "--folder", str(folder)]) == 130
+    printed = capsys.readouterr().out
+    assert "ladder" not in printed and "Stopped." in printed
+    assert (f"alphazero-nb play {folder}" in printed) == (saved > 0)
+
+
+def test_without_an_iteration_there_is_no_agent_to_play_against(tmp_path, capsys):
+    words = [word for word in SMALL if word not in ("--iterations", "1")]
+    assert main(["train", "tictactoe", *words, "--minutes", "1e-12", "--folder", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert "0 iterations are saved" in printed and "alphazero-nb play" not in printed
+
+
 def test_a_run_becomes_a_page(run, capsys):
     assert main(["report", str(run)]) == 0
     assert str(run / "report.html") in capsys.readouterr().out
@@ -124,6 +148,13 @@ def test_a_match_of_chess_goes_into_a_file(tmp_path, capsys):
         points += white if read.headers["White"].startswith("minimax") else 1 - white
         assert not read.errors and read.end().board().is_game_over(claim_draw=True)
     assert points == row["score"] * 4 and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_cannot_be_written_is_found_before_the_match(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("alphazero_nb.arena.matches.play_series", lambda *given: pytest.fail("a match was played"))
+    assert main(["arena", "random", "random", "--game", "chess", "--pgn", "x" * 250]) == 2   # Too long a name for a file beside it
+    assert "xxx cannot be written: File name too long." in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
 CARDS = ["arena", "heuristic", "random", "--game", "blob", "--players", "3", "--cards", "2", "--games", "40", "--seed", "3"]
@@ -283,6 +314,8 @@ BAD = {
     "a board has no heuristic": (["arena", "heuristic", "random", "--game", "connect4"], ["connect4", "heuristic"]),
     "a game without PGN": (["arena", "random", "random", "--game", "tictactoe", "--pgn", "x.pgn"], ["tictactoe has no PGN", "--pgn"]),
     "no folder for PGN": (["arena", "random", "random", "--game", "chess", "--pgn", "no/x.pgn"], ["no/x.pgn", "'no'"]),
+    "a time and iterations": (["train", "connect4", "--minutes", "5", "--iterations", "3"], ["--minutes", "--iterations"]),
+    "a ladder of one deal": (["train", "blob", "--iterations", "1", "--ladder", "--ladder-games", "1"], ["--ladder-games is 1", "at least 2"]),
     "a folder as PGN": (["arena", "random", "random", "--game", "chess", "--pgn", "."], ["is a folder"]),
     "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
 }
@@ -299,6 +332,7 @@ def test_bad_names_are_one_sentence_and_write_nothing(name, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("words", [["--simulations", "0"], ["--minutes", "-1"], ["--minutes", "0"], ["--minutes", "nan"],
+                                   ["--minutes", "inf"], ["--minutes", "1e999"],
                                    ["--players", "0"], ["--worlds", "0"], ["--effort", "huge"], ["--iterations", "0"],
                                    ["--batch-size", "x"], ["--seed", "-1"]])
 def test_bad_numbers_are_one_sentence_and_write_nothing(words, tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
 
-from alphazero_nb.arena.external import EngineFailed, EngineProcess, UciPlayer, play_clocked, read_spec
+from alphazero_nb.arena.external import EngineFailed, EngineProcess, UciPlayer, _words, play_clocked, read_spec
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
@@ -96,6 +97,24 @@ def test_closing_ends_the_program_and_whatever_it_has_started(stub, mode):
     assert engine.process.returncode is not None
     psutil.wait_procs(family, timeout=10)   # A killed process takes a moment to end
     assert not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family)
+
+
+def test_closing_does_not_wait_for_a_process_that_holds_the_streams_open(stub):
+    "The program has started one outside its group, which has its output and its errors."
+    engine = EngineProcess(stub("escape"))
+    left, = children(engine.process.pid)
+    closing = threading.Thread(target=engine.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    waits = closing.is_alive()
+    left.kill()
+    assert not waits and engine.process.returncode is not None
+
+
+def test_a_command_is_split_as_its_system_does():
+    assert _words("'my engine' --threads 1", windows=False) == ["my engine", "--threads", "1"]
+    path = r'"C:\my engines\x.exe" --threads 1'
+    assert _words(path, windows=True) == path, "Windows splits it, and a backslash stays"
 
 
 def test_a_forgotten_program_ends_with_python(stub):

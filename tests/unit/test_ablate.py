@@ -49,7 +49,7 @@ BAD = {
     "two controls": (dict(variants={"control": {}}), "no variant may be called control"),
     "an unknown game": (dict(game="conect4"), "Did you mean 'connect4'"),
     "a game with hidden cards": (dict(game="blob"), "hidden information"),
-    "a set that is not there": (dict(positions=["none.npz"]), "none.npz is not a set of positions"),
+    "a set that is not there": (dict(positions=["none.npz"]), "none.npz is missing"),
     "positions of another game": (dict(game="connect4", control={}, positions=["set.npz"]), "positions of tictactoe"),
     "time that is a text": (dict(minutes="many"), "experiment.json: "),
     "variants in a list": (dict(variants=["a"]), "experiment.json: "),
@@ -113,6 +113,12 @@ def test_a_stop_ends_the_experiment(tmp_path):
     runs.stop = True
     with pytest.raises(Stopped, match="continues them"): runs.train()
     assert sum(len(run.turns) for run in runs.found.values()) == 1
+
+
+def test_a_stop_before_the_first_game_ends_the_experiment_too(tmp_path):
+    runs = SlowAndFast(Experiment("tictactoe", 10, {"slow": {}}), tmp_path, lambda text: None)
+    runs.fit = lambda run, seconds, minutes: None   # It returns without a word
+    with pytest.raises(Stopped, match="continues them"): runs.train()
 
 
 def test_an_experiment_is_trained_judged_and_played(write, tmp_path, capsys):

@@ -10,6 +10,7 @@ import pytest
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import tell_measures
 from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.python_game import PythonGame, RuleError
 from alphazero_nb.games import blob as rules
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.search import SearchSettings
@@ -347,6 +348,46 @@ def test_unknown_players_are_named(name, words):
     assert words in str(caught.value) and (repr(name) in str(caught.value) or name == "rollouts:0")
 
 
+@pytest.mark.parametrize("name", ["random", "heuristic", "solver", "rollouts:20", "pretrained", "greedy", "minimax:2", "uci:x"])
+def test_a_player_without_a_game_is_one_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"player '{name}' needs a game; pass one"): get_player(name)
+
+
+class Holed:
+    "Two players take a stone each in turn; after two stones the bag has a hole."
+    def __init__(self, seed): self.left = 6
+    def mover(self): return self.left % 2 if self.left else -1
+    def legal(self): return [0, 1]
+    def returns(self): return [1, -1]
+    def observe(self): return np.array([self.left])
+
+    def play(self, action):
+        if self.left == 4: raise LookupError("the bag has a hole")
+        self.left -= 1
+
+
+@pytest.mark.parametrize("make", [lambda game: RolloutPlayer(game, 20), lambda game: Agent(game, UniformEvaluator(game), 20)])
+def test_a_player_knows_why_a_rule_has_failed(make):
+    game = PythonGame("holed", Holed, players=2, actions=2, shape=(1,), max_length=6)
+    with pytest.raises(RuleError) as caught: make(game).acts(game.new()[None])
+    assert isinstance(caught.value.__cause__, LookupError) and caught.value.__cause__.args == ("the bag has a hole",)
+
+
+@pytest.mark.parametrize("playouts", [7, 10, 25, 109])
+def test_worlds_share_all_playouts(playouts, monkeypatch):
+    from alphazero_nb.arena import players
+    asked = []
+
+    def count(api, trees, random, simulations, c):
+        asked.append(simulations)
+        return search(api, trees, random, simulations, c)
+    search = players.search_uct
+    monkeypatch.setattr(players, "search_uct", count)
+    get_player(f"rollouts:{playouts}", BLOB).act(BLOB.new(3))
+    assert sum(asked) == playouts and len(asked) == min(10, playouts) and max(asked) - min(asked) <= 1
+
+
 def test_a_player_of_another_game_is_refused(tmp_path):
     from alphazero_nb.training.learner import TrainSettings
     from alphazero_nb.training.trainer import Trainer
@@ -539,5 +580,8 @@ def test_the_score_of_shared_deals_has_the_spread_of_their_means():
     shared = MatchResult("a", "b", scores, np.ones(200), np.repeat(np.arange(50), 4))
     spread = 1.96 * luck.std(ddof=1) / 50 ** .5
     assert np.allclose(shared.interval, (luck.mean() - spread, luck.mean() + spread))
+    deals = np.array([0] * 3 + [1] * 5)                # Three players won a deal, five lost another
+    uneven = MatchResult("a", "b", np.repeat([1., 0.], [3, 5]), np.ones(8), deals)
+    assert uneven.score == .5 and uneven.interval == (0, 1), "each deal counts once, in the score as in its interval"
     alone = MatchResult("a", "b", np.repeat([0., 1.], 100), np.ones(200), np.tile(np.arange(100), 2))
     assert alone.score == .5 and alone.interval == (.5, .5)       # Every deal once won and once lost: no luck is left

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core.events import Events
+from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
-from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bench_dashboard, bench_gpu_way, bench_kernels,
+from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bare_rate, bench_dashboard, bench_gpu_way, bench_kernels,
                                     bench_machine, past_run, redraw_growth)
 from processes import Watch
 
@@ -30,6 +31,21 @@ def test_a_stopwatch_hides_no_failure():
     events = Events([Stopwatch(lambda event: 1 / 0), told.append])
     events.emit("an event")
     assert len(events.listeners) == 1 and "ZeroDivisionError" in told[0].text
+
+
+def test_listeners_that_fail_together_are_each_removed():
+    events = Events([lambda event: 1 / 0, lambda event: [][1]])
+    with pytest.warns(UserWarning, match="IndexError"): events.emit("an event")
+    assert events.listeners == []
+
+
+@pytest.mark.parametrize("calls", [0, 3])
+def test_an_error_in_the_forward_pass_ends_its_measurement(calls):
+    def forward(planes, left=iter(range(calls))):
+        if next(left, None) is None: raise ValueError("no kernel fits")
+        return planes, planes
+    with pytest.raises(ValueError, match="no kernel fits"):
+        bare_rate(forward, get_game("tictactoe"), get_device("cpu"), 1, 2, 1, .2)
 
 
 def test_a_page_that_is_kept_is_found(tmp_path):

@@ -292,6 +292,12 @@ def test_a_passed_square_counts_in_a_repetition_only_if_a_pawn_can_take(game):
         assert game.over(state) == ends
     pinned = "8/8/8/8/k1p4R/8/3P4/4K3 w - - 0 1"   # Taking would open the rank to the king
     assert to_fen(game, after(game, pinned, "d2d4")).split()[3] == "-"
+    named = from_fen(game, "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1")   # No pawn can take there
+    assert to_fen(game, named) == to_fen(game, after(game, FENS[8], "e2e4"))
+    for move in shuffle * 2: named = game.play(named, uci_to_action(game, named, move))
+    assert game.over(named)
+    held = "rnbqkbnr/ppp1pppp/8/8/3pP3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
+    assert to_fen(game, from_fen(game, held)).split()[3] == "e3"
 
 
 @pytest.mark.parametrize("fen, dead", [

@@ -175,6 +175,12 @@ def test_a_new_run_gets_the_network_that_pays_and_an_older_one_keeps_its_own(tmp
     assert again.preset == "tiny" and again.iteration == 1 and plan is None and asked[2:] == ["tiny"], "only its own network"
 
 
+def test_a_reproducible_run_does_not_depend_on_a_measurement(tmp_path, monkeypatch):
+    asked, said = at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1))), []
+    run, plan = plan_run("tictactoe", 5, tmp_path / "run", device="cpu", say=said.append, reproducible=True, listeners=())
+    assert (run.preset, plan, run.train_settings.cooldown, asked, said) == ("small", None, None, [], [])
+
+
 def test_the_learning_rate_falls_in_the_second_half_of_the_steps_of_each_plan(tmp_path, monkeypatch):
     at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
     options = dict(device="cpu", say=lambda text: None, train_settings=QUICK, simulations=4, listeners=())

@@ -73,8 +73,25 @@ def test_a_wrong_file_is_refused(positions, tmp_path):
     PositionSet(game, positions.states, positions.results[:, :5], positions.phase, positions.phases).save(path)
     with pytest.raises(ValueError, match="results has shape"): read_positions(path, game)
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(ValueError, match="is not a set of positions"): read_positions(path, game)
-    with pytest.raises(ValueError, match="is not a set of positions"): read_positions(tmp_path / "none.npz", game)
+    with pytest.raises(ValueError, match="is damaged"): read_positions(path, game)
+    with pytest.raises(ValueError, match="none.npz is missing"): read_positions(tmp_path / "none.npz", game)
+    np.savez(path, game=game.name, states=positions.states)
+    with pytest.raises(ValueError, match="is not a set of positions: it has no 'results'"): read_positions(path, game)
+    for name in ("states", "phase", "phases"):
+        parts = dict(states=positions.states, results=positions.results, phase=positions.phase, phases=positions.phases)
+        np.savez(path, game=game.name, **{**parts, name: np.int8(3)})
+        with pytest.raises(ValueError, match="has shape|do not fit"): read_positions(path, game)
+
+
+def test_a_damaged_file_is_one_sentence(positions, tmp_path):
+    "A byte changed anywhere in the file."
+    path = tmp_path / "set.npz"
+    positions.sample(20).save(path)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:])
+        try: read_positions(path, positions.game)   # Some bytes, such as dates, carry nothing
+        except ValueError as error: assert str(path) in str(error) and "\n" not in str(error)
 
 
 def test_drawn_positions_are_different_quiet_and_repeatable():

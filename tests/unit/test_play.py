@@ -1,5 +1,6 @@
 """A board to play on: whole games with clicks of all kinds, undo, files, widgets without a front end, typed moves."""
 import base64, importlib.util, json, re
+from dataclasses import replace
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -9,7 +10,7 @@ from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Board, Square, Step, register_drawing
 from alphazero_nb.ui.match import Match, Refused, player_name, read_saved_game, result_words
 from alphazero_nb.ui.match_view import (MatchView, expected_points, mark_last, match_html, piece_letters, play_text,
@@ -106,6 +107,21 @@ def test_three_players_and_a_person_in_each_seat():
     assert together.move(0) and together.move(0) and together.waiting and together.said.startswith("Player 2 plays")
 
 
+@pytest.mark.parametrize("results, seats, words", [
+    ([.5, .2, -.7], (0,), "You win."), ([.5, .2, -.7], (1,), "You lose."), ([.5, .2, -.7], (0, 1), "Player 1 wins."),
+    ([1, 0, -1], (1,), "You lose."), ([-.2, -.4, -1], (0,), "You win."), ([-1, -1, -1], (2,), "A draw."), ([1, 1, 1], (2,), "A draw."),
+    ([.3, .3, -.6], (1,), "search 1 and You win."), ([.3, .3, -.6], (2,), "You lose."), ([.3, -.6, .3], (0, 2), "Player 1 and Player 3 win."),
+])
+def test_the_highest_result_wins(results, seats, words):
+    class Given(Race):
+        def returns(self): return results
+
+    game = PythonGame("given", Given, players=3, actions=2, shape=(2,), max_length=9)
+    match = Match(game, seat=0)
+    for _ in range(9): match.move(0)
+    assert match.over and result_words(replace(match.line, seats=seats), "search") == words
+
+
 @pytest.mark.parametrize("seat", [-1, 2, (), (0, 5)])
 def test_seats_that_are_not_there(seat):
     game = get_game("tictactoe")
@@ -146,9 +162,10 @@ def test_the_error_of_rules_in_python_is_shown_and_the_game_stays():
     game = PythonGame("broken", Broken, players=3, actions=2, shape=(2,), max_length=9)
     match = Match(game, seat=0)
     assert match.move(1) and not match.move(0) and "the bag has a hole" in match.said and match.history == [1]
-    match = Match(game, searcher(game), seat=2)
-    match.move(1), match.reply()
-    assert "the bag has a hole" in match.said and match.history == []
+    for agent in (RolloutPlayer(game, 20), searcher(game)):
+        match = Match(game, agent, seat=2)
+        match.move(1), match.reply()
+        assert "the bag has a hole" in match.said and match.history == []
 
 
 class Restless(Moody):
@@ -286,7 +303,8 @@ def test_saving_writes_over_nothing_of_others(tmp_path):
     assert match.new() and not match.save(tmp_path / "game.json")   # another game now
     assert json.loads((tmp_path / "game.json").read_text())["actions"] == [4]
     assert not match.save("") and not match.save("\0") and not match.save(tmp_path / "nowhere" / "game.json")
-    assert "cannot be written" in match.said and not match.save(tmp_path)
+    assert match.said == f"{tmp_path / 'nowhere' / 'game.json'} cannot be written: No such file or directory."
+    assert not match.save(tmp_path)
 
 
 GOOD = dict(game="tictactoe", seed=0, seats=[0], agent="a", actions=[4, 0], outcome=None, thoughts=[None, None, None])

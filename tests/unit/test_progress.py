@@ -257,6 +257,17 @@ def test_tensorboard_reads_what_its_listener_wrote(tmp_path):
     assert scalars["speed/evaluations_per_s"] == [(75, 26_000.)] and scalars["games/per_minute"] == [(3, 972.)]
 
 
+def test_the_curves_of_a_resumed_run_go_on_where_they_ended(tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed")
+    log, speed = JsonLines(tmp_path / "events.jsonl"), SAMPLES[8]
+    for iteration in range(1, 6): log(IterationDone(iteration, 1000. * iteration, 96, 1200, 1.9, .8, 16.2))
+    board = TensorBoard(tmp_path / "tb")
+    for event in (RunStarted("connect4", "small", "cpu", str(tmp_path)), speed,
+                  RunStarted("connect4", "small", "cpu", str(tmp_path), 4, 96), speed, RunDone(4, str(tmp_path))): board(event)
+    found = reader.EventAccumulator(str(tmp_path / "tb")).Reload().Scalars("speed/evaluations_per_s")
+    assert [scalar.step // 1000 for scalar in found] == [0, 4]
+
+
 def test_without_tensorboard_the_listener_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match=r'pip install "alphazero_nb\[tb\]"'): TensorBoard(tmp_path)

@@ -7,7 +7,7 @@ from numba import njit
 
 from alphazero_nb.core.compiled import digest
 from alphazero_nb.core.events import MatchMoved, RunDone
-from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, _registry, board_symmetries, call_mover,
+from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, Game, _registry, board_symmetries, call_mover,
                                     call_play, get_game, list_games)
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import SearchSettings, search
@@ -710,6 +710,17 @@ def test_a_game_of_the_library_goes_by_name():
     assert tictactoe().__reduce__()[0] is not get_game        # The name of the library, and rules of our own.
 
 
+def other_result(state, out): out[0], out[1] = .5, -.5
+
+
+def test_a_game_of_the_library_with_one_rule_of_ones_own_goes_by_value():
+    whole = get_game("connect4")
+    args, arguments = whole._arguments
+    changed = Game(*args, **(arguments | dict(returns=other_result)))
+    assert changed.name == whole.name and changed.__reduce__()[0] is not get_game
+    assert all(get_game(name).__reduce__()[0] is get_game for name in list_games() if name != "openspiel")
+
+
 def test_a_copy_is_the_game_itself():
     for game in (get_game("tictactoe"), tictactoe()): assert copy.deepcopy([game])[0] is game and copy.copy(game) is game
 
@@ -782,6 +793,17 @@ def test_rules_that_ask_python_are_never_kept_on_disk():
     "Their machine code holds addresses of this process."
     game = tictactoe()
     assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key not in ("resample_hidden", "chance"))
+
+
+def test_the_package_works_where_nothing_can_be_written():
+    source = """if True:
+        from numba.core import caching
+        for kind in caching.CacheImpl, caching.CompileResultCacheImpl: kind._locator_classes = []
+        from alphazero_nb.core.game import get_game
+        import alphazero_nb.core.python_game
+        print(get_game("tictactoe").state_after([4])[4])"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr
 
 
 @needs_open_spiel

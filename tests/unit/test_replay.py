@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import alphazero_nb.core.records, alphazero_nb.training.replay
 from alphazero_nb.core.streams import Purpose, derive_seed
-from alphazero_nb.core.game import CHANCE, get_game, list_games
+from alphazero_nb.core.game import CHANCE, Game, get_game, list_games
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord, check_records, join_records, split_records
 from alphazero_nb.network.evaluator import UniformEvaluator
@@ -370,6 +370,30 @@ def test_games_of_another_size_are_refused_before_they_are_played():
     with pytest.raises(ValueError, match="have 4 players, but blob.* has 3"): check_records(game, records)
     with pytest.raises(ValueError, match="game 0 has .* moves, but tictactoe has at most 9"):
         check_records(game_of("tictactoe"), random_records(game_of("connect4"), 1))
+
+
+def three_moves(broken="", bad=-1):
+    "A game whose `start` or `returns` fails if its seed is `bad`."
+    def start(state, seed):
+        state[1] = seed == bad
+        if broken == "start" and seed == bad: raise ValueError("it breaks")
+    def mover(state): return state[0] % 2 if state[0] < 3 else -1
+    def legal(state, actions):
+        actions[0] = 0
+        return 1
+    def play(state, action): state[0] += 1
+    def returns(state, out):
+        if broken == "returns" and state[1]: raise ValueError("it breaks")
+    def observe(state, planes): planes[0] = state[0]
+    return Game("three_moves", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                state_size=2, players=2, actions=1, shape=(1,), max_length=3)
+
+
+@pytest.mark.parametrize("broken, move", [("start", 0), ("returns", 3)])
+def test_an_error_of_the_rules_names_its_own_move(broken, move):
+    records = random_records(three_moves(), 2)
+    with pytest.raises(ValueError, match=f"game 1 cannot be played .*: at move {move} they raise ValueError: it breaks"):
+        check_records(three_moves(broken, records[1].seed), records)
 
 
 def test_an_exception_and_a_stop_in_the_rules_have_different_effects():

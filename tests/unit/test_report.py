@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import xml.etree.ElementTree as xml
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,11 +19,12 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import join_records, split_records
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays, write_json
 from alphazero_nb.network.saved_run import read_saved
+from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.ui.play import play
-from alphazero_nb.ui.report import html_text, read_run, report
+from alphazero_nb.ui.report import Run, _how_part, html_text, read_run, report
 
 GAME = get_game("tictactoe")
 
@@ -135,6 +136,33 @@ def test_the_commands_on_the_page_say_what_they_should(folder):
     assert ast.literal_eval(given["seed"]) == 0 and ast.literal_eval(given["simulations"]) == 8
     settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in given["train_settings"].keywords}
     assert TrainSettings(**settings) == QUICK
+
+
+def continued(folder):
+    "The arguments of the Trainer on the page, as keywords."
+    line = next(line for block in look(report(folder)).iter("pre") for line in (block.text or "").split("\n") if "Trainer(" in line)
+    return {keyword.arg: ast.unparse(keyword.value) for keyword in ast.parse(line).body[0].value.keywords}
+
+
+def test_a_run_is_continued_with_all_its_settings(folder):
+    "The learning rate's plan, the searches, and settings that are the defaults of the class but not of the game."
+    play_settings = SelfPlaySettings(SearchSettings(8, worlds=3, proofs=False), full_search_fraction=.5, keep_subtree=False)
+    train_settings = replace(QUICK, cooldown=(100, 200), baseline="heuristic")
+    plan, config = json.loads((folder / "manifest.json").read_text())["plan"], json.loads((folder / "config.json").read_text())
+    change(folder / "manifest.json", plan=dict(plan, **asdict(play_settings)))
+    change(folder / "config.json", settings=dict(config["settings"], **asdict(train_settings)))
+    given = continued(folder)
+    assert eval(given["play_settings"]) == play_settings and eval(given["train_settings"]) == train_settings
+    cards = SelfPlaySettings(SearchSettings(20, worlds=2))
+    blob = dict(config, game="blob(players=3,cards=2)", settings=asdict(TrainSettings()))
+    page = _how_part(Run(folder, blob, get_game(blob["game"]), dict(plan=asdict(cards))), "run")
+    assert "play_settings=SelfPlaySettings(search=SearchSettings(simulations=20))" in page and "train_settings=TrainSettings()" in page
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence(folder):
+    (folder / "report.html").mkdir()
+    with pytest.raises(ValueError) as caught: report(folder)
+    assert str(caught.value) == f"{folder / 'report.html'} cannot be written: Is a directory."
 
 
 def test_a_run_that_has_just_started(tmp_path):

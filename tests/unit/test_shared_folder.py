@@ -312,6 +312,16 @@ def test_a_plan_survives_the_file(folder):
     assert read_plan(folder) == shared_run(folder).plan.shared
 
 
+def test_an_iteration_asks_for_the_games_that_the_plan_names(tmp_path, monkeypatch):
+    asked = []
+    def generate(games, n):
+        asked.append(n)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(SharedGames, "generate_games", generate)
+    Trainer("gomoku(size=9)", "tiny", tmp_path / "run", "cpu", from_folder=True, listeners=()).fit(iterations=1)
+    assert asked == [read_plan(tmp_path / "run").games]
+
+
 def test_the_command_line_plays_and_learns(tmp_path, capsys):
     run = ["--folder", str(tmp_path / "run"), "--device", "cpu", "--iterations", "1", "--json"]
     own = ["train", "tictactoe", *run, "--preset", "tiny", "--simulations", "4", "--games-per-iter", "16", "--evaluate-every", "0"]

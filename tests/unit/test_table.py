@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core.game import get_game
-from alphazero_nb.games.blob import BID, MOVER, action_name, card_name, dealer, hands, scores
+from alphazero_nb.games.blob import BID, MOVER, PLAYERS, action_name, card_name, dealer, hands, scores
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer
@@ -207,6 +207,19 @@ def test_values_stand_for_points(name):
         match = played(name, 9999, seed=seed)
         results = match.game.returns(match.state)
         assert np.allclose([points_of(match.state, value) for value in results], scores(match.state), atol=1e-3)
+
+
+def test_a_person_without_cards_watches_the_deal():
+    "`deals=all` deals to three players or more of five."
+    name = "blob(players=5,cards=3,deals=all)"
+    seed = next(seed for seed in range(99) if get_game(name).new_match(seed)[PLAYERS] == 3)
+    match = Match(get_game(name), HeuristicPlayer(get_game(name)), 4, seed=seed)
+    while not match.over:
+        board, text = MatchView(match).board(len(match.history)), MatchView(match).text()
+        assert not board.aims() and "Your seat is empty in this deal." in words_of(MatchView(match).svg())
+        assert not any(card_name(card) in text for hand in hands(match.state) for card in hand) and shown(match)
+        assert match.reply(), match.said
+    assert "dealt" in MatchView(match).text() and shown(match) and match.said.endswith(result_words(match.line, match.name))
 
 
 # Clicks -----------------------------------------------------------------------------------------

@@ -419,6 +419,15 @@ def test_a_run_accounts_for_its_time(tmp_path):
         assert total > (end - built) / 2, "the rest is the last save and the end of the engine"
 
 
+def test_a_run_that_moves_to_half_precision_begins_with_a_usual_loss_scale():
+    network = lambda: PolicyValueNet(get_game("tictactoe"), "tiny")
+    arrays, there = learner_arrays(Learner(network(), "cpu")), Learner(network(), "cpu")
+    there.scaler = torch.amp.GradScaler("cpu", enabled=True)   # As on a GPU that learns in float16
+    restore_learner(there, arrays)
+    there.scaler.scale(torch.ones(1))
+    assert there.scaler.get_scale() == torch.amp.GradScaler("cpu").get_scale() > 1
+
+
 def test_restored_moments_lie_in_memory_as_the_weights_do():
     "The fused step reads both by address: in another order, moments of one weight would move another."
     game, rng = get_game("connect4"), np.random.default_rng(0)
@@ -601,7 +610,7 @@ def test_the_network_of_a_run_is_a_network_and_its_preset_a_name(tmp_path):
 
 @pytest.mark.parametrize("name, share, uses, baseline", [
     ("connect4", .25, 6, "rollouts:100"), ("othello(size=6)", .25, 6, "rollouts:100"), ("dots", .25, 6, "rollouts:100"),
-    ("pig", .25, 6, "heuristic"),
+    ("pig", .25, 6, "heuristic"), ("2048", .25, 8, "random"),
     ("gomoku(size=9)", 1, 3, "rollouts:100"), ("chess(variant=gardner)", 1, 3, "greedy"), ("chess", 1, 3, "greedy")])
 def test_searches_are_full_where_many_actions_are_legal(name, share, uses, baseline):
     game = get_game(name)

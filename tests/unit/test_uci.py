@@ -205,6 +205,7 @@ def test_values_are_centipawns():
     ("position fen not a position at all", "position|FEN"), ("position moves e2e4", "needs startpos"),
     ("position startpos e2e4", "needs startpos"), ("setoption", "setoption needs name"), ("setoption name", "no option ''"),
     ("setoption name MultiPV", "MultiPV is ''"), ("setoption name MultiPV value 0", "MultiPV is '0'; it must be a whole number from 1"),
+    ("setoption name Simulations value 100001", "Simulations is '100001'; it must be a whole number from 0 to 100000"),
     ("setoption name Hash value 16", "no option 'Hash'"), ("setoption value 3", "setoption needs name"),
 ])
 def test_a_bad_command_gets_one_sentence_and_changes_nothing(fresh, text, sentence):
@@ -259,10 +260,15 @@ def test_a_game_goes_on_where_our_rules_have_ended_it(fresh):
     "After a third repetition a board may go on; then the position counts, and its past does not."
     knights = "g1f3 g8f6 f3g1 f6g8 " * 2
     lines = fresh(f"position startpos moves {knights}", "go nodes 50")
-    assert moves(lines) == ["(none)"] and "the game is over" in lines[0]
+    assert moves(lines) != ["(none)"] and not any("over" in line for line in lines)
+    fifty = "position fen 4k3/8/8/8/8/8/3R4/4K3 w - - {} 80"
+    for position in (fifty.format(100), f"{fifty.format(99)} moves e1f1", f"{fifty.format(99)} moves e1f1 e8e7"):
+        assert len(moves(lines := fresh(position, "go nodes 50"))) == 1 and moves(lines) != ["(none)"]
     lines = fresh(f"position startpos moves {knights}e2e4 e7e5", "go nodes 50")
     assert len(moves(lines)) == 1 and moves(lines) != ["(none)"]
-    assert moves(fresh("position startpos moves f2f3 e7e5 g2g4 d8h4", "go")) == ["(none)"]
+    for position in ("startpos moves f2f3 e7e5 g2g4 d8h4", "fen 7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "fen 8/8/8/4k3/8/8/8/4K3 w - - 0 1"):
+        lines = fresh(f"position {position}", "go")   # Mate, stalemate, and no mate possible
+        assert moves(lines) == ["(none)"] and "the game is over" in lines[0]
 
 
 def test_noise_never_ends_it(fresh):
@@ -303,6 +309,12 @@ def test_gardner_chess_speaks_too():
         lines = talk("position startpos", "go nodes 60")
         game = get_game("chess(variant=gardner)")
         assert chess_text.uci_to_action(game, game.new_match(), moves(lines)[0]) >= 0
+
+
+def test_more_simulations_than_a_tree_has_room_for_are_refused():
+    with pytest.raises(ValueError, match="Simulations is 100001; it must be a whole number from 0 to 100000"):
+        UciProgram(print, print, Simulations=100_001)
+    with Talk(room=100, Simulations=100_000) as small: assert len(moves(small("position startpos", "go"))) == 1
 
 
 def test_limits_and_positions_are_read():
