@@ -30,15 +30,13 @@ class _Packer(cloudpickle.Pickler):
     "A pickler that converts tensors to arrays and keeps the file names of functions; cloudpickle 3.1.3 does not."
     def reducer_override(self, thing):
         if isinstance(thing, types.CodeType):
-            return _unpack_code, (thing.co_filename, *self.dispatch_table[types.CodeType](thing)[1])
+            kind, parts = self.dispatch_table[types.CodeType](thing)
+            return kind, tuple(thing.co_filename if part == "<dynamic-code>" else part for part in parts)
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(thing, torch.Tensor): return super().reducer_override(thing)
         bare, half = thing.detach().cpu().contiguous(), thing.dtype == torch.bfloat16  # NumPy has no bfloat16
         array = (bare.view(torch.int16) if half else bare).numpy()
         return _unpack_tensor, (array, half, isinstance(thing, torch.nn.Parameter), thing.requires_grad)
-
-
-def _unpack_code(file, *parts): return types.CodeType(*parts).replace(co_filename=file)
 
 
 def _unpack_tensor(array, half, parameter, grad):
