@@ -146,7 +146,8 @@ class Runs:
             run.fit(minutes=min(self.experiment.turn, self.minutes_left(*turn)))
             self.say(f"{turn[0]}, seed {turn[1]}: {run.seconds / 60:.1f} of {self.experiment.minutes:g} minutes, "
                      f"{run.iteration} iterations, {run.games:,} games")
-            if not ends or ends[-1].stopped: raise Stopped(f"The runs are in {self.folder}; the same command continues them.")
+            if not ends or ends[-1].stopped:
+                raise Stopped(f"The runs are in {self.folder}; the same command continues them.")
 
     def agent(self, name: str, seed: int, simulations: int) -> Agent:
         "Return the agent of a run. It searches with the settings of its run."

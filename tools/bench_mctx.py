@@ -29,7 +29,8 @@ def play_with_mctx(games: int, core: int) -> None:
     step, begin = jax.vmap(auto_reset(environment.step, environment.init)), jax.vmap(environment.init)
     keys = iter(jax.random.split(jax.random.PRNGKey(core), 100))
 
-    def weights(*shape): return jax.random.normal(next(keys), shape) * (2 / shape[0] / (9 if len(shape) > 2 else 1)) ** .5
+    def weights(*shape):
+        return jax.random.normal(next(keys), shape) * (2 / shape[0] / (9 if len(shape) > 2 else 1)) ** .5
 
     def layer(inputs): return weights(FILTERS, inputs, 3, 3).transpose(2, 3, 1, 0), jnp.zeros(FILTERS)
 
@@ -38,7 +39,8 @@ def play_with_mctx(games: int, core: int) -> None:
 
     def convolve(x, layer):
         kernel, bias = layer
-        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + bias
+        layout = "NHWC", "HWIO", "NHWC"
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=layout) + bias
 
     def evaluate(network, observation):
         "Batch normalisation is part of the layers; the heads see the mean and the maximum of each filter."
@@ -62,13 +64,14 @@ def play_with_mctx(games: int, core: int) -> None:
         searching, resetting = jax.random.split(key)
         logits, value = evaluate(network, state.observation)
         root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-        found = mctx.muzero_policy(network, searching, root, expand, SIMULATIONS, invalid_actions=~state.legal_action_mask)
+        found = mctx.muzero_policy(network, searching, root, expand, SIMULATIONS,
+                                   invalid_actions=~state.legal_action_mask)
         return step(state, found.action, jax.random.split(resetting, games))
 
     move, key = jax.jit(move), jax.random.PRNGKey(100 + core)
     state = begin(jax.random.split(jax.random.PRNGKey(200 + core), games))
     state = jax.block_until_ready(move(network, state, key))   # Compiles
-    print(json.dumps({name: getattr(module, "__version__") for name, module in dict(jax=jax, mctx=mctx, pgx=pgx).items()}), flush=True)
+    print(json.dumps({module.__name__: module.__version__ for module in (jax, mctx, pgx)}), flush=True)
     for line in sys.stdin:
         start, moves = time.perf_counter(), 0
         while time.perf_counter() - start < float(line):
@@ -82,8 +85,8 @@ class Mctx:
     "One process per core that plays with mctx when it is asked."
     def __init__(self, python: str, games: int):
         command = [python, __file__, "--games", str(games), "--core"]
-        self.processes = [subprocess.Popen([*command, str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                          for core in sorted(os.sched_getaffinity(0))]
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.processes = [subprocess.Popen([*command, str(core)], **pipes) for core in sorted(os.sched_getaffinity(0))]
         self.versions = [json.loads(self._read(process)) for process in self.processes][0]
 
     def _read(self, process) -> str:
@@ -94,7 +97,8 @@ class Mctx:
     def moves_per_s(self, seconds: float) -> float:
         "Play for so many seconds."
         for process in self.processes: print(seconds, file=process.stdin, flush=True)
-        return sum(float(moves) / float(took) for moves, took in (self._read(process).split() for process in self.processes))
+        answers = [self._read(process).split() for process in self.processes]
+        return sum(float(moves) / float(took) for moves, took in answers)
 
     def close(self) -> None:
         for process in self.processes: process.communicate()
@@ -121,7 +125,8 @@ def measure(python: str, windows: int, seconds: float) -> dict:
     measure_ranges(network, torch.from_numpy(random_batch(game, 64).planes))   # For 8-bit integers
     ways = [row for row in best_bare(game, network, device)["tried"] if row["dtype"] != "int8"]
     best, rows = max(ways, key=lambda row: row["rate"]), []
-    forward, other = inference_copy(network, device, best["backend"], best["dtype"]), Mctx(python, max(trials, key=trials.get))
+    forward = inference_copy(network, device, best["backend"], best["dtype"])
+    other = Mctx(python, max(trials, key=trials.get))
     with SelfPlayEngine(game, network, device, settings=settings, listeners=()) as engine:
         engine.play_for(2 * seconds)
         for _ in range(windows):
@@ -135,9 +140,11 @@ def measure(python: str, windows: int, seconds: float) -> dict:
             print({key: round(value) for key, value in rows[-1].items()}, flush=True)
     other.close()
     ratio = lambda top, bottom: [row[top] / row[bottom] for row in rows]
-    moves, fresh = ratio("moves_per_s", "mctx_moves_per_s"), [r / SIMULATIONS for r in ratio("fresh_per_s", "mctx_moves_per_s")]
+    moves = ratio("moves_per_s", "mctx_moves_per_s")
+    fresh = [each / SIMULATIONS for each in ratio("fresh_per_s", "mctx_moves_per_s")]
     medians = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
-    return dict(game=game.name, preset="small", simulations=SIMULATIONS, **medians, moves_ratio=statistics.median(moves),
+    about = dict(game=game.name, preset="small", simulations=SIMULATIONS)
+    return dict(about, **medians, moves_ratio=statistics.median(moves),
                 moves_ratio_low=min(moves), moves_ratio_high=max(moves), fresh_ratio=statistics.median(fresh),
                 fresh_ratio_low=min(fresh), fresh_ratio_high=max(fresh), windows=rows, seconds=seconds,
                 bare={key: best[key] for key in ("backend", "dtype", "batch")}, mctx_games=max(trials, key=trials.get),
@@ -146,7 +153,8 @@ def measure(python: str, windows: int, seconds: float) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--python", default=sys.executable, metavar="FILE", help="Python that has jax, mctx and pgx; default: this one")
+    parser.add_argument("--python", default=sys.executable, metavar="FILE",
+                        help="Python that has jax, mctx and pgx; default: this one")
     parser.add_argument("--windows", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a window; default: 5")
     parser.add_argument("--out", metavar="FILE", help="write the result as JSON")
@@ -156,8 +164,9 @@ def main() -> None:
     if args.core is not None: return play_with_mctx(args.games, args.core)
     found = measure(args.python, args.windows, args.seconds)
     if args.out: Path(args.out).write_text(json.dumps(found) + "\n", encoding="utf-8")
-    print(f"moves: {found['moves_ratio']:.1f} times mctx ({found['moves_ratio_low']:.1f} to {found['moves_ratio_high']:.1f}); "
-          f"fresh simulations: {found['fresh_ratio']:.1f} times ({found['fresh_ratio_low']:.1f} to {found['fresh_ratio_high']:.1f})")
+    for name, what in (("moves", "moves"), ("fresh", "fresh simulations")):
+        ratio, low, high = (found[f"{name}_ratio{end}"] for end in ("", "_low", "_high"))
+        print(f"{what}: {ratio:.1f} times mctx ({low:.1f} to {high:.1f})")
 
 
 if __name__ == "__main__": main()

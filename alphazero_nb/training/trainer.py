@@ -313,8 +313,9 @@ class TrainingLoop:
         "Play, learn, evaluate and save one iteration."
         settings, on = self.plan.train, self.account.on
         with on("self-play"):
-            games = settings.iteration_games(self.plan.game, engine.layout.games)
-            self.played = engine.generate_games(self.plan.shared.games if self.plan.from_folder else games)
+            games = (self.plan.shared.games if self.plan.from_folder
+                     else settings.iteration_games(self.plan.game, engine.layout.games))
+            self.played = engine.generate_games(games)
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)

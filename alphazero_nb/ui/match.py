@@ -462,7 +462,7 @@ def command(work: Callable) -> Callable:
         except Refused as reason: said = str(reason)
         except KeyboardInterrupt: said = "Stopped. The game has not changed."
         except Exception as error:
-            cause = error.__cause__ if isinstance(error, RuleError) else None   # Set by a player with threads of its own
+            cause = error.__cause__ if isinstance(error, RuleError) else None   # Set by a player with its own threads
             said = f"This failed: {first_line(cause or match.game.cause(error))}. The game has not changed."
         if done: match.busy = False
         else: vars(match).update(kept)

@@ -1,6 +1,7 @@
 "A dashboard's price is measured: the processor time of the listener alone, and memory that would betray a page that is kept."
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,18 @@ def test_the_way_to_a_gpu_is_measured_with_all_its_parts(merged, rows):
     busy = found["rows_per_s"] * (1 / 5_000 + 1e-4 / found["rows_per_batch"])
     assert found["busy"] == pytest.approx(busy, abs=.1), "two batches at the start and two at the end are counted by one only"
     assert not [t for t in threading.enumerate() if t.name.startswith("BatchedEvaluator")]
+
+
+def test_a_compiler_that_fails_is_left_out(monkeypatch):
+    from alphazero_nb import benchmark
+    def attempt(network, game, device, backend, dtype, batch, threads, inside, seconds):
+        if backend == "compile": raise RuntimeError("no compiler")
+        return dict(backend=backend, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=1.0)
+    monkeypatch.setattr(benchmark, "_try", attempt)
+    game, device = get_game("tictactoe"), replace(get_device("cpu"), compiles=True)
+    with pytest.warns(UserWarning, match="no compiler"):
+        found = benchmark.best_bare(game, benchmark.PolicyValueNet(game, "tiny"), device, batches=(16,))
+    assert found["rate"] == 1 and not [row for row in found["tried"] if row["backend"] == "compile"]
 
 
 def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):
