@@ -143,7 +143,8 @@ class Runs:
         while (turn := max(self, key=lambda key: self.minutes_left(*key))) and self.minutes_left(*turn) > 0:
             run, ends = self.trainer(*turn), []
             run.events.listeners[:] = [lambda event: ends.append(event) if isinstance(event, RunDone) else None]
-            run.fit(minutes=min(self.experiment.turn, self.minutes_left(*turn)))
+            left = min(self.experiment.turn, self.minutes_left(*turn))
+            run.fit(minutes=left, planned_minutes=max(left, self.experiment.minutes))
             self.say(f"{turn[0]}, seed {turn[1]}: {run.seconds / 60:.1f} of {self.experiment.minutes:g} minutes, "
                      f"{run.iteration} iterations, {run.games:,} games")
             if not ends or ends[-1].stopped:

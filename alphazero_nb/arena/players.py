@@ -13,7 +13,7 @@ from typing import Callable
 
 import numpy as np
 from ..core.device import usable_cores
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.streams import Purpose, derive_seed, uniform
 from ..core.game import (CHANCE, LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
                                     call_returns, did_you_mean, draw_outcome)
@@ -58,7 +58,7 @@ class RandomPlayer(Player):
 UCT_CONSTANT = 1.0  # For results in [−1, 1]
 
 
-@kernel
+@lean_kernel
 def select_uct(nodes, edges, node, random, c):
     "Return the edge with the largest UCB1 score; untried edges come first, in random order."
     row = nodes[node]
@@ -74,7 +74,7 @@ def select_uct(nodes, edges, node, random, c):
     return best
 
 # %% ../../nbs/52_arena.players.ipynb #3ee85db6
-@kernel
+@lean_kernel
 def play_out(api, state, random, actions, chances, result):
     "Play random moves to the end of the game, in place, and write the result by seat."
     while True:

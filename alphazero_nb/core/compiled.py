@@ -11,6 +11,7 @@ from pathlib import Path
 import llvmlite, numba
 import numpy as np
 from numba import njit
+from numba.core.errors import NumbaError
 from numba.extending import is_jitted
 
 try:
@@ -21,7 +22,7 @@ try:
 except ImportError: register_dispatcher = None   # Other version of numba: every process compiles again
 
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'compile_for']
+__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'lean_kernel', 'compile_for']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -257,15 +258,37 @@ def _keep(function):
     return function
 
 
+def _can_be_lean() -> bool:
+    "Return True if numba can leave the counting of references out."
+    try: return bool(njit(_nrt=False)(lambda: None))
+    except Exception: return False   # Another version of numba may not have the option
+
+
+_COUNTS, _LEAN = (dict(_nrt=True), dict(_nrt=False)) if _can_be_lean() else ({}, {})
+
+
 def kernel(function):
     "Compile a function at its first call, to run without the interpreter's lock, and store its code on disk."
-    return _keep(njit(nogil=True)(function))
+    return _keep(njit(nogil=True, **_COUNTS)(function))   # A callee would inherit the option of its caller
 
 
-def compile_for(signature, function, **options):
-    "Compile a function for this signature, to run without the interpreter's lock, and store its code on disk."
+def lean_kernel(function):
+    "`kernel` for a function that makes no arrays. It is faster, because it does not count references to arrays."
+    return _keep(njit(nogil=True, **_LEAN)(function))
+
+# %% ../../nbs/02_core.compiled.ipynb #5ea40003
+def _compile_once(signature, function, **options):
+    "Compile a function for this signature and for no other."
     if register_dispatcher is None: return njit(signature, nogil=True, **options)(function)
     compiled = _keep(njit(nogil=True, **options)(function))
     with register_dispatcher(compiled): compiled.compile(signature)   # Needed if the function calls itself
     compiled.disable_compile()
     return compiled
+
+
+def compile_for(signature, function, **options):
+    "Compile a function for this signature, to run without the interpreter's lock, and store its code on disk."
+    if _LEAN:
+        try: return _compile_once(signature, function, **_LEAN, **options)
+        except NumbaError: pass   # It makes arrays, or the next line says what is wrong
+    return _compile_once(signature, function, **_COUNTS, **options)

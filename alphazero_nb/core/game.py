@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
-from .compiled import compile_for, digest, kernel
+from .compiled import compile_for, digest, lean_kernel
 from .streams import dice
 
 # %% auto #0
@@ -65,7 +65,7 @@ STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL, OUTCOMES = range(8, 1
 PRIVILEGED, PRIVILEGED_SIZE, MATERIAL, REWARDS = 14, 15, 16, 17
 
 # %% ../../nbs/01_core.game.ipynb #46500cec
-@kernel
+@lean_kernel
 def write_inputs(api, state, row):
     "Write the network input for a position into a row of zeros."
     known = api[OBSERVATION_SIZE]
@@ -73,7 +73,7 @@ def write_inputs(api, state, row):
     if api[PRIVILEGED_SIZE] > 0: call_observe(api[PRIVILEGED], state, row[known:])
 
 
-@kernel
+@lean_kernel
 def outcome_at(probabilities, share):
     "Return the outcome at which the sum of the probabilities passes `share`, a number in (0, 1)."
     last = -1
@@ -85,7 +85,7 @@ def outcome_at(probabilities, share):
     return last   # The probabilities add up to a little less than 1
 
 
-@kernel
+@lean_kernel
 def draw_outcome(api, state, probabilities, share):
     "Return the outcome of a chance node for a random number in (0, 1); `probabilities` is a scratch array."
     probabilities[:] = 0

@@ -9,7 +9,7 @@ import math
 from enum import IntEnum
 
 import numpy as np
-from .compiled import kernel
+from .compiled import kernel, lean_kernel
 
 # %% auto #0
 __all__ = ['Purpose', 'derive_seed', 'uniform', 'draw_seed', 'normal', 'gamma', 'dice']
@@ -41,7 +41,7 @@ def derive_seed(
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 # %% ../../nbs/04_core.streams.ipynb #f37f6710
-@kernel
+@lean_kernel
 def uniform(random, i):
     "Return a number in (0, 1) from generator `i`; `random` holds the states, (n,) uint64."
     random[i] += np.uint64(0x9E3779B97F4A7C15)
@@ -52,19 +52,19 @@ def uniform(random, i):
     return (np.float64(z >> np.uint64(11)) + 0.5) * 2.0 ** -53
 
 
-@kernel
+@lean_kernel
 def draw_seed(random, i):
     "Return a seed of 53 bits from generator `i`."
     return np.int64(uniform(random, i) * 2.0 ** 53)
 
 
-@kernel
+@lean_kernel
 def normal(random, i):
     "Return a standard normal number from generator `i` (Box and Muller 1958)."
     return math.sqrt(-2 * math.log(uniform(random, i))) * math.cos(2 * math.pi * uniform(random, i))
 
 # %% ../../nbs/04_core.streams.ipynb #791cc742
-@kernel
+@lean_kernel
 def gamma(random, i, shape):
     "Return a gamma variate of this shape from generator `i`."
     d = shape + (1 if shape < 1 else 0) - 1 / 3

@@ -9,7 +9,7 @@ import math
 from itertools import permutations
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.game import CHANCE, Game, register
 
 # %% auto #0
@@ -31,7 +31,7 @@ EXACT = 84                                      # Per seat: rounds with an exact
 STATE_SIZE = DEALT + 1
 
 # %% ../../nbs/15_games.blob.ipynb #81d94c75
-@kernel
+@lean_kernel
 def next_random(z):
     "Return the next state of SplitMix64 and its output."
     z += np.uint64(0x9E3779B97F4A7C15)
@@ -40,13 +40,13 @@ def next_random(z):
     return z, y ^ (y >> np.uint64(31))
 
 
-@kernel
+@lean_kernel
 def below(number, count):
     "Map a 64-bit random number to the range 0 to count − 1."
     return np.int64(number >> np.uint64(11)) % count
 
 
-@kernel
+@lean_kernel
 def draw(random, count):
     "Draw a number from 0 to count − 1; `random` is the generator's state, (1,) uint64."
     random[0], number = next_random(random[0])
@@ -65,7 +65,7 @@ def deal(state, random):
     state[MOVER] = (state[DEALER] + 1) % players
 
 
-@kernel
+@lean_kernel
 def clear_table(state):
     "Clear all hands and bids."
     state[:CARDS] = 0
@@ -73,7 +73,7 @@ def clear_table(state):
     state[LED], state[LYING], state[BIDDERS], state[DONE], state[DEALT] = -1, 0, 0, 0, 0
 
 
-@kernel
+@lean_kernel
 def round_size(number, largest, players):
     "Return the cards per player in round `number` of a game: C, C − 1, ..., 2, then ones, then 2, ..., C."
     if number < largest - 1: return largest - number
@@ -124,14 +124,14 @@ def legal(state, actions):
 _legal = kernel(legal)   # For the heuristic player below
 
 # %% ../../nbs/15_games.blob.ipynb #599b100a
-@kernel
+@lean_kernel
 def strength(state, card):
     "Return the strength of a card in the trick: trumps beat the suit led, which beats the rest."
     suit = card // 13
     return card % 13 + (26 if suit == state[TRUMP] else 13 if suit == state[LED] else 0)
 
 
-@kernel
+@lean_kernel
 def best_on_table(state):
     "Return the seat that is winning the trick and the strength of its card; −1 for both on an empty table."
     winner, best = -1, -1
@@ -141,7 +141,7 @@ def best_on_table(state):
     return winner, best
 
 
-@kernel
+@lean_kernel
 def take_trick(state):
     "Clear the table and let the winner lead."
     winner, _ = best_on_table(state)
@@ -152,7 +152,7 @@ def take_trick(state):
     state[LED], state[LYING], state[MOVER] = -1, 0, winner
 
 
-@kernel
+@lean_kernel
 def end_round(state):
     "Score the round and, in a full game, let chance deal the next one."
     players, largest = state[PLAYERS], state[LARGEST]
@@ -175,7 +175,7 @@ def deal_chances(state, probabilities):
         if state[card] == 0: probabilities[card] = 1 / (CARDS - state[DEALT])
 
 
-@kernel
+@lean_kernel
 def deal_card(state, card):
     "Deal a card to the next player in turn; after the last one, the player on the dealer's left bids."
     players = state[PLAYERS]
@@ -223,7 +223,7 @@ ABOUT, _ABOUT_ALL = 15 + 14 + 14 + 4, 1 + 14 + 14 + 3   # Inputs per seat, and i
 def observation_size(players: int) -> int: return 4 * suit_size(players) + players * (ABOUT + 1) + _ABOUT_ALL
 
 
-@kernel
+@lean_kernel
 def observe_suit(state, suit, best, seats, planes):
     "Write the mover's observation of one suit into `planes`."
     me, place, places = state[MOVER], 0, 13 + 13 * seats

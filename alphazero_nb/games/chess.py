@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.game import Game, did_you_mean, register
 from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, HASH_COUNT, HASHES,
                                             KEPT, LAST, LAST_REPEATS, MAX_PLIES, MOVER, ONE, PLY, REPEATS, ROW, SIZE,
@@ -38,7 +38,7 @@ for _size in FENS:
         _WAY[_size, _up + 7, _right + 7], _LEADS[_size, _number] = _number, 8 * _up + _right
 
 # %% ../../nbs/18_games.chess.ipynb #b70f7307
-@kernel
+@lean_kernel
 def action_of(size, move):
     "Return the action of a move."
     start, to, piece = move >> 8, move & 63, move >> 6 & 3
@@ -48,7 +48,7 @@ def action_of(size, move):
     return cell * ways + (_WAY[size, up + 7, right + 7] if piece == 0 else ways - UNDER + 3 * (piece - 1) + right + 1)
 
 
-@kernel
+@lean_kernel
 def move_of(size, action):
     "Return the move of an action: where from · 256 + promotion · 64 + where to."
     if size == 8: start, way = action // 73, action % 73
@@ -62,7 +62,7 @@ FIFTY_MOVES, REPETITION, MATERIAL, LENGTH = 3, 4, 5, 6   # Further ends; page 17
 _MIX = np.uint64(0x9E3779B97F4A7C15)                     # 2^64 divided by the golden ratio
 
 
-@kernel
+@lean_kernel
 def fingerprint(row):
     "Return a hash of a position: pieces, castling rights and the passed square."
     mixed = np.uint64(row[CASTLING] + 16 * (row[EN_PASSANT] + 1))
@@ -72,7 +72,7 @@ def fingerprint(row):
     return mixed
 
 
-@kernel
+@lean_kernel
 def remember(row):
     "Count how often this position has occurred since the last capture or pawn move, and keep its fingerprint."
     if row[CLOCK] == 0: row[KEPT] = 0
@@ -87,7 +87,7 @@ def remember(row):
 DARK = np.uint64(0xAA55AA55AA55AA55)
 
 
-@kernel
+@lean_kernel
 def no_mate_possible(row):
     "Return True if neither player has the material to mate."
     board = read_board(row, BOARD)
@@ -96,7 +96,7 @@ def no_mate_possible(row):
     return not board.knights and (not board.diagonals & DARK or not board.diagonals & ~DARK)
 
 
-@kernel
+@lean_kernel
 def ending(row):
     "Return how the game ends in this position, 0 if it goes on."
     end = dead_end(row)
@@ -138,7 +138,7 @@ def play(state, action):
     state[ENDED] = ending(state)
 
 # %% ../../nbs/18_games.chess.ipynb #33cc92ba
-@kernel
+@lean_kernel
 def material(state, out):
     "Write the material of each seat: pawn 1, knight and bishop 3, rook 5, queen 9."
     board, seat = read_board(state, BOARD), state[MOVER]
@@ -166,7 +166,7 @@ def returns(state, out):
 PIECE_PLANES, PLANES = 12, 34
 
 
-@kernel
+@lean_kernel
 def write_pieces(board, size, repeats, planes, first):
     "Write a position to the 13 planes from number `first`."
     queens, other, plane = board.diagonals & board.straights, ~board.own, first * size * size
@@ -181,7 +181,7 @@ def write_pieces(board, size, repeats, planes, first):
     if repeats > 0: planes[plane:plane + size * size] = 1
 
 
-@kernel
+@lean_kernel
 def write_position(row, planes):
     "Write the position and the one before it, which is turned to be seen by the same player."
     for past in range(1 + (row[PLY] > 0)):
@@ -191,7 +191,7 @@ def write_position(row, planes):
         write_pieces(board, row[SIZE], repeats, planes, past * (PIECE_PLANES + 1))
 
 
-@kernel
+@lean_kernel
 def fill_plane(planes, plane, cells, value):
     "Write `value` to all cells of a plane."
     if value != 0: planes[plane * cells:(plane + 1) * cells] = value
@@ -241,7 +241,7 @@ LONGEST = {8: 100, 5: 200}    # Plies of a game in self-play, by size
 MOST_LEGAL = {8: 218, 5: 128} # 5×5: six queens with 16 moves each, and four pieces with 8
 
 
-@kernel
+@lean_kernel
 def _forget_idle_passing(row):
     "Remove a passed square at which no pawn can take: the position is the same without it."
     passed = np.int64(row[EN_PASSANT])

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 
 # %% auto #0
 __all__ = ['ONE', 'INSIDE', 'DIRECTIONS', 'KNIGHT', 'KING', 'LINES', 'FILE_A', 'FILE_H', 'MOVER', 'ENDED', 'SIZE', 'CLOCK',
@@ -50,19 +50,19 @@ def _zeros_above(typingctx, bits):
 ONE = np.uint64(1)
 
 
-@kernel
+@lean_kernel
 def count(bits):
     "Return the number of squares in a set."
     return np.int64(_ones(bits))
 
 
-@kernel
+@lean_kernel
 def lowest(bits):
     "Return the lowest square of a set; 64 if it is empty."
     return np.int64(_zeros_below(bits))
 
 
-@kernel
+@lean_kernel
 def bit(square):
     "Return the set of one square."
     return ONE << np.uint64(square)
@@ -83,7 +83,7 @@ class Board(NamedTuple):
     own: np.uint64        # All pieces of the mover
 
 
-@kernel
+@lean_kernel
 def occupied(board):
     "Return the squares with a piece."
     return board.pawns | board.knights | board.diagonals | board.straights | board.kings
@@ -96,13 +96,13 @@ def _inside(size):
 INSIDE = np.array([_inside(size) for size in range(9)], np.uint64)   # By size: the squares of the board
 
 
-@kernel
+@lean_kernel
 def turn(bits, size):
     "Turn a set of squares upside down, as the other player sees it."
     return _swap_bytes(bits) >> np.uint64(64 - 8 * size)
 
 
-@kernel
+@lean_kernel
 def turn_board(board, size):
     "Return the position as the other player sees it."
     return Board(turn(board.pawns, size), turn(board.knights, size), turn(board.diagonals, size),
@@ -124,7 +124,7 @@ LINES = np.array([[_reach(square, [(k * up, k * right) for k in range(-7, 8) if 
                   for square in range(64)], np.uint64)   # (64, 4): without the square itself
 
 # %% ../../nbs/16_games.chess_board.ipynb #4e77f160
-@kernel
+@lean_kernel
 def slide(square, line, blockers):
     "Return the squares that a slider on `square` reaches on one of its lines, up to the first blocker on both sides."
     mask, here = LINES[square, line], bit(square)
@@ -134,7 +134,7 @@ def slide(square, line, blockers):
     return mask & (above + above - below)
 
 
-@kernel
+@lean_kernel
 def slide_straight(square, blockers):
     "Return the squares that a rook on `square` reaches."
     found = np.uint64(0)
@@ -142,7 +142,7 @@ def slide_straight(square, blockers):
     return found
 
 
-@kernel
+@lean_kernel
 def slide_diagonally(square, blockers):
     "Return the squares that a bishop on `square` reaches."
     found = np.uint64(0)
@@ -153,13 +153,13 @@ def slide_diagonally(square, blockers):
 FILE_A, FILE_H = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 
-@kernel
+@lean_kernel
 def pawn_attacks(bits):
     "Return the squares that pawns of the mover attack."
     return (bits & ~FILE_A) << np.uint64(7) | (bits & ~FILE_H) << np.uint64(9)
 
 
-@kernel
+@lean_kernel
 def attackers(board, square, blockers):
     "Return the opponent's pieces that attack `square` on a board with these blockers."
     found = pawn_attacks(bit(square)) & board.pawns | KNIGHT[square] & board.knights | KING[square] & board.kings
@@ -175,7 +175,7 @@ HASH_COUNT = 100
 ROW = 64 + 4 * HASH_COUNT
 
 
-@kernel
+@lean_kernel
 def read_word(row, at):
     "Return the number of 64 bits in row[at:at + 4]."
     word = np.uint64(0)
@@ -183,20 +183,20 @@ def read_word(row, at):
     return word
 
 
-@kernel
+@lean_kernel
 def write_word(row, at, word):
     "Write a number of 64 bits to row[at:at + 4]."
     for i in range(4): row[at + i] = np.int16(np.uint16((word >> np.uint64(16 * i)) & np.uint64(0xFFFF)))
 
 # %% ../../nbs/16_games.chess_board.ipynb #a873f8b5
-@kernel
+@lean_kernel
 def read_board(row, at):
     "Return the position in row[at:at + 24]."
     return Board(read_word(row, at), read_word(row, at + 4), read_word(row, at + 8), read_word(row, at + 12),
                  read_word(row, at + 16), read_word(row, at + 20))
 
 
-@kernel
+@lean_kernel
 def write_board(row, at, board):
     "Write a position to row[at:at + 24]."
     write_word(row, at, board.pawns)
@@ -292,7 +292,7 @@ def _numbers(fields) -> list[int]:
     return [clock, max(1, move)]
 
 
-@kernel
+@lean_kernel
 def _can_take_king(row):
     board, size = turn_board(read_board(row, BOARD), row[SIZE]), row[SIZE]
     return attackers(board, lowest(board.kings & board.own), occupied(board) | ~INSIDE[size]) != 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from .chess_board import (BOARD, CASTLING, CLOCK, EN_PASSANT, FILE_A, FILE_H, HASHES, INSIDE, KING,
                                             KNIGHT, LINES, MOVE, MOVER, ONE, ROW, SIZE, Board, attackers, bit, count,
                                             lowest, occupied, pawn_attacks, read_board, slide, slide_diagonally,
@@ -21,7 +21,7 @@ __all__ = ['F1', 'D1', 'SHORT', 'LONG', 'RANK_3', 'CHECKMATE', 'STALEMATE', 'ROO
            'rights_after', 'can_take_passed', 'make_move', 'perft', 'count_lines']
 
 # %% ../../nbs/17_games.chess_moves.ipynb #b47dabb2
-@kernel
+@lean_kernel
 def line_of(a, b):
     "Return the number of the line through two squares; −1 if they share none."
     for line in range(4):
@@ -29,7 +29,7 @@ def line_of(a, b):
     return -1
 
 
-@kernel
+@lean_kernel
 def between(a, b):
     "Return the squares between two squares on a line; none if they share no line."
     line = line_of(a, b)
@@ -46,7 +46,7 @@ class Guard(NamedTuple):
     pinned: np.uint64    # Pieces that must stay on their line with the king
 
 
-@kernel
+@lean_kernel
 def guard_king(board, size):
     "Return what the safety of the mover's king demands."
     none, walls = np.uint64(0), ~INSIDE[size]
@@ -70,7 +70,7 @@ F1, D1 = np.uint64(1 << 5), np.uint64(1 << 3)
 SHORT, LONG = np.uint64(0x60), np.uint64(0x0E)   # Squares between king and rook that must be empty
 
 
-@kernel
+@lean_kernel
 def castling_targets(row, guard, steps):
     "Return the squares that the king reaches by castling, if they are not attacked. `steps` are its other targets."
     found = np.uint64(0)
@@ -80,7 +80,7 @@ def castling_targets(row, guard, steps):
     return found
 
 
-@kernel
+@lean_kernel
 def king_targets(row, board, guard):
     "Return the squares to which the king may move."
     blockers, found = guard.blockers & ~bit(guard.king), np.uint64(0)
@@ -96,7 +96,7 @@ def king_targets(row, board, guard):
 RANK_3 = np.uint64(0xFF0000)
 
 
-@kernel
+@lean_kernel
 def en_passant_is_safe(board, guard, square, passed):
     "Return True if the pawn on `square` may take the pawn that has just passed over `passed`."
     gone = bit(passed - 8)
@@ -104,7 +104,7 @@ def en_passant_is_safe(board, guard, square, passed):
     return not attackers(board, guard.king, blockers) & ~gone
 
 
-@kernel
+@lean_kernel
 def pawn_targets(row, board, guard, here):
     "Return the squares to which the pawn of the set `here` can move; pins and checks are not considered."
     ahead = here << np.uint64(8) & ~guard.blockers
@@ -112,7 +112,7 @@ def pawn_targets(row, board, guard, here):
     return ahead | pawn_attacks(here) & occupied(board)
 
 
-@kernel
+@lean_kernel
 def targets(row, board, guard, square):
     "Return the squares to which the mover's piece on `square` may move."
     here, found = bit(square), np.uint64(0)
@@ -130,7 +130,7 @@ def targets(row, board, guard, square):
     return found
 
 # %% ../../nbs/17_games.chess_moves.ipynb #6fa413e0
-@kernel
+@lean_kernel
 def write_moves(moves, n, square, found, pieces):
     "Append the moves from `square` to the squares in `found`, for each of `pieces` promotions. Return the new count."
     if n + pieces * count(found) > len(moves): raise ValueError("a position has more moves than the list can hold")
@@ -143,7 +143,7 @@ def write_moves(moves, n, square, found, pieces):
     return n
 
 
-@kernel
+@lean_kernel
 def legal_moves(row, moves):
     "Write the legal moves of a position in increasing order. Return their number."
     board, n = read_board(row, BOARD), np.int64(0)
@@ -159,7 +159,7 @@ def legal_moves(row, moves):
 CHECKMATE, STALEMATE = 1, 2
 
 
-@kernel
+@lean_kernel
 def dead_end(row):
     "Return CHECKMATE or STALEMATE if the mover has no legal move, otherwise 0."
     board = read_board(row, BOARD)
@@ -170,7 +170,7 @@ def dead_end(row):
     return CHECKMATE if guard.checkers else STALEMATE
 
 
-@kernel
+@lean_kernel
 def in_check(row):
     "Return True if the player to move is in check."
     return guard_king(read_board(row, BOARD), row[SIZE]).checkers != 0
@@ -179,14 +179,14 @@ def in_check(row):
 ROOK_SHORT, ROOK_LONG = np.uint64(0xA0), np.uint64(0x09)   # Where the rook stands before and after castling
 
 
-@kernel
+@lean_kernel
 def carry(bits, here, there, gone):
     "Return a set after a piece moved from `here` to `there` and the pieces on `gone` were taken."
     stays = bits & ~(gone | here)
     return stays | there if bits & here else stays
 
 
-@kernel
+@lean_kernel
 def promote(board, there, piece):
     "Return the board after the pawn on `there` became a queen (0), knight (1), bishop (2) or rook (3)."
     none = np.uint64(0)
@@ -195,7 +195,7 @@ def promote(board, there, piece):
                  board.straights | (there if piece == 0 or piece == 3 else none), board.kings, board.own)
 
 
-@kernel
+@lean_kernel
 def move_pieces(board, start, to, piece, gone):
     "Return the board after a move that takes the pieces on `gone`, seen by the same player."
     here, there = bit(start), bit(to)
@@ -213,14 +213,14 @@ KEEPS = np.full(64, 15)   # By square: the castling rights that stay when a piec
 for _square, _lost in dict(e1=3, h1=1, a1=2, e8=12, h8=4, a8=8).items(): KEEPS[square_of(_square)] -= _lost
 
 
-@kernel
+@lean_kernel
 def rights_after(rights, start, to):
     "Return the castling rights after a move, the next player's first."
     rights = rights & KEEPS[start] & KEEPS[to]
     return rights >> 2 | (rights & 3) << 2
 
 # %% ../../nbs/17_games.chess_moves.ipynb #1b7b7244
-@kernel
+@lean_kernel
 def can_take_passed(board, size, passed):
     "Return True if a pawn of the mover can take the pawn that has just passed over `passed`."
     there = bit(passed)
@@ -233,7 +233,7 @@ def can_take_passed(board, size, passed):
     return False
 
 
-@kernel
+@lean_kernel
 def make_move(row, move):
     "Make a legal move in place, and turn the board."
     board, size, start, to = read_board(row, BOARD), row[SIZE], move >> 8, move & 63
@@ -250,7 +250,7 @@ def make_move(row, move):
     row[MOVER] = 1 - row[MOVER]
 
 # %% ../../nbs/17_games.chess_moves.ipynb #5ed51694
-@kernel
+@lean_kernel
 def perft(rows, moves, depth):
     "Count the lines of `depth` moves from rows[0]; rows is (depth + 1, ROW) int16, moves (depth, 256) int32."
     if depth == 0: return 1

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import Game, board_symmetries, register
 
 # %% auto #0
@@ -27,7 +27,7 @@ def _start(size):
 def mover(state): return state[_MOVER]
 
 # %% ../../nbs/15a_games.othello.ipynb #b8f493af
-@kernel
+@lean_kernel
 def captured(state, cell, seat, down, right):
     "Return how many discs a disc of `seat` on `cell` captures in one direction."
     size, count = state[_SIDE], 0
@@ -41,7 +41,7 @@ def captured(state, cell, seat, down, right):
     return 0
 
 
-@kernel
+@lean_kernel
 def can_place(state, cell, seat):
     "Return True if `seat` may place a disc on `cell`."
     if state[_CELLS + cell] != 0: return False
@@ -51,7 +51,7 @@ def can_place(state, cell, seat):
     return False
 
 
-@kernel
+@lean_kernel
 def can_move(state, seat):
     "Return True if `seat` has a move that captures."
     for cell in range(state[_SIDE] * state[_SIDE]):

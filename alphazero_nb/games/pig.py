@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.game import CHANCE, OVER, Game, register
 from ..core.streams import uniform
 
@@ -95,7 +95,7 @@ def pig(
 register("pig", pig)
 
 # %% ../../nbs/15b_games.pig.ipynb #3b357108
-@kernel
+@lean_kernel
 def decide(wins, own, other, turn):
     "Return the probabilities of winning after a roll and after holding; `wins` as from `solve_pig`."
     goal = len(wins)
@@ -120,7 +120,7 @@ def solve_pig(goal, tolerance):
     return wins
 
 # %% ../../nbs/15b_games.pig.ipynb #4129fdb5
-@kernel
+@lean_kernel
 def holds(own, other, turn, goal):
     "Return True if the rule `end race or keep pace` holds, for a goal of about 100."
     if turn == 0: return False

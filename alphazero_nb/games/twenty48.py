@@ -8,20 +8,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import CHANCE, OVER, Game, board_symmetries, register
 from ..core.streams import uniform
 
 # %% auto #0
-__all__ = ['UP', 'RIGHT', 'DOWN', 'LEFT', 'cell_of', 'slide', 'can_move', 'mover', 'chance', 'legal', 'play', 'returns',
-           'observe', 'score', 'largest', 'text', 'measures', 'twenty48']
+__all__ = ['UP', 'RIGHT', 'DOWN', 'LEFT', 'cell_of', 'slide', 'can_slide', 'highest', 'can_move', 'mover', 'chance', 'legal',
+           'play', 'returns', 'observe', 'score', 'largest', 'text', 'measures', 'twenty48']
 
 # %% ../../nbs/15c_games.twenty48.ipynb #a29e5cc7
 _STATUS, _SCORE, _THOUSANDS, _GOAL, _SIZE = 16, 17, 18, 19, 20
 UP, RIGHT, DOWN, LEFT = range(4)
 
 
-@kernel
+@lean_kernel
 def cell_of(direction, line, place):
     "Return the cell at this place of a line; place 0 is where the tiles of the line slide to."
     if direction == UP: return 4 * place + line
@@ -29,13 +29,12 @@ def cell_of(direction, line, place):
     return 4 * line + (place if direction == LEFT else 3 - place)
 
 # %% ../../nbs/15c_games.twenty48.ipynb #baee305a
-@kernel
+@lean_kernel
 def slide(state, direction, cells):
-    "Write the board after a move into `cells`. Return the points, or −1 if nothing would move."
+    "Write the board after a move into `cells`, which may be `state`. Return the points, or −1 if nothing would move."
     points, moved = 0, False
     for line in range(4):
         free, can_merge = 0, False
-        for place in range(4): cells[cell_of(direction, line, place)] = 0
         for place in range(4):
             tile = state[cell_of(direction, line, place)]
             if tile == 0: continue
@@ -47,10 +46,31 @@ def slide(state, direction, cells):
             cells[cell_of(direction, line, free)] = tile
             moved = moved or free != place
             free, can_merge = free + 1, True
+        for place in range(free, 4): cells[cell_of(direction, line, place)] = 0
     return points if moved else -1
 
 
-@kernel
+@lean_kernel
+def can_slide(state, direction):
+    "Return True if a move in this direction moves a tile."
+    for line in range(4):
+        last = state[cell_of(direction, line, 0)]
+        for place in range(1, 4):
+            tile = state[cell_of(direction, line, place)]
+            if tile > 0 and (last == 0 or last == tile): return True
+            last = tile
+    return False
+
+
+@lean_kernel
+def highest(state):
+    "Return the exponent of the largest tile."
+    most = state[0]
+    for cell in range(1, 16): most = max(most, state[cell])
+    return most
+
+
+@lean_kernel
 def can_move(state):
     "Return True if a square is free or two equal tiles are neighbours."
     for cell in range(16):
@@ -85,9 +105,9 @@ def chance(state, probabilities):
 
 # %% ../../nbs/15c_games.twenty48.ipynb #be58c867
 def legal(state, actions):
-    n, cells = 0, np.empty(16, np.int16)
+    n = 0
     for direction in range(4):
-        if slide(state, direction, cells) >= 0:
+        if can_slide(state, direction):
             actions[n] = direction
             n += 1
     return n
@@ -98,18 +118,16 @@ def play(state, action):
         state[action // 2] = 1 + action % 2
         state[_STATUS] = 0 if can_move(state) else OVER
         return
-    cells = np.empty(16, np.int16)
-    points = slide(state, action, cells)
-    state[:16] = cells
+    points = slide(state, action, state)
     total = state[_SCORE] + points
     state[_SCORE], state[_THOUSANDS] = total % 1000, state[_THOUSANDS] + total // 1000
-    state[_STATUS] = OVER if cells.max() >= state[_GOAL] else CHANCE
+    state[_STATUS] = OVER if highest(state) >= state[_GOAL] else CHANCE
 
 
 def returns(state, out):
     goal = state[_GOAL]
     share = (1000.0 * state[_THOUSANDS] + state[_SCORE]) / ((goal - 1) * 2.0 ** goal)
-    out[0] = 1 if state[:16].max() >= goal else 2 * math.log(1 + 80 * min(share, 1.0)) / math.log(81.0) - 1
+    out[0] = 1 if highest(state) >= goal else 2 * math.log(1 + 80 * min(share, 1.0)) / math.log(81.0) - 1
 
 # %% ../../nbs/15c_games.twenty48.ipynb #78714cbd
 def observe(state, planes):

@@ -13,7 +13,7 @@ from typing import Callable
 
 import numpy as np
 from ..core.device import Device, get_device
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import Game
 
 # %% auto #0
@@ -27,7 +27,7 @@ def batch_shapes(max_batch: int) -> tuple[int, ...]:
     return (*powers, max_batch)
 
 # %% ../../nbs/22_network.evaluator.ipynb #51b2b895
-@kernel
+@lean_kernel
 def pick_edges(logits, edge_offsets, edge_actions, out):
     "Write logits[position, action] of every edge to `out`."
     for position in range(len(edge_offsets) - 1):
@@ -35,7 +35,7 @@ def pick_edges(logits, edge_offsets, edge_actions, out):
             out[edge] = logits[position, edge_actions[edge]]
 
 
-@kernel
+@lean_kernel
 def flat_edges(width, edge_offsets, edge_actions, out):
     "Write the place of every edge in the flattened logits, `width` a position, to `out`."
     for position in range(len(edge_offsets) - 1):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import Game
+from .tree import copy_row
 
 # %% auto #0
 __all__ = ['ROOM', 'TRIAL', 'PAYS', 'STATE', 'Cache', 'make_cache', 'entry_of', 'recall', 'remember', 'renew']
@@ -45,7 +46,7 @@ def make_cache(game: Game, room: int = ROOM) -> Cache:   # room: bytes; 0 for a 
                  np.zeros(entries, np.int32), np.full(entries, -1, np.int64), np.zeros(1, STATE))
 
 # %% ../../nbs/31a_search.cache.ipynb #e76ac999
-@kernel
+@lean_kernel
 def entry_of(cache, inputs):
     "Return the entry in which a position with these inputs may be."
     mixed, size = np.uint64(0x9E3779B97F4A7C15), len(inputs)
@@ -58,7 +59,7 @@ def entry_of(cache, inputs):
     return np.int64(mixed >> np.uint64(20)) & (len(cache.counts) - 1)
 
 
-@kernel
+@lean_kernel
 def recall(cache, requests, row):
     "Return the entry that answers the request in this row, or −1."
     state = cache.state[0]
@@ -76,17 +77,17 @@ def recall(cache, requests, row):
     return entry
 
 
-@kernel
+@lean_kernel
 def remember(cache, requests, count, edge_logits, values):
     "Keep the evaluations of the first `count` requests, by the current weights."
     if cache.state[0].rests or len(cache.counts) == 0: return
     for row in range(count):
         first, last = requests.edge_offsets[row], requests.edge_offsets[row + 1]
         entry = entry_of(cache, requests.observations[row])
-        cache.inputs[entry, :] = requests.observations[row]
-        cache.actions[entry, :last - first] = requests.edge_actions[first:last]
-        cache.logits[entry, :last - first] = edge_logits[first:last]
-        cache.values[entry, :] = values[row]
+        copy_row(cache.inputs[entry], requests.observations[row])
+        copy_row(cache.actions[entry], requests.edge_actions[first:last])
+        copy_row(cache.logits[entry], edge_logits[first:last])
+        copy_row(cache.values[entry], values[row])
         cache.counts[entry], cache.versions[entry] = last - first, cache.state[0].version
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import Game
 from .tree import LOST, WON, drop_refuted, keep_subtree, make_trees
 from .search import Requests, SearchSettings, check_leaves, init_root
@@ -125,7 +125,7 @@ def ranked_moves(search: GameSearch, count: int = 1) -> list[RankedMove]:
     return moves
 
 # %% ../../nbs/33_search.one_game.ipynb #19587943
-@kernel
+@lean_kernel
 def count_plies(nodes, edges, used, plies):
     "Write the number of moves to the end of each proven win or loss among the first `used` nodes of one tree."
     for node in range(used - 1, -1, -1):

@@ -11,19 +11,19 @@ from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
 from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OVER, PLAY, RETURNS, REWARDS, Game, call_legal,
                                     call_mover, call_play, call_returns, draw_outcome, write_inputs)
-from .tree import (Trees, add_edges, add_node, back_up, drop_refuted, find_child, hang, make_trees,
-                                      prove, root_of, select_edge, set_priors)
+from .tree import (Trees, add_edges, add_node, back_up, copy_row, drop_refuted, find_child, hang,
+                                      make_trees, prove, root_of, select_edge, set_priors)
 
 # %% auto #0
-__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'throw', 'spread_of', 'run_to_leaf', 'apply_evaluation',
-           'count_worlds', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'apply_evaluations',
-           'Requests', 'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds',
-           'search']
+__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'next_share', 'throw', 'spread_of', 'run_to_leaf',
+           'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending',
+           'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds',
+           'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -57,7 +57,7 @@ class SearchSettings:
         if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
-@kernel
+@lean_kernel
 def expand(api, counts, nodes, edges, actions, tree, node, state):
     "Set the mover of `node` and, if a player moves there, its edges. Return the mover."
     mover = call_mover(api[MOVER], state)
@@ -70,33 +70,43 @@ def expand(api, counts, nodes, edges, actions, tree, node, state):
     return mover
 
 # %% ../../nbs/31_search.search.ipynb #dad56ad0
-@kernel
+@lean_kernel
 def init_root(api, trees, tree, state):
     "Make `state` the root of an empty tree. Return True if the game is not over there."
     counts, nodes, states = trees.counts, trees.nodes, trees.states
     counts[tree].nodes = counts[tree].edges = 0
     root = add_node(counts, nodes, trees.values, tree, -1, 0)
-    states[root, :] = state
+    copy_row(states[root], state)
     return expand(api, counts, nodes, trees.edges, trees.actions, tree, root, states[root]) >= 0
 
 # %% ../../nbs/31_search.search.ipynb #31c00002
-@kernel
+@lean_kernel
+def next_share(trees, tree, node):
+    "Return the number in (0, 1) that decides the next roll at a chance node: each 0.618 after the last, modulo 1."
+    row = trees.nodes[node]
+    if row.child < 0: row.phase = np.uint32(uniform(trees.random, tree) * 2.0 ** 32)
+    row.phase = np.uint32(row.phase + np.uint32(2654435769))   # 2³² divided by the golden ratio
+    return (row.phase + 0.5) * 2.0 ** -32
+
+
+@lean_kernel
 def throw(api, trees, tree, node):
     "Roll at a chance node until a player moves or the game is over. Return the node there, and True if it is new."
-    nodes, states, state = trees.nodes, trees.states, trees.rolled
-    state[:] = states[node]
+    nodes, states, state, share = trees.nodes, trees.states, trees.rolled, next_share(trees, tree, node)
+    copy_row(state, states[node])
     while call_mover(api[MOVER], state) == CHANCE:
-        call_play(api[PLAY], state, draw_outcome(api, state, trees.chances, uniform(trees.random, tree)))
+        call_play(api[PLAY], state, draw_outcome(api, state, trees.chances, share))
+        share = uniform(trees.random, tree)   # Of a second roll at the same node
     child = find_child(nodes, states, node, state)
     if child >= 0: return child, False
     child = add_node(trees.counts, nodes, trees.values, tree, node, 0)
-    states[child, :] = state
+    copy_row(states[child], state)
     hang(nodes, trees.edges, child)
     expand(api, trees.counts, nodes, trees.edges, trees.actions, tree, child, states[child])
     return child, True
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
-@kernel
+@lean_kernel
 def spread_of(nodes, edges, root):
     "Return the difference between the best and the worst mean result of a move; 1 before two have been tried."
     low, high, tried = 1e30, -1e30, 0
@@ -107,7 +117,7 @@ def spread_of(nodes, edges, root):
     return max(high - low, 0.01) if tried > 1 else 1.0
 
 
-@kernel
+@lean_kernel
 def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     "Run simulations. Return the node that needs the network, or −1 when the root has its visits or is proven."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
@@ -132,7 +142,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
                 continue
             child = add_node(counts, nodes, values, tree, node, edge - nodes[node].first)
             edges[edge].child = child
-            states[child, :] = states[node]
+            copy_row(states[child], states[node])
             call_play(api[PLAY], states[child], edges[edge].action)
             if expand(api, counts, nodes, edges, actions, tree, child, states[child]) >= 0: return child
             node = child
@@ -146,7 +156,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     return -1
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
-@kernel
+@lean_kernel
 def apply_evaluation(api, trees, node, logits, relative):
     "Write the network's logits and values, the mover's first, into `node` and back them up."
     nodes, edges, result, scale = trees.nodes, trees.edges, trees.result, 1 + api[REWARDS]
@@ -162,7 +172,7 @@ def count_worlds(game: Game, settings: SearchSettings) -> int:
     return settings.worlds if game.has_hidden_information else 1
 
 
-@kernel
+@lean_kernel
 def merge_worlds(trees, first, worlds):
     "Add the root statistics of the worlds after tree `first` to the root of that tree."
     nodes, edges, values, root = trees.nodes, trees.edges, trees.values, root_of(trees, first)
@@ -186,7 +196,7 @@ class RequestTables(NamedTuple):
     edge_actions: np.ndarray  # (rows · max_legal,) int32
 
 
-@kernel
+@lean_kernel
 def write_request(api, nodes, edges, state, observations, edge_offsets, edge_actions, node, row):
     "Write the request for `node` into row number `row`."
     observations[row, :] = 0
@@ -196,7 +206,7 @@ def write_request(api, nodes, edges, state, observations, edge_offsets, edge_act
     edge_offsets[row + 1] = offset + count
 
 # %% ../../nbs/31_search.search.ipynb #a10c0002
-@kernel
+@lean_kernel
 def add_pending(nodes, pending, node, count):
     "Count `node` as pending `count` more times, in the node and all its ancestors."
     while node >= 0:
@@ -205,7 +215,7 @@ def add_pending(nodes, pending, node, count):
 
 
 # %% ../../nbs/31_search.search.ipynb #b18c8a7a
-@kernel
+@lean_kernel
 def apply_evaluations(api, trees, requests, count, edge_logits, values, pending=None):
     "Write the evaluations of `count` rows into their trees."
     leaves, offsets = requests.leaves, requests.edge_offsets
@@ -245,7 +255,7 @@ class Requests:
         self.count = 0
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
-@kernel
+@lean_kernel
 def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs, leaves=1, pending=None):
     "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
     nodes, edges, states, waiting = trees.nodes, trees.edges, trees.states, requests.waiting
@@ -279,7 +289,7 @@ class SearchResult:
         return (self.visits / total).astype(np.float32)
 
 # %% ../../nbs/31_search.search.ipynb #27b96e82
-@kernel
+@lean_kernel
 def read_roots(trees, visits, means):
     "Write the visits by action and the mean results by seat of every position, over its worlds."
     worlds = len(trees.counts) // len(visits)

@@ -9,13 +9,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import CHANCE
 
 # %% auto #0
-__all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'Trees', 'make_trees', 'root_of', 'add_node', 'add_edges', 'set_priors',
-           'select_edge', 'back_up', 'find_child', 'best_if_decided', 'correct', 'prove', 'drop_refuted', 'hang',
-           'keep_subtree']
+__all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
+           'set_priors', 'select_edge', 'back_up', 'find_child', 'best_if_decided', 'correct', 'prove', 'drop_refuted',
+           'hang', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -28,6 +28,7 @@ NODE = np.dtype([
     ("exact", "i4"),    # 1 if its result is proven
     ("child", "i4"),    # Where chance moves: the newest node after an outcome; −1 if none
     ("next", "i4"),     # The next older node after another outcome of the same roll; −1 if none
+    ("phase", "u4"),    # Where chance moves: place of the last roll on a circle of 2³² places
 ])
 EDGE = np.dtype([
     ("prior", "f4"),    # The network's probability of the action
@@ -75,13 +76,19 @@ def make_trees(
         np.zeros(count, np.uint64), np.zeros(outcomes), np.zeros(state_size, np.int16))
 
 
-@kernel
+@lean_kernel
+def copy_row(target, source):
+    "Copy the numbers of a row. An assignment of slices would first ask whether the two overlap."
+    for i in range(len(source)): target[i] = source[i]
+
+
+@lean_kernel
 def root_of(trees, tree):
     "Return the index of a tree's root in the tables."
     return tree * len(trees.remap)
 
 # %% ../../nbs/30_search.tree.ipynb #a63a3282
-@kernel
+@lean_kernel
 def add_node(counts, nodes, values, tree, parent, branch):
     "Add a node without edges to a tree. Return its index in the tables."
     node = tree * (len(nodes) // len(counts)) + counts[tree].nodes
@@ -93,7 +100,7 @@ def add_node(counts, nodes, values, tree, parent, branch):
     return node
 
 # %% ../../nbs/30_search.tree.ipynb #ac4744e9
-@kernel
+@lean_kernel
 def add_edges(counts, nodes, edges, tree, node, mover, actions, count):
     "Give `node` one unvisited edge for each of the first `count` actions."
     first = tree * (len(edges) // len(counts)) + counts[tree].edges
@@ -105,7 +112,7 @@ def add_edges(counts, nodes, edges, tree, node, mover, actions, count):
         edge.prior, edge.value, edge.visits, edge.child, edge.action, edge.exact = 0, 0, 0, -1, actions[i], 0
 
 # %% ../../nbs/30_search.tree.ipynb #cc9995a0
-@kernel
+@lean_kernel
 def set_priors(nodes, edges, node, logits):
     "Set the priors of `node` to the softmax of `logits`, one per edge."
     first, count = nodes[node].first, nodes[node].count
@@ -122,7 +129,7 @@ def set_priors(nodes, edges, node, logits):
 WON, LOST = 1 - 1e-5, -1 + 1e-5   # No result is better than 1 or worse than −1; the tables round
 
 
-@kernel
+@lean_kernel
 def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
     "Return the edge of `node` with the largest PUCT score. `pending` counts the leaves that wait at and below each node."
     row = nodes[node]
@@ -149,7 +156,7 @@ def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
     return best
 
 # %% ../../nbs/30_search.tree.ipynb #27f340e2
-@kernel
+@lean_kernel
 def back_up(nodes, edges, values, node, result):
     "Add `result`, one number per seat, to `node` and all its ancestors. A proven node replaces it with its own."
     while True:
@@ -167,7 +174,7 @@ def back_up(nodes, edges, values, node, result):
         node = row.parent
 
 # %% ../../nbs/30_search.tree.ipynb #30c00002
-@kernel
+@lean_kernel
 def find_child(nodes, states, node, state):
     "Return the child of a chance node that has this position, or −1."
     child = nodes[node].child
@@ -182,7 +189,7 @@ def find_child(nodes, states, node, state):
     return -1
 
 # %% ../../nbs/30_search.tree.ipynb #30f10002
-@kernel
+@lean_kernel
 def best_if_decided(nodes, edges, node):
     "Return the edge that decides the result of `node`: a proven win, or the best if all are proven; −1 if none does."
     best, best_mean, all_exact = -1, -1e30, True
@@ -196,20 +203,21 @@ def best_if_decided(nodes, edges, node):
     return best if all_exact or best_mean >= WON else -1
 
 
-@kernel
+@lean_kernel
 def correct(nodes, edges, values, node, result):
     "Replace what `node` has backed up so far by as many exact results, in the node and all its ancestors."
-    change = result * nodes[node].visits - values[node]
-    while True:
-        values[node] += change
-        row = nodes[node]
-        if row.parent < 0: break
-        above = nodes[row.parent]
-        if above.mover != CHANCE: edges[above.first + row.branch].value += change[above.mover]
-        node = row.parent
+    for player in range(values.shape[1]):
+        change, below = result[player] * nodes[node].visits - values[node, player], node
+        while True:
+            values[below, player] += change
+            row = nodes[below]
+            if row.parent < 0: break
+            above = nodes[row.parent]
+            if above.mover == player: edges[above.first + row.branch].value += change
+            below = row.parent
 
 
-@kernel
+@lean_kernel
 def prove(nodes, edges, values, node, result):
     "Give a visited `node` its exact result, and prove the ancestors that this decides."
     while True:
@@ -222,10 +230,10 @@ def prove(nodes, edges, values, node, result):
         best = best_if_decided(nodes, edges, node)
         if best < 0: break
         child = edges[best].child
-        result = values[child] / np.float32(nodes[child].visits)
+        for player in range(values.shape[1]): result[player] = values[child, player] / np.float32(nodes[child].visits)
 
 # %% ../../nbs/30_search.tree.ipynb #30f10004
-@kernel
+@lean_kernel
 def drop_refuted(nodes, edges, root):
     "Set the visits of edges that are proven worse than another to 0. If none is left, the likeliest other gets one."
     row, best, likeliest, left = nodes[root], -1e30, -1, 0
@@ -243,7 +251,7 @@ def drop_refuted(nodes, edges, root):
     if left == 0 and likeliest >= 0: edges[likeliest].visits = 1
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
-@kernel
+@lean_kernel
 def hang(nodes, edges, node):
     "Enter a node as a child of its parent."
     row = nodes[node]
@@ -252,7 +260,7 @@ def hang(nodes, edges, node):
     else: edges[above.first + row.branch].child = node
 
 
-@kernel
+@lean_kernel
 def keep_subtree(trees, tree, root):
     "Make `root` the first node of `tree` and drop all nodes that are not below it."
     nodes, edges, remap, base = trees.nodes, trees.edges, trees.remap, root_of(trees, tree)
@@ -266,8 +274,8 @@ def keep_subtree(trees, tree, root):
         new, first, count = base + used, nodes[node].first, nodes[node].count
         used += 1
         nodes[new] = nodes[node]
-        trees.values[new, :] = trees.values[node, :]
-        trees.states[new, :] = trees.states[node, :]
+        copy_row(trees.values[new], trees.values[node])
+        copy_row(trees.states[new], trees.states[node])
         nodes[new].parent = -1 if node == root else base + remap[parent - base]
         nodes[new].child = nodes[new].next = -1
         if node != root: hang(nodes, edges, new)

@@ -9,12 +9,12 @@ import math, time
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, RETURNS, START, Game, call_mover, call_play,
                                     call_resample_hidden, call_returns, call_start, draw_outcome, game_module)
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
-from ..search.tree import drop_refuted, find_child, keep_subtree, make_trees, root_of
+from ..search.tree import copy_row, drop_refuted, find_child, keep_subtree, make_trees, root_of
 from ..search.search import (Requests, apply_evaluation, count_worlds, init_root, merge_worlds, run_to_leaf,
                                         write_request)
 from ..search.cache import ROOM, make_cache, recall, remember, renew
@@ -81,7 +81,7 @@ def add_noise(trees, root, random, slot, fraction, total):
         edges[first + i].prior = (1 - fraction) * edges[first + i].prior + fraction * noise[i] / norm
 
 # %% ../../nbs/42_selfplay.slots.ipynb #a6b4301c
-@kernel
+@lean_kernel
 def choose(trees, root, slots, slot):
     "Return the edge to play, drawn by visits^(1/temperature); below temperature 0.05, the most visited edge."
     edges, settings = trees.edges, slots.settings[0]
@@ -138,13 +138,13 @@ class GameLog:
             t.policy_visits[slot, :entries].copy(), t.outcome[slot].copy(), **scalars)
 
 # %% ../../nbs/42_selfplay.slots.ipynb #a538bf44
-@kernel
+@lean_kernel
 def check_room(row, log):
     "Raise a ValueError if the game of a slot has reached its longest length."
     if row.ply >= log.actions.shape[1]: raise ValueError("a game is longer than its max_length; increase max_length")
 
 
-@kernel
+@lean_kernel
 def write_move(trees, root, slots, log, slot, edge):
     "Record the move along `edge` and the root's mean values, and after a full search also its visits."
     edges, values, ply, row = trees.edges, trees.values, slots.rows[slot].ply, trees.nodes[root]
@@ -161,7 +161,7 @@ def write_move(trees, root, slots, log, slot, edge):
     log.offsets[slot, ply + 1] = entry
 
 # %% ../../nbs/42_selfplay.slots.ipynb #518b7042
-@kernel
+@lean_kernel
 def begin_search(slots, slot):
     "Draw whether the next search is full or fast, or the move is random."
     row, settings = slots.rows[slot], slots.settings[0]
@@ -173,7 +173,7 @@ def begin_search(slots, slot):
     row.budget = int(settings.simulations if full else settings.fast_simulations)
 
 
-@kernel
+@lean_kernel
 def init_worlds(api, trees, slots, slot):
     "Make the slot's worlds the roots of its trees (one for a forced move). Return True if the game is not over."
     worlds, truth = int(slots.settings[0].worlds), slots.true_states[slot]
@@ -181,13 +181,13 @@ def init_worlds(api, trees, slots, slot):
     is_open = init_root(api, trees, tree, truth)
     if not is_open or slots.settings[0].hidden == 0 or trees.nodes[root_of(trees, tree)].count == 1: return is_open
     for tree in range(slot * worlds, (slot + 1) * worlds):
-        slots.world[:] = truth
+        copy_row(slots.world, truth)
         call_resample_hidden(api[RESAMPLE_HIDDEN], slots.world, draw_seed(slots.random, slot))
         init_root(api, trees, tree, slots.world)
     return True
 
 
-@kernel
+@lean_kernel
 def draw_start(slots, slot):
     "Draw how many moves of a game are its start, and which share of them is random."
     row, settings = slots.rows[slot], slots.settings[0]
@@ -197,7 +197,7 @@ def draw_start(slots, slot):
     row.random_share = uniform(slots.random, slot) ** 2
 
 
-@kernel
+@lean_kernel
 def begin_game(api, trees, slots, slot, number, seed):
     "Start game `number` in an idle slot."
     row = slots.rows[slot]
@@ -214,7 +214,7 @@ def begin_game(api, trees, slots, slot, number, seed):
     row.busy = 0
 
 # %% ../../nbs/42_selfplay.slots.ipynb #c3a7050f
-@kernel
+@lean_kernel
 def roll_dice(api, trees, slots, log, slot):
     "Let chance move in the actual game, and record its outcomes, until a player moves or the game is over."
     row, truth = slots.rows[slot], slots.true_states[slot]
@@ -228,7 +228,7 @@ def roll_dice(api, trees, slots, log, slot):
         row.ply, row.rolls = row.ply + 1, row.rolls + 1
 
 
-@kernel
+@lean_kernel
 def make_move(api, trees, slots, log, slot, edge):
     "Play along `edge`, and roll where chance moves then. Return True if the game is not over."
     child, settings, truth = trees.edges[edge].child, slots.settings[0], slots.true_states[slot]
@@ -241,7 +241,7 @@ def make_move(api, trees, slots, log, slot, edge):
     return init_worlds(api, trees, slots, slot)
 
 # %% ../../nbs/42_selfplay.slots.ipynb #8d18fbb0
-@kernel
+@lean_kernel
 def add_noise_to_worlds(trees, requests, slots, slot):
     "Add noise to the roots of a full search that have just got their priors."
     row, settings = slots.rows[slot], slots.settings[0]
@@ -254,7 +254,7 @@ def add_noise_to_worlds(trees, requests, slots, slot):
             row.noisy ^= bit
 
 
-@kernel
+@lean_kernel
 def search_slot(api, trees, requests, cache, slots, slot, count):
     "Run a slot's trees to their next requests. Return the new number of rows, and True if the slot waits."
     row, settings, waits = slots.rows[slot], slots.settings[0], False
@@ -276,7 +276,7 @@ def search_slot(api, trees, requests, cache, slots, slot, count):
     return count, waits
 
 # %% ../../nbs/42_selfplay.slots.ipynb #d8eee29e
-@kernel
+@lean_kernel
 def play_step(api, trees, requests, cache, slots, log, count):
     "Advance every slot to its next request, after `count` others. Return the count, and True if a slot lacks space."
     worlds, cramped, nodes, rows = int(slots.settings[0].worlds), False, trees.nodes, slots.rows

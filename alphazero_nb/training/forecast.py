@@ -142,11 +142,6 @@ class Forecast:
                 f"{_round(self.games)} games, {_round(self.positions)} positions and {_round(self.steps)} "
                 f"optimiser steps{keeps}.")
 
-    def cooldown(self, done: int = 0) -> tuple[int, int]:   # done: optimiser steps of a run that continues
-        "Return the steps between which the learning rate falls: the second half of the plan."
-        steps = max(2, round(self.steps))
-        return done + steps // 2, done + steps
-
     def row(self) -> dict:
         "Return the plan as plain data."
         return dict(asdict(replace(self, game=None, device=None)), game=self.game.name, device=str(self.device))
@@ -218,16 +213,11 @@ def plan_run(
     trainer = Trainer(game, preset or _preset_of(folder), folder, device, **options)
     # Nothing to choose, nothing to measure, or nothing that may depend on a measurement
     fixed = options.get("network") is not None or options.get("from_folder") or options.get("reproducible")
-    if minutes is None or minutes < 1 or fixed: return trainer, None
+    if minutes is None or minutes < 1 or fixed or trainer.iteration: return trainer, None
     run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
-    chosen, report = (run.preset, lambda text: None) if trainer.iteration else (preset, say)
-    plan = forecast(run.game, minutes, run.device, chosen, run.play, run.train, report,
-                    layout=layout, **run.engine)
-    report(str(plan))
-    cooldown = run.train.cooldown or plan.cooldown(trainer.learner.steps)
-    options["train_settings"] = replace(run.train, cooldown=cooldown)
-    trainer = Trainer(game, plan.preset, folder, device, **options)
-    return trainer, None if trainer.iteration else plan
+    plan = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
+    say(str(plan))
+    return Trainer(game, plan.preset, folder, device, **options), plan
 
 
 def train(game: Game | str, minutes: float, folder: str | Path = "runs/run", *args, say: Callable = print,

@@ -37,7 +37,7 @@ class TrainSettings:
     batch_size: int = 64             # Positions per optimiser step
     replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
     learning_rate: float = 2e-3      # Of AdamW
-    cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: it stays
+    cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: by time
     weight_decay: float = 1e-3       # Of AdamW
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.5   # Weight of the search value in the value target
@@ -95,12 +95,16 @@ def logit_size(logits):
     return logits.float().logsumexp(1).square().mean()
 
 # %% ../../nbs/61_training.learner.ipynb #61a10001
-def learning_rate(settings: TrainSettings, steps: int) -> float:
-    "Return the learning rate after this many steps: constant, then falling along a line to a tenth, which stays."
-    if settings.cooldown is None: return settings.learning_rate
-    first, last = settings.cooldown
-    fallen = min(1, max(0, (steps - first) / (last - first)))
-    return settings.learning_rate * (1 - .9 * fallen)
+def learning_rate(
+    settings: TrainSettings,
+    steps: int,          # Optimiser steps so far
+    fallen: float = 0.0, # Share of the fall that time has brought; below 0 before it begins
+) -> float:
+    "Return the learning rate, which falls along a line to a tenth: with the steps of the `cooldown`, or with time."
+    if settings.cooldown is not None:
+        first, last = settings.cooldown
+        fallen = (steps - first) / (last - first)
+    return settings.learning_rate * (1 - .9 * min(1, max(0, fallen)))
 
 
 def rate_groups(network: nn.Module) -> list[dict]:
@@ -122,6 +126,7 @@ class Learner:
     "Train a network on batches."
     def __init__(self, network: nn.Module, device: str | Device = "auto", settings: TrainSettings = TrainSettings()):
         self.device, self.settings, self.steps, self.skipped = get_device(device), settings, 0, 0
+        self.fallen = 0.0   # See `learning_rate`
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
         self.average = AveragedModel(self.network, multi_avg_fn=self._blend, use_buffers=True)
@@ -167,7 +172,7 @@ class Learner:
     def _apply(self, norm: float) -> None:
         "Take a step along the clipped gradient, or skip the step if its norm is not finite."
         if math.isfinite(norm):
-            rate = learning_rate(self.settings, self.steps)
+            rate = learning_rate(self.settings, self.steps, self.fallen)
             for group in self.optimizer.param_groups: group["lr"] = rate * group["share"]
             self.scaler.step(self.optimizer)
             self.average.update_parameters(self.network)

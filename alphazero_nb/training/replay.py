@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records
 
@@ -90,7 +90,7 @@ class EntryTables(NamedTuple):
     visits: np.ndarray       # (entries,) int32
 
 
-@kernel
+@lean_kernel
 def gather(rows, entries, index, turn, symmetries, mix, planes, policy, targets):
     "Fill `planes`, `policy` and `targets` with the rows in `index`, each transformed by its symmetry."
     capacity, (turn_planes, turn_actions) = len(entries.visits), symmetries

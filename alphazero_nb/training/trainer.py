@@ -193,7 +193,7 @@ class RunReport:
         if not isinstance(event, SelfPlayStopped): self.emit(event)
 
     def start(self, how: str, progress: RunProgress, iterations: int | None, minutes: float | None) -> None:
-        "Report the start of the run, how its games are played, and the notes from loading it."
+        "Report the start of the run, how its games are played, its learning rate, and the notes from loading it."
         self.started, plan, state = True, self.plan, progress.state
         self.emit(RunStarted(plan.game.name, plan.preset, str(plan.device), str(self.folder.path), state.iteration,
                              state.games, iterations, minutes))
@@ -204,6 +204,8 @@ class RunReport:
         if plan.train.cooldown:
             first, last = plan.train.cooldown
             self.emit(Message(f"The learning rate falls to a tenth between the optimiser steps {first:,} and {last:,}."))
+        elif minutes is not None and not plan.reproducible:
+            self.emit(Message("The learning rate falls to a tenth in the second half of the run."))
         for note in progress.notes[:5]: self.emit(Message(note))
         if len(progress.notes) > 5: self.emit(Message(f"{len(progress.notes) - 5} more files were left out."))
         progress.notes = []
@@ -214,7 +216,8 @@ class RunReport:
         if self.started: self.emit(RunDone(iteration, str(self.folder.path), games=games, **how))
 
 # %% ../../nbs/63_training.trainer.ipynb #a806ab9a
-def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, busy: int = 0) -> tuple:
+def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, busy: int = 0,
+          fallen: Callable = lambda: 0.0) -> tuple:   # fallen(): of the learning rate, see `learning_rate`
     """Take optimiser steps for this many new positions, while `busy` cores play. Return mean policy and value loss;
     None without positions."""
     settings = plan.train
@@ -225,6 +228,7 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
     with StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads:
         for step in range(steps):
             batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
+            state.learner.fallen = fallen()
             sums += torch.stack(threads.run(lambda: state.learner.step(batch)))
             if step % 20 == 19 or step + 1 == steps:
                 policy_loss, value_loss = (sums / (step + 1)).tolist()
@@ -297,12 +301,15 @@ class TrainingLoop:
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, emit: Callable):
         self.plan, self.folder, self.progress, self.emit = plan, folder, progress, emit
         self.layouts, self.played = LayoutFile(folder.path), []   # Games of the current iteration
-        self.account = TimeAccount()
+        self.account, self.time = TimeAccount(), None
 
-    def run(self, engine: SelfPlayEngine, iterations: int | None, minutes: float | None) -> None:
+    def run(self, engine: SelfPlayEngine, iterations: int | None, minutes: float | None,
+            planned_minutes: float | None) -> None:
         "Run this many iterations, or until this much time has passed."
         start, first, last, state = time.monotonic(), self.progress.state.iteration, 0.0, self.progress.state
         self.account.close("start-up")
+        if minutes is not None and not self.plan.reproducible:
+            self.time = (start, minutes) if planned_minutes is None else (start - state.seconds, planned_minutes)
         while iterations is None or state.iteration - first < iterations:
             began = time.monotonic()
             if minutes is not None and began - start + last / 2 > 60 * minutes: break
@@ -319,7 +326,8 @@ class TrainingLoop:
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)
-        with on("optimiser steps"): policy_loss, value_loss = learn(self.plan, state, added, self.emit, engine.beside)
+        with on("optimiser steps"):
+            policy_loss, value_loss = learn(self.plan, state, added, self.emit, engine.beside, self._fallen)
         with on("new weights"): engine.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         with on("matches"): row, keeps = self._measure(engine, state)
@@ -329,6 +337,12 @@ class TrainingLoop:
         with on("saving"):
             self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
         self.emit(done)
+
+    def _fallen(self) -> float:
+        "Return the share of the second half of the run that is over, below 0 in the first half and without a time."
+        if self.time is None: return -1.0
+        start, minutes = self.time
+        return 2 * (time.monotonic() - start) / (60 * minutes) - 1
 
     def _measure(self, engine: SelfPlayEngine, state: RunState) -> tuple[dict, list | None]:
         "Play a match and ask the judge, if they are due and have time left. Self-play rests."
@@ -358,11 +372,11 @@ class Session:
         self.report, self.kept = RunReport(plan, folder, listeners), 0   # Saved games of an interrupted iteration
         self.loop = TrainingLoop(plan, folder, progress, self.report.emit)
 
-    def run(self, iterations: int | None, minutes: float | None) -> None:
+    def run(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train, and report the end."
         end = dict(stopped=True)
         try:
-            with self.folder.alone(): self._train(iterations, minutes)
+            with self.folder.alone(): self._train(iterations, minutes, planned_minutes)
             end = {}
         except KeyboardInterrupt: pass
         except Exception as error:
@@ -370,7 +384,7 @@ class Session:
             raise
         finally: self.report.end(self.progress.state.iteration, self.kept, **end)
 
-    def _train(self, iterations: int | None, minutes: float | None) -> None:
+    def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, engine = self.plan, self.progress, None
         if not progress.is_saved or self.folder.changed(): progress.resume()
@@ -381,7 +395,7 @@ class Session:
                 engine.restore(progress.finished_games())
                 self.report.start(engine.describe(), progress, iterations, minutes)
                 if layout == "auto": self.loop.layouts.save(engine.calibrate(), engine.layout)
-                self.loop.run(engine, iterations, minutes)
+                self.loop.run(engine, iterations, minutes, planned_minutes)
             if isinstance(engine, SelfPlayEngine) and engine.play_on: shielded(lambda: self._rewind(engine))
         except BaseException:
             shielded(lambda: self._rewind(engine))
@@ -448,10 +462,19 @@ class Trainer:
         "Return an agent with the current averaged weights. `search` has options of Agent, such as worlds."
         return make_agent(self.plan, self.progress.state, self.folder.path.name, simulations, max_batch, **search)
 
-    def fit(self, iterations: int | None = None, minutes: float | None = None) -> "Trainer":
-        "Train for some iterations or minutes. A stop (Ctrl-C) returns normally; completed iterations are saved."
+    def fit(
+        self,
+        iterations: int | None = None,
+        minutes: float | None = None,
+        planned_minutes: float | None = None,  # Of the whole run, if these minutes are a part of it
+    ) -> "Trainer":
+        """Train for some iterations or minutes. A stop (Ctrl-C) returns normally; completed iterations are saved.
+        In the second half of the minutes the learning rate falls to a tenth; see `TrainSettings.cooldown`."""
         if (iterations is None) == (minutes is None): raise ValueError("give either iterations or minutes, not both.")
         limit, what = (iterations, "iterations") if minutes is None else (minutes, "minutes")
         if not limit > 0: raise ValueError(f"{what} is {limit}; it must be more than 0.")
-        Session(self.plan, self.folder, self.progress, self.events.listeners).run(iterations, minutes)
+        if planned_minutes is not None and not (minutes is not None and planned_minutes >= minutes):
+            raise ValueError(f"planned_minutes is {planned_minutes}; give it with minutes, and at least as many.")
+        session = Session(self.plan, self.folder, self.progress, self.events.listeners)
+        session.run(iterations, minutes, planned_minutes)
         return self

@@ -21,7 +21,8 @@ from alphazero_nb.games.twenty48 import largest, score
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.search.search import SearchSettings, apply_evaluation, init_root, run_to_leaf, sample_seeds, search
+from alphazero_nb.search.search import (SearchSettings, apply_evaluation, init_root, next_share, run_to_leaf, sample_seeds,
+                                        search)
 from alphazero_nb.search.tree import make_trees, root_of
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.slots import SlotBlock
@@ -184,12 +185,13 @@ def test_a_roll_depends_on_the_seed_and_its_number_only():
 # The search ------------------------------------------------------------------------------------
 
 def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
-    "A search with chance in plain Python: rolls are drawn by their probabilities, and equal positions share a node."
+    "A search with chance in plain Python: rolls step around a circle of outcomes, and equal positions share a node."
     random = np.array([generator], np.uint64)
 
     class Node:
         def __init__(self, state):
             self.state, self.mover, self.visits, self.edges, self.after = state, game.mover(state), 0, [], {}
+            self.place = None
             self.sums = np.zeros(game.players, np.float32)
 
     def judge(node):
@@ -204,10 +206,13 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
 
     def throw(node):
         state = node.state
+        if node.place is None: node.place = int(uniform(random, 0) * 2 ** 32)
+        node.place = (node.place + 2654435769) % 2 ** 32
+        share = (node.place + .5) / 2 ** 32
         while game.mover(state) == CHANCE:
-            share, pairs = uniform(random, 0), game.chance(state)
+            pairs = game.chance(state)
             outcome = next((o for k, (o, _) in enumerate(pairs) if share < sum(p for _, p in pairs[:k + 1])), pairs[-1][0])
-            state = game.play(state, outcome)
+            state, share = game.play(state, outcome), uniform(random, 0)
         return node.after.setdefault(state.tobytes(), Node(state))
 
     def spread():
@@ -255,6 +260,29 @@ def test_visits_are_those_of_a_slow_search_with_the_same_rolls(name, plies):
         found = search(game, evaluator, state[None], SearchSettings(simulations=150, proofs=False), seed)
         assert {int(a): int(found.visits[0, a]) for a in np.flatnonzero(found.visits[0])} == want
         assert np.allclose(found.values[0], mean, atol=1e-5)
+
+
+def rolls_of(node_count, rolls):
+    "Numbers that decide the rolls of as many chance nodes, (nodes, rolls)."
+    trees = make_trees(1, 4, 2, 2, 1, 3)
+    trees.random[0] = 7
+    found = np.zeros((node_count, rolls))
+    for node in range(node_count):
+        trees.nodes["child"][0] = -1
+        for roll in range(rolls): found[node, roll], trees.nodes["child"][0] = next_share(trees, 0, 0), 1
+    return found
+
+
+def test_each_roll_is_fair_and_rolls_in_a_row_are_spread():
+    shares, n = rolls_of(2000, 34), 2000
+    for roll in shares.T:   # Kolmogorov and Smirnov: 2.2 / √n is exceeded once in 8,000 times
+        distance = np.abs(np.sort(roll) - (np.arange(n) + .5) / n).max()
+        assert distance < 2.2 / n ** .5
+    for count in (5, 13, 34):
+        for p in (.1, .35, .5):
+            hits = (shares[:, :count] < p).sum(1)
+            assert np.abs(hits - count * p).max() < 2 and hits.mean() == pytest.approx(count * p, abs=.05)
+    assert np.random.default_rng(0).binomial(34, .5, n).std() > 3 * (shares < .5).sum(1).std(), "independent rolls"
 
 
 def test_the_value_of_a_gamble_is_its_expectation_and_never_proven():

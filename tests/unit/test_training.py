@@ -33,7 +33,7 @@ from alphazero_nb.training import run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                             restore_learner)
-from alphazero_nb.training.trainer import TimeAccount
+from alphazero_nb.training.trainer import TimeAccount, TrainingLoop
 from alphazero_nb.ui.progress import describe
 from small_run import QUICK, differ, trainer, weights
 
@@ -561,6 +561,30 @@ def test_the_learning_rate_falls_in_the_cooldown(done, rate):
                        np.eye(9, dtype=np.float32)[rng.integers(0, 9, 16)], np.ones((16, 2), np.float32)))
     moved = [(weight - old).abs().max().item() for weight, old in zip(learner.network.parameters(), before)]
     assert max(moved) == pytest.approx(rate, rel=1e-3)
+
+
+@pytest.mark.parametrize("begun_s, fallen", [(0, -1), (30, 0), (45, .5), (60, 1)])
+def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, begun_s, fallen):
+    run = trainer(tmp_path / "run")
+    loop = TrainingLoop(run.plan, run.folder, run.progress, None)
+    assert loop._fallen() < 0, "a run without a time"
+    loop.time = time.monotonic() - begun_s, 1.0
+    assert loop._fallen() == pytest.approx(fallen, abs=.05)
+
+
+@pytest.mark.parametrize("options, given, falls", [
+    ({}, dict(minutes=.05), True), ({}, dict(iterations=1), False), (dict(reproducible=True), dict(minutes=.05), False),
+    ({}, dict(minutes=.05, planned_minutes=100), False)])
+def test_the_learning_rate_falls_in_the_second_half_of_the_minutes(tmp_path, options, given, falls):
+    learner = trainer(tmp_path / "run", **options).fit(**given).learner
+    rate = max(group["lr"] for group in learner.optimizer.param_groups)   # Shares are 1 or less
+    assert (rate < .95 * learner.settings.learning_rate) == falls
+
+
+@pytest.mark.parametrize("given", [dict(iterations=1, planned_minutes=1), dict(minutes=2, planned_minutes=1)])
+def test_a_part_of_a_run_is_not_longer_than_the_run(tmp_path, given):
+    with pytest.raises(ValueError, match="planned_minutes is 1; give it with minutes, and at least as many"):
+        trainer(tmp_path / "run").fit(**given)
 
 
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
