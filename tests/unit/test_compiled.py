@@ -1,5 +1,5 @@
 "Compiled code on disk is used again only where everything that was compiled in is unchanged."
-import ctypes, enum, errno, os, shutil, subprocess, sys, threading, types
+import ctypes, enum, errno, gc, os, shutil, subprocess, sys, threading, types, weakref
 from collections import namedtuple
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from numba import TypingError, int64, njit
 from numba.experimental import jitclass
 from numba.extending import intrinsic, overload
 
-from alphazero_nb.core.compiled import ROOM, compile_for, digest, kernel, outside_names
+from alphazero_nb.core.compiled import ROOM, compile_for, digest, kernel, lean_kernel, outside_names
 from alphazero_nb.core import compiled
 
 PACKAGE = Path(__file__).resolve().parents[2]/"alphazero_nb"
@@ -403,3 +403,57 @@ def test_code_of_a_module_that_nobody_can_find_is_not_stored(tmp_path):
                                    "print(rules.twice(21))\n")
     assert [run(tmp_path, ["use.py"]) for _ in range(2)] == [["42"], ["42"]]
     assert not list(tmp_path.rglob("*.nbc"))
+
+
+# Code without reference counts -----------------------------------------------------------------
+
+@kernel
+def total_of_a_copy(numbers): return numbers.copy().sum()
+
+
+@lean_kernel
+def checked_total(pair, least):
+    first, second = pair
+    total = 0.0
+    for i in range(len(first)): total += first[i] + second[i]
+    if total < least: raise ValueError("too small")
+    return total + total_of_a_copy(first[1:])
+
+
+@pytest.mark.parametrize("least, want", [(0, 3 + 12 + 3), (100, "too small")])
+def test_a_lean_kernel_leaves_arrays_as_it_finds_them(least, want):
+    "In a call that returns and in one that raises, through a callee that counts."
+    pair = np.arange(3.0), np.full(3, 4.0)
+    seen, counts = [weakref.ref(array) for array in pair], [sys.getrefcount(array) for array in pair]
+    for _ in range(20):
+        try: found = checked_total(pair, least)
+        except ValueError as error: found = str(error)
+        assert found == want
+    gc.collect()
+    assert [sys.getrefcount(array) for array in pair] == counts
+    del pair
+    gc.collect()
+    assert [one() for one in seen] == [None, None]
+
+
+def first_plus(row, number): row[0] += number
+def rows_plus(row, number): row[:] = row + np.arange(len(row)) + number
+
+
+@pytest.mark.parametrize("rule, counts, want", [(first_plus, False, [5, 0, 0]), (rows_plus, True, [5, 6, 7])])
+def test_rules_are_compiled_without_counts_unless_they_make_arrays(rule, counts, want):
+    compiled_rule, row = compile_for((int64[::1], int64), rule), np.zeros(3, np.int64)
+    compiled_rule(row, 5)
+    assert row.tolist() == want and compiled_rule.targetoptions.get("_nrt", True) == counts
+
+
+def test_a_numba_without_the_option_counts(monkeypatch):
+    def refuse(*args, **options):
+        if "_nrt" in options: raise KeyError("Unrecognized options: {'_nrt'}")
+        return njit(*args, **options)
+    monkeypatch.setattr(compiled, "njit", refuse)
+    assert not compiled._can_be_lean()
+    for name in ("_COUNTS", "_LEAN"): monkeypatch.setattr(compiled, name, {})
+    row = np.zeros(3, np.int64)
+    compile_for((int64[::1], int64), rows_plus)(row, 1)
+    assert row.tolist() == [1, 2, 3] and lean_kernel(lambda x: x + 1)(1) == 2
