@@ -28,10 +28,10 @@ def mover(state): return state[_MOVER]
 
 # %% ../../nbs/15a_games.othello.ipynb #b8f493af
 @lean_kernel
-def captured(state, cell, seat, down, right):
-    "Return how many discs a disc of `seat` on `cell` captures in one direction."
+def captured(state, row, column, seat, down, right):
+    "Return how many discs a disc of `seat` on this square captures in one direction."
     size, count = state[_SIDE], 0
-    row, column = cell // size + down, cell % size + right
+    row, column = row + down, column + right
     while 0 <= row < size and 0 <= column < size:
         disc = state[_CELLS + row * size + column]
         if disc == 0: return 0
@@ -45,9 +45,10 @@ def captured(state, cell, seat, down, right):
 def can_place(state, cell, seat):
     "Return True if `seat` may place a disc on `cell`."
     if state[_CELLS + cell] != 0: return False
+    row, column = cell // state[_SIDE], cell % state[_SIDE]
     for down in range(-1, 2):
         for right in range(-1, 2):
-            if captured(state, cell, seat, down, right) > 0: return True
+            if captured(state, row, column, seat, down, right) > 0: return True
     return False
 
 
@@ -73,9 +74,10 @@ def legal(state, actions):
 def play(state, action):
     size, seat = state[_SIDE], state[_MOVER]
     if action < size * size:
+        row, column = action // size, action % size
         for down in range(-1, 2):
             for right in range(-1, 2):
-                for step in range(1, captured(state, action, seat, down, right) + 1):
+                for step in range(1, captured(state, row, column, seat, down, right) + 1):
                     state[_CELLS + action + step * (down * size + right)] = seat + 1
         state[_CELLS + action] = seat + 1
     state[_MOVER] = 1 - seat

@@ -77,7 +77,8 @@ def default_training(game: Game) -> TrainSettings:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
         settings = TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
         if not game.rewards: return settings
-        return replace(settings, value_weight=100.0, search_value_weight=0.25, td_lambda=0.98, replay_ratio=8.0)
+        return replace(settings, batch_size=256, learning_rate=3e-3, replay_ratio=3.0, value_weight=100.0,
+                       search_value_weight=0.25, td_lambda=0.98)
     return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
                          evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
