@@ -84,8 +84,9 @@ class SlowAndFast(Runs):
     "Runs that only pretend to train: an iteration of `slow` takes 70 seconds, one of the others 10."
     def trainer(self, name, seed):
         if (name, seed) not in self.found:
-            run = SimpleNamespace(seconds=0.0, iteration=0, games=0, events=SimpleNamespace(listeners=[]), turns=[])
-            run.fit = lambda minutes: self.fit(run, 70 if name == "slow" else 10, minutes)
+            run = SimpleNamespace(seconds=0.0, iteration=0, games=0, events=SimpleNamespace(listeners=[]), turns=[], planned=set())
+            run.fit = lambda minutes, planned_minutes: (
+                run.planned.add(planned_minutes), self.fit(run, 70 if name == "slow" else 10, minutes))
             self.found[name, seed] = run
         return self.found[name, seed]
 
@@ -103,6 +104,7 @@ def test_runs_take_turns_and_get_the_same_time(tmp_path):
     runs.train()
     assert len(runs.found) == 6 and all(abs(run.seconds - 600) <= 35 for run in runs.found.values())
     assert all(len(run.turns) >= 5 for run in runs.found.values())
+    assert all(run.planned == {10} for run in runs.found.values()), "the learning rate falls once, not in every turn"
     assert all(max(row) - min(row) <= 120 + 70 for row in seen)   # Never more than a turn apart
     runs.train()
     assert len(seen) == sum(len(run.turns) for run in runs.found.values())   # Nothing is left to do
