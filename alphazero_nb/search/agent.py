@@ -31,7 +31,6 @@ class Agent:
         check_leaves(leaves)
         self.leaves = leaves
         self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
-        if game.players == 1 and game.has_chance: settings = dict(even_share=0.8) | settings
         self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)
 
     @classmethod

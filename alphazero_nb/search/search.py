@@ -20,10 +20,10 @@ from .tree import (Trees, add_edges, add_node, back_up, copy_row, drop_refuted, 
                                       make_trees, prove, root_of, select_edge, set_priors)
 
 # %% auto #0
-__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'next_share', 'throw', 'spread_of', 'select_neglected',
-           'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables', 'write_request',
-           'add_pending', 'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots', 'check_leaves',
-           'sample_seeds', 'draw_worlds', 'search']
+__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'next_share', 'throw', 'spread_of', 'run_to_leaf',
+           'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending',
+           'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds',
+           'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -50,11 +50,10 @@ class SearchSettings:
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
-    even_share: float = 0.0       # Share of the root's visits that its moves get alike, before PUCT chooses
 
     def __post_init__(self):
         require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
-                noise_total=(1e-3, None), worlds=(1, 63), even_share=(0, 1))
+                noise_total=(1e-3, None), worlds=(1, 63))
         if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
@@ -119,22 +118,7 @@ def spread_of(nodes, edges, root):
 
 
 @lean_kernel
-def select_neglected(nodes, edges, root, share, pending=None):
-    "Return the least visited edge of the root if it has less than `share` of an equal part of the visits, else −1."
-    row, least = nodes[root], -1
-    total = row.visits
-    if pending is not None: total += pending[root]
-    most = share * total / row.count
-    for e in range(row.first, row.first + row.count):
-        visits = edges[e].visits
-        if pending is not None:
-            if edges[e].child >= 0: visits += pending[edges[e].child]
-        if visits < most and not edges[e].exact: least, most = e, visits
-    return least
-
-
-@lean_kernel
-def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None, even_share=0.0):
+def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
     "Run simulations. Return the node that needs the network, or −1 when the root has its visits or is proven."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
@@ -151,8 +135,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None, eve
                 continue
             if pending is not None:
                 if nodes[node].visits == 0: return node
-            edge = select_neglected(nodes, edges, root, even_share, pending) if node == root and even_share > 0 else -1
-            if edge < 0: edge = select_edge(nodes, edges, values, node, spread * c_puct, spread * fpu, pending)
+            edge = select_edge(nodes, edges, values, node, spread * c_puct, spread * fpu, pending)
             child = edges[edge].child
             if child >= 0:
                 node = child
@@ -258,7 +241,7 @@ class Requests:
         budget = settings.simulations if simulations is None else simulations
         proofs, n = settings.proofs and not game.has_hidden_information, len(self.trees.counts)
         self.count, waits = run_trees(game.api, self.trees, self.tables, 0, 0, n, budget, settings.c_puct,
-                                      settings.fpu, proofs, self.leaves, self.pending, settings.even_share)
+                                      settings.fpu, proofs, self.leaves, self.pending)
         return waits
 
     def arguments(self) -> tuple:
@@ -273,15 +256,14 @@ class Requests:
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @lean_kernel
-def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs, leaves=1, pending=None,
-              even_share=0.0):
+def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs, leaves=1, pending=None):
     "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
     nodes, edges, states, waiting = trees.nodes, trees.edges, trees.states, requests.waiting
     waits = False
     for tree in range(first, last):
         if waiting[tree] == 0:
             for _ in range(leaves):
-                node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending, even_share)
+                node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending)
                 if node < 0: break
                 if pending is not None:
                     add_pending(nodes, pending, node, 1)

@@ -29,7 +29,7 @@ __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
     "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "worlds", "hidden", "proofs", "even_share")])
+    "worlds", "hidden", "proofs")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
@@ -62,8 +62,7 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
            s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
            s.random_start_fraction, s.random_start_plies,
-           count_worlds(game, search), game.has_hidden_information, search.proofs and not game.has_hidden_information,
-           search.even_share)
+           count_worlds(game, search), game.has_hidden_information, search.proofs and not game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
     tables.rows["number"] = -1
@@ -263,8 +262,7 @@ def search_slot(api, trees, requests, cache, slots, slot, count):
     for tree in range(slot * worlds, (slot + 1) * worlds):
         while requests.waiting[tree] == 0:
             if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
-            node = run_to_leaf(api, trees, tree, row.budget, settings.c_puct, settings.fpu, settings.proofs > 0, None,
-                               settings.even_share)
+            node = run_to_leaf(api, trees, tree, row.budget, settings.c_puct, settings.fpu, settings.proofs > 0)
             if node < 0: break
             write_request(api, nodes, edges, trees.states[node], requests.observations, requests.edge_offsets,
                           requests.edge_actions, node, count)

@@ -184,7 +184,7 @@ def test_a_roll_depends_on_the_seed_and_its_number_only():
 
 # The search ------------------------------------------------------------------------------------
 
-def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2, even_share=0.0):
+def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
     "A search with chance in plain Python: rolls step around a circle of outcomes, and equal positions share a node."
     random = np.array([generator], np.uint64)
 
@@ -221,8 +221,6 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2, 
         return 1 if game.players > 1 or not game.has_chance or len(means) < 2 else max(max(means) - min(means), .01)
 
     def choose(node):
-        least = min(node.edges, key=lambda e: e["n"])
-        if node is root and least["n"] < even_share * root.visits / len(root.edges): return least
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
         untried = float(node.sums[node.mover]) / node.visits - at * fpu * np.sqrt(tried)
         return max(node.edges, key=lambda e: (float(e["value"]) / e["n"] if e["n"] else untried)
@@ -252,33 +250,16 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2, 
     return {edge["action"]: edge["n"] for edge in root.edges if edge["n"]}, root.sums / root.visits
 
 
-@pytest.mark.parametrize("even_share", [0.0, 0.8])
 @pytest.mark.parametrize("name, plies", [("pig(goal=30)", 6), ("2048(goal=64)", 6), ("2048(goal=64)", 60)])
-def test_visits_are_those_of_a_slow_search_with_the_same_rolls(name, plies, even_share):
+def test_visits_are_those_of_a_slow_search_with_the_same_rolls(name, plies):
     game, evaluator = get_game(name), HashEvaluator(get_game(name))
     for seed in range(4):
         states, _ = random_line(game, seed)
         state = next(state for state in states[min(plies, len(states) - 3):] if game.mover(state) >= 0)
-        want, mean = slow_search(game, evaluator, state, 150, int(sample_seeds(1, seed)[0]), even_share=even_share)
-        found = search(game, evaluator, state[None], SearchSettings(150, proofs=False, even_share=even_share), seed)
+        want, mean = slow_search(game, evaluator, state, 150, int(sample_seeds(1, seed)[0]))
+        found = search(game, evaluator, state[None], SearchSettings(simulations=150, proofs=False), seed)
         assert {int(a): int(found.visits[0, a]) for a in np.flatnonzero(found.visits[0])} == want
         assert np.allclose(found.values[0], mean, atol=1e-5)
-
-
-@pytest.mark.parametrize("leaves", [1, 12])
-def test_an_agent_of_one_player_looks_at_every_move(leaves):
-    "Also where many leaves of one tree wait at once, and with a network that expects nothing of a move."
-    class Certain(HashEvaluator):
-        def evaluate(self, observations, offsets, actions):
-            logits, values = super().evaluate(observations, offsets, actions)
-            return np.where(np.arange(len(actions)) == 0, 20.0, logits).astype(np.float32), values
-    game = get_game("2048(goal=64)")
-    agent = Agent(game, Certain(game), 60, leaves=leaves)
-    for seed in range(3):
-        visits = agent.search(game.new(seed)).visits[0]
-        tried = visits[game.legal_actions(game.new(seed))]
-        assert visits.sum() == 60 and tried.min() >= int(.8 * 60 / len(tried))
-    assert Agent(get_game("pig"), None).settings.even_share == 0 == default_settings(game).search.even_share
 
 
 def rolls_of(node_count, rolls):
