@@ -84,7 +84,8 @@ class SlowAndFast(Runs):
     "Runs that only pretend to train: an iteration of `slow` takes 70 seconds, one of the others 10."
     def trainer(self, name, seed):
         if (name, seed) not in self.found:
-            run = SimpleNamespace(seconds=0.0, iteration=0, games=0, events=SimpleNamespace(listeners=[]), turns=[], planned=set())
+            run = SimpleNamespace(seconds=0.0, iteration=0, games=0, events=SimpleNamespace(listeners=[]), turns=[],
+                                  planned=set())
             run.fit = lambda minutes, planned_minutes: (
                 run.planned.add(planned_minutes), self.fit(run, 70 if name == "slow" else 10, minutes))
             self.found[name, seed] = run

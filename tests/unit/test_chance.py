@@ -21,8 +21,8 @@ from alphazero_nb.games.twenty48 import largest, score
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.search.search import (SearchSettings, apply_evaluation, init_root, next_share, run_to_leaf, sample_seeds,
-                                        search)
+from alphazero_nb.search.search import (SearchSettings, apply_evaluation, init_root, next_share, run_to_leaf,
+                                        sample_seeds, search)
 from alphazero_nb.search.tree import make_trees, root_of
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.slots import SlotBlock
