@@ -10,9 +10,11 @@ from pathlib import Path
 
 import llvmlite, numba
 import numpy as np
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils
 from numba.core.errors import NumbaError
-from numba.extending import is_jitted
+from numba.extending import intrinsic, is_jitted
 
 try:
     from numba.core.caching import CompileResultCacheImpl
@@ -22,7 +24,8 @@ try:
 except ImportError: register_dispatcher = None   # Other version of numba: every process compiles again
 
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'lean_kernel', 'compile_for']
+__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'lean_kernel', 'compile_for',
+           'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -292,3 +295,19 @@ def compile_for(signature, function, **options):
         try: return _compile_once(signature, function, **_LEAN, **options)
         except NumbaError: pass   # It makes arrays, or the next line says what is wrong
     return _compile_once(signature, function, **_COUNTS, **options)
+
+# %% ../../nbs/02_core.compiled.ipynb #5ea40011
+@intrinsic
+def prefetch(typingctx, array, row):
+    "Ask for the first 64 bytes of a row of an array, so that they are near when they are needed."
+    def codegen(context, builder, signature, args):
+        kind, byte, number = signature.args[0], ir.IntType(8).as_pointer(), ir.IntType(32)
+        view = context.make_array(kind)(context, builder, args[0])
+        place = builder.mul(context.cast(builder, args[1], signature.args[1], numba.types.intp),
+                            cgutils.unpack_tuple(builder, view.strides)[0])
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", (byte,), ir.FunctionType(ir.VoidType(), [byte, number, number, number]))
+        builder.call(function, [cgutils.pointer_add(builder, view.data, place, byte),
+                                number(0), number(3), number(1)])   # To read; into the nearest cache; data
+        return context.get_dummy_value()
+    return numba.types.void(array, row), codegen

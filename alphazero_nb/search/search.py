@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
-from ..core.compiled import lean_kernel
+from ..core.compiled import lean_kernel, prefetch
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
 from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OVER, PLAY, RETURNS, REWARDS, Game, call_legal,
@@ -20,10 +20,10 @@ from .tree import (Trees, add_edges, add_node, back_up, copy_row, drop_refuted, 
                                       make_trees, prove, root_of, select_edge, set_priors)
 
 # %% auto #0
-__all__ = ['require', 'SearchSettings', 'expand', 'init_root', 'next_share', 'throw', 'spread_of', 'run_to_leaf',
+__all__ = ['LANES', 'require', 'SearchSettings', 'expand', 'init_root', 'next_share', 'throw', 'spread_of', 'run_to_leaf',
            'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending',
-           'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds',
-           'draw_worlds', 'search']
+           'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots',
+           'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -194,6 +194,7 @@ class RequestTables(NamedTuple):
     observations: np.ndarray  # (rows, input_size) int8
     edge_offsets: np.ndarray  # (rows + 1,) int32, where each row's actions begin
     edge_actions: np.ndarray  # (rows · max_legal,) int32
+    ends: np.ndarray          # (LANES,) int32, scratch array of fetch_paths
 
 
 @lean_kernel
@@ -214,12 +215,48 @@ def add_pending(nodes, pending, node, count):
         node = nodes[node].parent
 
 
+# %% ../../nbs/31_search.search.ipynb #a10c0011
+LANES = 16   # Paths that are followed side by side
+
+
+@lean_kernel
+def fetch_node(trees, node):
+    "Ask for a node, its results and its position."
+    prefetch(trees.nodes, node)
+    prefetch(trees.values, node)
+    prefetch(trees.states, node)
+
+
+@lean_kernel
+def fetch_paths(trees, requests, first, last):
+    "Bring near what the answers to the rows `first` to `last` − 1 and the next simulations will use."
+    nodes, edges, values, counts = trees.nodes, trees.edges, trees.values, trees.counts
+    node_room, edge_room, ends = len(nodes) // len(counts), len(edges) // len(counts), requests.ends
+    left = last - first
+    for lane in range(left):
+        tree, leaf = requests.rows[first + lane], requests.leaves[first + lane]
+        new, edge = tree * node_room + counts[tree].nodes, tree * edge_room + counts[tree].edges
+        fetch_node(trees, leaf)
+        fetch_node(trees, new)
+        for k in range(0, min(len(trees.actions), 8), 2): prefetch(edges, edge + k)   # 24 bytes each
+        ends[lane] = leaf
+    while left > 0:
+        going, left = left, 0
+        for lane in range(going):
+            row = nodes[ends[lane]]
+            prefetch(values, ends[lane])
+            for k in range(0, row.count, 2): prefetch(edges, row.first + k)
+            if row.parent < 0: continue
+            prefetch(nodes, row.parent)
+            ends[left], left = row.parent, left + 1
+
 # %% ../../nbs/31_search.search.ipynb #b18c8a7a
 @lean_kernel
 def apply_evaluations(api, trees, requests, count, edge_logits, values, pending=None):
     "Write the evaluations of `count` rows into their trees."
     leaves, offsets = requests.leaves, requests.edge_offsets
     for row in range(count):
+        if row % LANES == 0: fetch_paths(trees, requests, row, min(row + LANES, count))
         node, logits = leaves[row], edge_logits[offsets[row]:offsets[row + 1]]
         if pending is not None: add_pending(trees.nodes, pending, node, -pending[node])
         apply_evaluation(api, trees, node, logits, values[row])
@@ -234,7 +271,8 @@ class Requests:
         self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
         self.tables = RequestTables(
             np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32),
-            np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32))
+            np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32),
+            np.zeros(LANES, np.int32))
 
     def gather(self, game: Game, settings: SearchSettings, simulations: int | None = None) -> bool:
         "Run all trees to their next requests. Return False when the searches are over."
