@@ -275,9 +275,10 @@ def kernel(function):
     return _keep(njit(nogil=True, **_COUNTS)(function))   # A callee would inherit the option of its caller
 
 
-def lean_kernel(function):
+def lean_kernel(function=None, **options):   # options: of numba's `njit`
     "`kernel` for a function that makes no arrays. It is faster, because it does not count references to arrays."
-    return _keep(njit(nogil=True, **_LEAN)(function))
+    if function is None: return functools.partial(lean_kernel, **options)
+    return _keep(njit(nogil=True, **_LEAN, **options)(function))
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40003
 def _compile_once(signature, function, **options):

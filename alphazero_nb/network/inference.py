@@ -13,13 +13,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
-from ..core.compiled import kernel
+from ..core.compiled import kernel, lean_kernel
 from ..core.device import Device, get_device
-from .networks import BoardNet, pool
+from .networks import BoardNet, Layer, SuitNet, pool
 
 # %% auto #0
-__all__ = ['BACKENDS', 'DTYPES', 'FoldedPair', 'fold_batch_norm', 'FusedBoardNet', 'FusedNet', 'can_fuse', 'measure_ranges',
-           'pool_int8', 'QuantizedConv', 'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
+__all__ = ['SUM_IN_ANY_ORDER', 'FUSED', 'BACKENDS', 'DTYPES', 'FoldedPair', 'fold_batch_norm', 'Fused', 'FusedBoardNet',
+           'FusedNet', 'widen', 'narrow', 'split_inputs', 'add_rows', 'norm_rows', 'pool_parts', 'PackedLinear',
+           'FusedNorm', 'FusedLayer', 'FusedSuitNet', 'can_fuse', 'measure_ranges', 'pool_int8', 'QuantizedConv',
+           'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
 
 # %% ../../nbs/21_network.inference.ipynb #18f9526e
 class FoldedPair(nn.Sequential):
@@ -43,10 +45,27 @@ def fold_batch_norm(module: nn.Module) -> nn.Module:
     return module
 
 # %% ../../nbs/21_network.inference.ipynb #a5b8ec9b
-class FusedBoardNet:
-    "A `BoardNet` on the CPU, with each convolution fused with its ReLU and shortcut."
+class Fused:
+    "A network on the CPU in fused operators. The plain network computes batch sizes on which they fail."
+    def __init__(self, net: nn.Module, dtype: torch.dtype): self.net, self.dtype, self.refused = net, dtype, set()
+
+    def __call__(self, planes):
+        if len(planes) in self.refused: return self.net(planes.to(self.dtype))
+        try: return self.fused(planes)
+        except Exception as error:
+            answer = self.net(planes.to(self.dtype))   # Raises its own error if the input is invalid
+            why = f"{type(error).__name__}: {error}"
+            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({why}). "
+                          "Batches of this size now run layer by layer, which is slower.")
+        self.refused.add(len(planes))
+        return answer
+
+
+class FusedBoardNet(Fused):
+    "The trunk of a `BoardNet`, with each convolution fused with its ReLU and shortcut."
     def __init__(self, net: BoardNet, dtype: torch.dtype):
-        self.net, self.dtype, self.packed = net, dtype, {}
+        super().__init__(net, dtype)
+        self.packed = {}
         for pair in net.modules():
             if isinstance(pair, FoldedPair): del pair[:]
 
@@ -79,24 +98,13 @@ def _channels_last_weight(linear: nn.Linear, channels: int, cells: int):
 
 
 class FusedNet(FusedBoardNet):
-    "`FusedBoardNet` with both heads. The plain network computes batch sizes on which the operators fail."
+    "`FusedBoardNet` with both heads."
     def __init__(self, net: BoardNet, dtype: torch.dtype):
         super().__init__(net, dtype)
-        self.refused, cells = set(), net.shape[1] * net.shape[2]
+        cells = net.shape[1] * net.shape[2]
         policy, value = net.policy, net.value
         self.hidden = _channels_last_weight(value.hidden, len(value.local.weight), cells)
         self.out = None if policy.board else _channels_last_weight(policy.out, len(policy.local.weight), cells)
-
-    def __call__(self, planes):
-        if len(planes) in self.refused: return self.net(planes.to(self.dtype))
-        try: return self.fused(planes)
-        except Exception as error:
-            answer = self.net(planes.to(self.dtype))   # Raises its own error if the input is invalid
-            why = f"{type(error).__name__}: {error}"
-            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({why}). "
-                          "Batches of this size now run layer by layer, which is slower.")
-        self.refused.add(len(planes))
-        return answer
 
     def fused(self, planes):
         x = self.trunk(planes.to(self.dtype))
@@ -127,10 +135,178 @@ def _fused_operators_work(dtype: str) -> bool:
     except Exception: return False   # A private operator may raise any error
     return torch.allclose(want, got, atol=.05)
 
+# %% ../../nbs/21_network.inference.ipynb #c5ca0002
+SUM_IN_ANY_ORDER = {"reassoc", "contract"}   # So that vector instructions can sum a row; all rows in the same order
 
-def can_fuse(network: nn.Module, device: Device) -> bool:
+
+@lean_kernel
+def widen(half):
+    "Return the float32 of these 16 bits in bfloat16."
+    return np.uint32(np.uint32(half) << np.uint32(16)).view(np.float32)
+
+
+@lean_kernel
+def narrow(number):
+    "Return the 16 bits of the nearest bfloat16."
+    bits = np.float32(number).view(np.uint32)
+    return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+
+
+@lean_kernel
+def split_inputs(planes, first, size, out):
+    "Write stretches of `size` inputs, from the one at `first` on, to out[stretch, row], followed by zeros."
+    for row in range(len(planes)):
+        for part in range(len(out)):
+            start, target = first + part * size, out[part, row]
+            source = planes[row, start:start + size]
+            for k in range(len(source)): target[k] = np.float32(source[k]).view(np.uint32) >> np.uint32(16)
+            for k in range(len(source), len(target)): target[k] = 0
+
+
+@lean_kernel
+def add_rows(x, rows, out):
+    "Write x plus `rows` to `out`, with `rows` repeated as often as x is longer."
+    for i in range(len(x)):
+        same = i % len(rows)
+        for k in range(x.shape[1]): out[i, k] = narrow(widen(x[i, k]) + widen(rows[same, k]))
+
+
+@lean_kernel(fastmath=SUM_IN_ANY_ORDER)
+def norm_rows(x, gain, shift, eps, least, out):
+    "Write the layer norm of each row to `out`, and `least` where that is larger."
+    rows, width = x.shape
+    for i in range(rows):
+        total, squares = np.float32(0), np.float32(0)
+        for k in range(width):
+            number = widen(x[i, k])
+            total += number
+            squares += number * number
+        mean = total / np.float32(width)
+        scale = np.float32(1) / np.sqrt(squares / np.float32(width) - mean * mean + eps)
+        for k in range(width):
+            number = (widen(x[i, k]) - mean) * scale * gain[k] + shift[k]
+            out[i, k] = narrow(least if number < least else number)   # Passes NaN on
+
+
+@lean_kernel
+def pool_parts(x, total, most, out):
+    "Write mean and maximum over the parts of x (parts, rows, width) to `out` (rows, 2·width)."
+    parts, rows, width = x.shape
+    share = np.float32(1) / np.float32(parts)
+    for i in range(rows):
+        for k in range(width): total[k] = most[k] = widen(x[0, i, k])
+        for part in range(1, parts):
+            for k in range(width):
+                number = widen(x[part, i, k])
+                total[k] += number
+                most[k] = number if number > most[k] else most[k]
+        for k in range(width): out[i, k], out[i, width + k] = narrow(total[k] * share), narrow(most[k])
+
+# %% ../../nbs/21_network.inference.ipynb #c5ca0004
+class PackedLinear:
+    "A linear layer in bfloat16, for rows of `size` numbers: its inputs, and zeros if it has fewer."
+    def __init__(self, linear: nn.Linear, size: int | None = None):
+        weight, self.size = linear.weight.detach(), size or linear.in_features
+        weight = F.pad(weight, (0, self.size - linear.in_features)).bfloat16().contiguous()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, 64)
+        self.bias = linear.bias.detach().bfloat16()
+
+    def __call__(self, x, after="none"):   # after: none or relu
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], "")
+
+    def add(self, x, other): return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
+
+
+def _halves(x) -> np.ndarray: return x.view(torch.uint16).numpy()
+
+
+class FusedNorm:
+    "A layer norm, with a ReLU if `relu` is True."
+    def __init__(self, norm: nn.LayerNorm, relu: bool = False):
+        self.gain, self.shift = (each.detach().float().numpy() for each in (norm.weight, norm.bias))
+        self.eps, self.least = np.float32(norm.eps), np.float32(0 if relu else -np.inf)
+
+    def __call__(self, x):
+        out = torch.empty_like(x)   # Not x itself, where vector instructions could not run ahead of the writes
+        norm_rows(_halves(x), self.gain, self.shift, self.eps, self.least, _halves(out))
+        return out
+
+
+class FusedLayer:
+    def __init__(self, layer):
+        self.norm, self.first, self.second = FusedNorm(layer.norm), PackedLinear(layer.first), PackedLinear(layer.second)
+
+    def __call__(self, x): return self.second.add(self.first(self.norm(x), "relu"), x)
+
+
+def _plus(x, rows):
+    out = torch.empty_like(x)
+    add_rows(_halves(x), _halves(rows), _halves(out))
+    return out
+
+
+class FusedSuitNet(Fused):
+    "A `SuitNet` in bfloat16."
+    def __init__(self, net: SuitNet, dtype: torch.dtype = torch.bfloat16):
+        super().__init__(net, dtype)
+        for name, layer in net.named_children():
+            if not isinstance(layer, nn.Linear): continue
+            size = -(-layer.in_features // 32) * 32 if name in ("suit", "around", "table", "hands") else None
+            setattr(self, name, PackedLinear(layer, size))
+        self.trunk, self.judge = [FusedLayer(layer) for layer in net.trunk], [FusedLayer(layer) for layer in net.judge]
+        self.mix, self.norms = FusedLayer(net.mix), [FusedNorm(norm, relu=True) for norm in net.norms]
+        if hasattr(net, "hands"): self.mix_hands = FusedLayer(net.mix_hands)
+
+    def inputs(self, planes, linear, name, first, parts=1):
+        "Return the inputs of a layer, (parts·rows, size)."
+        out = torch.empty(parts, len(planes), linear.size, dtype=torch.bfloat16)
+        split_inputs(planes, first, getattr(self.net, name).in_features, _halves(out))
+        return out.flatten(0, 1)
+
+    def pooled(self, x):
+        "Return mean and maximum over the suits, (rows, 2·width)."
+        x = x.view(self.net.count, -1, x.shape[1])
+        total, out = np.empty((2, x.shape[2]), np.float32), x.new_empty(x.shape[1], 2 * x.shape[2])
+        pool_parts(_halves(x), *total, _halves(out))
+        return out
+
+    def fused(self, planes):
+        net, planes = self.net, planes.flatten(1).numpy()
+        table = self.inputs(planes, self.table, "table", net.count * net.features)
+        parts = _plus(self.suit(self.inputs(planes, self.suit, "suit", 0, net.count)), self.around(table))
+        parts = self.mix(parts)
+        whole = self.join.add(self.pooled(parts), self.table(table))
+        for layer in self.trunk: whole = layer(whole)
+        cards = self.cards(self.norms[0](_plus(parts, self.back(whole)))).view(net.count, len(planes), -1)
+        logits = torch.cat([cards.transpose(0, 1).flatten(1), self.policy(self.norms[1](whole))], 1)
+        if hasattr(net, "hands"):
+            hands = self.inputs(planes, self.hands, "hands", net.known, net.count)
+            parts = self.mix_hands(self.hands.add(hands, parts))
+            whole = self.join_hands.add(self.pooled(parts), whole)
+        for layer in self.judge: whole = layer(whole)
+        return logits, torch.tanh(self.value(self.norms[2](whole)).float())
+
+# %% ../../nbs/21_network.inference.ipynb #c5ca0006
+FUSED = {BoardNet: FusedNet, SuitNet: FusedSuitNet}
+
+
+@functools.cache
+def _fused_layer_works() -> bool:
+    "Return True if this PyTorch has the operators of `FusedLayer` and they agree with the ordinary ones."
+    layer, chance = Layer(32).requires_grad_(False), torch.Generator().manual_seed(0)
+    for weights in layer.parameters(): weights.copy_(torch.randn(weights.shape, generator=chance) / 4)
+    x = torch.randn(5, 32, generator=chance)
+    try:
+        with torch.inference_mode(): got = FusedLayer(layer)(x.bfloat16()).float()
+    except Exception: return False   # A private operator may raise any error
+    return torch.allclose(layer(x), got, rtol=.02, atol=.05)
+
+
+def can_fuse(network: nn.Module, device: Device, dtype: str | None = None) -> bool:   # dtype: the device's by default
     "Return True if the fused operators work for this network on this device."
-    return device.type == "cpu" and type(network) is BoardNet and _fused_operators_work(device.dtype)
+    if device.type != "cpu": return False
+    if type(network) is SuitNet: return (dtype or device.dtype) == "bfloat16" and _fused_layer_works()
+    return type(network) is BoardNet and _fused_operators_work(device.dtype)
 
 # %% ../../nbs/21_network.inference.ipynb #5fb86c8a
 def measure_ranges(network: BoardNet, planes: torch.Tensor) -> None:
@@ -235,7 +411,7 @@ def int8_operators_work() -> bool:
 
 def can_use_int8(network: nn.Module, device: Device, measured: bool = True) -> bool:
     "Return True if this device can compute the network in 8-bit integers. With `measured`, it must have ranges."
-    if not (can_fuse(network, device) and int8_operators_work()): return False
+    if type(network) is not BoardNet or not (can_fuse(network, device) and int8_operators_work()): return False
     return not measured or bool((network.ranges > 0).all())
 
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
@@ -255,15 +431,16 @@ def inference_copy(
         raise ValueError(f"backend {backend!r} is unknown; choose one of {', '.join(BACKENDS)}.")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is unknown; choose one of {', '.join(DTYPES)}.")
-    if backend == "fused" and not can_fuse(network, device):
-        raise ValueError(f"backend 'fused' cannot run {type(network).__name__} on {device}; choose auto.")
-    if backend == "auto": backend = "fused" if can_fuse(network, device) else "eager"
-    int8 = dtype == "int8" and backend == "fused" and can_use_int8(network, device)
-    number = getattr(torch, dtype if dtype not in (None, "int8") else device.dtype)
+    int8 = dtype == "int8" and backend in ("auto", "fused") and can_use_int8(network, device)
+    name = device.dtype if dtype in (None, "int8") else dtype
+    fuses, number = can_fuse(network, device, name), getattr(torch, name)
+    if backend == "fused" and not fuses:
+        raise ValueError(f"backend 'fused' cannot run {type(network).__name__} in {name} on {device}; choose auto.")
+    if backend == "auto": backend = "fused" if fuses else "eager"
     last = torch.channels_last if device.channels_last else torch.contiguous_format
     net = fold_batch_norm(copy.deepcopy(network).eval()).requires_grad_(False)
     if int8: run = Int8Net(net, number)
-    elif backend == "fused": run = FusedNet(net.to(number), number)   # A BoardNet, see can_fuse
+    elif backend == "fused": run = FUSED[type(network)](net.to(number), number)
     else: run = net.to(device.name, number, memory_format=last)
     if backend == "compile": run = _compiled(run)
 
