@@ -17,10 +17,10 @@ __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS',
            'SIZE', 'TRUMP', 'DEALER', 'MOVER', 'LED', 'LYING', 'BIDDERS', 'DONE', 'ROUND', 'LARGEST', 'FULL', 'DEALT',
            'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'draw', 'deal', 'clear_table', 'round_size', 'mover', 'legal',
            'strength', 'best_on_table', 'take_trick', 'end_round', 'deal_chances', 'deal_card', 'play', 'returns',
-           'suit_size', 'observation_size', 'observe_suit', 'ways_below', 'count_ways', 'shuffle', 'gather_unseen',
-           'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance', 'heuristic_bid',
-           'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump',
-           'dealer', 'on_table', 'text', 'measures', 'blob']
+           'suit_size', 'observation_size', 'seat_from', 'observe_suit', 'ways_below', 'count_ways', 'shuffle',
+           'gather_unseen', 'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance',
+           'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids', 'tricks',
+           'scores', 'trump', 'dealer', 'on_table', 'text', 'measures', 'blob']
 
 # %% ../../nbs/15_games.blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
@@ -224,22 +224,26 @@ def observation_size(players: int) -> int: return 4 * suit_size(players) + playe
 
 
 @lean_kernel
+def seat_from(where, me, seats):
+    "Return how many seats after `me` the player sits who has or had a card in this place; 0 if it is not dealt."
+    seat = ((where - HAND) & (SEATS - 1)) - me   # SEATS is a power of two
+    return 0 if where == 0 else seat + seats if seat < 0 else seat
+
+
+@lean_kernel
 def observe_suit(state, suit, best, seats, planes):
     "Write the mover's observation of one suit into `planes`."
-    me, place, places = state[MOVER], 0, 13 + 13 * seats
+    me, places = state[MOVER], 13 + 13 * seats
     wins, rest = places + 13 * (seats + 2), places + 13 * (seats + 3)
+    beaten = best - strength(state, 13 * suit)   # Rank of this suit that a card must exceed to win now
     for rank in range(12, -1, -1):
         where = state[13 * suit + rank]
-        seat = ((where - GONE) % SEATS - me) % seats
-        if where >= GONE: planes[13 + 13 * seat + rank] = 1
-        if GONE <= where < TABLE: continue
-        at = places + (seats + 2) * place
-        place += 1
-        if where >= TABLE: planes[at + 1 + seat] = 1
-        elif where == HAND + me:
-            planes[rank] = planes[at] = 1
-            planes[wins + rank] = strength(state, 13 * suit + rank) > best
-        else: planes[at + seats + 1] = 1
+        seat, mine, is_left = seat_from(where, me, seats), where == HAND + me, where < GONE or where >= TABLE
+        planes[rank], planes[wins + rank] = mine, mine & (rank > beaten)
+        planes[13 + 13 * seat + rank] = where >= GONE
+        kind = 1 + seat if where >= TABLE else (seats + 1) * (1 - mine)
+        planes[places + kind] = is_left
+        places += (seats + 2) * is_left   # A card that is gone has written 0 where the next one writes
     for seat in range(state[PLAYERS]): planes[rest + (seat - me) % seats] = (state[VOIDS + seat] >> suit) & 1
     planes[rest + seats], planes[rest + seats + 1] = suit == state[TRUMP], suit == state[LED]
 
@@ -279,10 +283,9 @@ def _privileged(seats):
             at = 13 * (seats + 1) * suit
             for rank in range(12, -1, -1):
                 where = state[13 * suit + rank]
-                if where == 0 or GONE <= where < TABLE: continue
-                planes[at + ((where - HAND) % SEATS - me) % seats] = 1
-                planes[at + seats] = where >= TABLE
-                at += seats + 1
+                is_here = HAND <= where < GONE or where >= TABLE
+                planes[at + seat_from(where, me, seats)], planes[at + seats] = is_here, where >= TABLE
+                at += (seats + 1) * is_here   # Else the next card writes over the zeros
     return privileged
 
 # %% ../../nbs/15_games.blob.ipynb #60a48195
