@@ -17,10 +17,10 @@ __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS',
            'SIZE', 'TRUMP', 'DEALER', 'MOVER', 'LED', 'LYING', 'BIDDERS', 'DONE', 'ROUND', 'LARGEST', 'FULL', 'DEALT',
            'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'draw', 'deal', 'clear_table', 'round_size', 'mover', 'legal',
            'strength', 'best_on_table', 'take_trick', 'end_round', 'deal_chances', 'deal_card', 'play', 'returns',
-           'suit_size', 'observation_size', 'seat_from', 'observe_suit', 'ways_below', 'count_ways', 'shuffle',
-           'gather_unseen', 'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries', 'chance',
-           'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids', 'tricks',
-           'scores', 'trump', 'dealer', 'on_table', 'text', 'measures', 'blob']
+           'suit_size', 'observation_size', 'seat_from', 'observe_suit', 'free_cards', 'ways_below', 'count_ways',
+           'shuffle', 'gather_unseen', 'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries',
+           'chance', 'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids',
+           'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text', 'measures', 'blob']
 
 # %% ../../nbs/15_games.blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
@@ -289,21 +289,26 @@ def _privileged(seats):
     return privileged
 
 # %% ../../nbs/15_games.blob.ipynb #60a48195
-_CHOOSE = np.array([[math.comb(n, k) for k in range(14)] for n in range(14)], float)   # Ways to choose k of n cards
+_CHOOSE = np.array([[math.comb(n, k) for k in range(14)] for n in range(CARDS + 1)], float)   # k of n cards
 
 
-@kernel
+@lean_kernel
+def free_cards(left, taken, voids, suit):
+    "Return how many cards of a suit are left for a player with these voids."
+    return 0 if (voids >> suit) & 1 else left[suit] - taken[suit]
+
+
+@lean_kernel
 def ways_below(ways, stage, left, taken, need, voids, wish, drawn):
     """Return the number of ways to deal to the players from `stage` on when `taken` cards of each suit are gone.
 
     If `wish` is not negative, stop when the count exceeds it and write this player's split by suit into `drawn`."""
-    total, room = 0.0, np.zeros(4, np.int64)
-    for suit in range(4): room[suit] = 0 if (voids >> suit) & 1 else min(need, left[suit] - taken[suit])
-    for a in range(room[0] + 1):
-        for b in range(min(room[1], need - a) + 1):
-            for c in range(min(room[2], need - a - b) + 1):
+    total, last = 0.0, free_cards(left, taken, voids, 3)
+    for a in range(min(free_cards(left, taken, voids, 0), need) + 1):
+        for b in range(min(free_cards(left, taken, voids, 1), need - a) + 1):
+            for c in range(min(free_cards(left, taken, voids, 2), need - a - b) + 1):
                 d = need - a - b - c
-                if d > room[3]: continue
+                if d > last: continue
                 total += (_CHOOSE[left[0] - taken[0], a] * _CHOOSE[left[1] - taken[1], b]
                           * _CHOOSE[left[2] - taken[2], c] * _CHOOSE[left[3] - taken[3], d]
                           * ways[stage + 1, taken[0] + a, taken[1] + b, taken[2] + c])
@@ -330,7 +335,13 @@ def count_ways(left, needs, voids):
                 for k in range(min(c, before - i - j) + 1):
                     taken[0], taken[1], taken[2], taken[3] = i, j, k, before - i - j - k
                     if taken[3] > left[3]: continue
-                    ways[stage, i, j, k] = ways_below(ways, stage, left, taken, needs[stage], voids[stage], -1.0, drawn)
+                    if stage < stages - 1:
+                        ways[stage, i, j, k] = ways_below(ways, stage, left, taken, needs[stage], voids[stage], -1.0,
+                                                          drawn)
+                        continue
+                    free = 0   # Nobody comes after the last player, so the suits do not matter
+                    for suit in range(4): free += free_cards(left, taken, voids[stage], suit)
+                    ways[stage, i, j, k] = _CHOOSE[free, needs[stage]]
     return ways
 
 # %% ../../nbs/15_games.blob.ipynb #612341fa
