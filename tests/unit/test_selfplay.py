@@ -740,15 +740,20 @@ def test_an_interrupted_wait_can_be_repeated(shared):
 def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatch, moment):
     "It falls where the main thread waits for the thread that starts the actors."
     from alphazero_nb.selfplay import actors as module
-    game, fired = get_game("tictactoe"), []
+    game, fired, interrupted = get_game("tictactoe"), [], threading.Event()
 
     class Interrupting(threading.Thread):
         def start(self):
             super().start()
             if self.name == "alphazero_nb starter" and moment == "start" and not fired: fire()
 
+        def run(self):   # The first starter is still at work when the main thread comes to wait for it
+            if self.name == "alphazero_nb starter" and moment == "wait": interrupted.wait(30)
+            super().run()
+
     def fire():
         fired.append(True)
+        interrupted.set()
         raise KeyboardInterrupt
 
     def interrupted_sleep(seconds, sleep=time.sleep):
