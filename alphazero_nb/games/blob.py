@@ -335,13 +335,12 @@ def count_ways(left, needs, voids):
                 for k in range(min(c, before - i - j) + 1):
                     taken[0], taken[1], taken[2], taken[3] = i, j, k, before - i - j - k
                     if taken[3] > left[3]: continue
+                    need, shown, free = needs[stage], voids[stage], 0
                     if stage < stages - 1:
-                        ways[stage, i, j, k] = ways_below(ways, stage, left, taken, needs[stage], voids[stage], -1.0,
-                                                          drawn)
-                        continue
-                    free = 0   # Nobody comes after the last player, so the suits do not matter
-                    for suit in range(4): free += free_cards(left, taken, voids[stage], suit)
-                    ways[stage, i, j, k] = _CHOOSE[free, needs[stage]]
+                        ways[stage, i, j, k] = ways_below(ways, stage, left, taken, need, shown, -1.0, drawn)
+                    else:   # Nobody comes after the last player, so it does not matter which suits are taken
+                        for suit in range(4): free += free_cards(left, taken, shown, suit)
+                        ways[stage, i, j, k] = _CHOOSE[free, need]
     return ways
 
 # %% ../../nbs/15_games.blob.ipynb #612341fa

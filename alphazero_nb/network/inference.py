@@ -19,7 +19,7 @@ from .networks import BoardNet, Layer, SuitNet, pool
 
 # %% auto #0
 __all__ = ['SUM_IN_ANY_ORDER', 'FUSED', 'BACKENDS', 'DTYPES', 'FoldedPair', 'fold_batch_norm', 'Fused', 'FusedBoardNet',
-           'FusedNet', 'widen', 'narrow', 'split_inputs', 'add_rows', 'norm_rows', 'pool_parts', 'PackedLinear',
+           'FusedNet', 'widen', 'narrow', 'split_inputs', 'add_rows', 'norm_rows', 'pool_halves', 'PackedLinear',
            'FusedNorm', 'FusedLayer', 'FusedSuitNet', 'can_fuse', 'measure_ranges', 'pool_int8', 'QuantizedConv',
            'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
 
@@ -189,8 +189,8 @@ def norm_rows(x, gain, shift, eps, least, out):
 
 
 @lean_kernel
-def pool_parts(x, total, most, out):
-    "Write mean and maximum over the parts of x (parts, rows, width) to `out` (rows, 2·width)."
+def pool_halves(x, total, most, out):
+    "`pool_parts` for bfloat16, with the parts first: from x (parts, rows, width) to `out` (rows, 2·width)."
     parts, rows, width = x.shape
     share = np.float32(1) / np.float32(parts)
     for i in range(rows):
@@ -206,8 +206,9 @@ def pool_parts(x, total, most, out):
 class PackedLinear:
     "A linear layer in bfloat16, for rows of `size` numbers: its inputs, and zeros if it has fewer."
     def __init__(self, linear: nn.Linear, size: int | None = None):
-        weight, self.size = linear.weight.detach(), size or linear.in_features
-        weight = F.pad(weight, (0, self.size - linear.in_features)).bfloat16().contiguous()
+        weight, self.inputs = linear.weight.detach(), linear.in_features
+        self.size = size or self.inputs
+        weight = F.pad(weight, (0, self.size - self.inputs)).bfloat16().contiguous()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, 64)
         self.bias = linear.bias.detach().bfloat16()
 
@@ -233,13 +234,15 @@ class FusedNorm:
 
 
 class FusedLayer:
-    def __init__(self, layer):
-        self.norm, self.first, self.second = FusedNorm(layer.norm), PackedLinear(layer.first), PackedLinear(layer.second)
+    "A `Layer` in four passes over its numbers."
+    def __init__(self, layer: Layer):
+        self.norm = FusedNorm(layer.norm)
+        self.first, self.second = PackedLinear(layer.first), PackedLinear(layer.second)
 
     def __call__(self, x): return self.second.add(self.first(self.norm(x), "relu"), x)
 
 
-def _plus(x, rows):
+def _plus(x, rows):   # The rows are repeated, see add_rows
     out = torch.empty_like(x)
     add_rows(_halves(x), _halves(rows), _halves(out))
     return out
@@ -257,30 +260,30 @@ class FusedSuitNet(Fused):
         self.mix, self.norms = FusedLayer(net.mix), [FusedNorm(norm, relu=True) for norm in net.norms]
         if hasattr(net, "hands"): self.mix_hands = FusedLayer(net.mix_hands)
 
-    def inputs(self, planes, linear, name, first, parts=1):
-        "Return the inputs of a layer, (parts·rows, size)."
+    def inputs(self, planes, linear: PackedLinear, first: int, parts: int = 1):
+        "Return the inputs of a layer, which begin at `first`, (parts·rows, size)."
         out = torch.empty(parts, len(planes), linear.size, dtype=torch.bfloat16)
-        split_inputs(planes, first, getattr(self.net, name).in_features, _halves(out))
+        split_inputs(planes, first, linear.inputs, _halves(out))
         return out.flatten(0, 1)
 
     def pooled(self, x):
         "Return mean and maximum over the suits, (rows, 2·width)."
         x = x.view(self.net.count, -1, x.shape[1])
         total, out = np.empty((2, x.shape[2]), np.float32), x.new_empty(x.shape[1], 2 * x.shape[2])
-        pool_parts(_halves(x), *total, _halves(out))
+        pool_halves(_halves(x), *total, _halves(out))
         return out
 
     def fused(self, planes):
         net, planes = self.net, planes.flatten(1).numpy()
-        table = self.inputs(planes, self.table, "table", net.count * net.features)
-        parts = _plus(self.suit(self.inputs(planes, self.suit, "suit", 0, net.count)), self.around(table))
+        table = self.inputs(planes, self.table, net.count * net.features)
+        parts = _plus(self.suit(self.inputs(planes, self.suit, 0, net.count)), self.around(table))
         parts = self.mix(parts)
         whole = self.join.add(self.pooled(parts), self.table(table))
         for layer in self.trunk: whole = layer(whole)
         cards = self.cards(self.norms[0](_plus(parts, self.back(whole)))).view(net.count, len(planes), -1)
         logits = torch.cat([cards.transpose(0, 1).flatten(1), self.policy(self.norms[1](whole))], 1)
         if hasattr(net, "hands"):
-            hands = self.inputs(planes, self.hands, "hands", net.known, net.count)
+            hands = self.inputs(planes, self.hands, net.known, net.count)
             parts = self.mix_hands(self.hands.add(hands, parts))
             whole = self.join_hands.add(self.pooled(parts), whole)
         for layer in self.judge: whole = layer(whole)

@@ -15,8 +15,8 @@ from ..core.game import Game, did_you_mean
 
 # %% auto #0
 __all__ = ['PRESETS', 'STEPS', 'KEEP', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
-           'SuitNet', 'PartPooling', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock', 'SpikingTrunk', 'SpikingNet',
-           'default_preset', 'PolicyValueNet']
+           'SuitNet', 'PartPooling', 'pool_parts', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock', 'SpikingTrunk',
+           'SpikingNet', 'default_preset', 'PolicyValueNet']
 
 # %% ../../nbs/20_network.networks.ipynb #dee4b32b
 PRESETS = {  # filters, blocks
@@ -151,29 +151,23 @@ class SuitNet(nn.Module):
         x = x.flatten(1)
         suits, table, hands = x.tensor_split((self.count * self.features, self.known), 1)
         parts = self.mix(self._each(self.suit, suits) + self.around(table)[:, None])
-        whole = self.trunk(self.join(_over_parts(parts)) + self.table(table))
+        whole = self.trunk(self.join(pool_parts(parts)) + self.table(table))
         cards = torch.relu(self.norms[0](parts + self.back(whole)[:, None]))
         logits = torch.cat([self.cards(cards).flatten(1), self.policy(torch.relu(self.norms[1](whole)))], 1)
         if hands.shape[1]:
             parts = self.mix_hands(parts + self._each(self.hands, hands))
-            whole = whole + self.join_hands(_over_parts(parts))
+            whole = whole + self.join_hands(pool_parts(parts))
         return logits, torch.tanh(self.value(torch.relu(self.norms[2](self.judge(whole)))).float())
 
     def _each(self, layer, parts):   # One matrix product over contiguous rows
         return layer(parts.reshape(-1, layer.in_features)).unflatten(0, (-1, self.count))
 
 
-def _over_parts(parts):   # On a CPU, faster than a mean and a maximum over a short axis in the middle
-    if parts.requires_grad: return PartPooling.apply(parts)   # Two and a half times as fast as PyTorch's own gradient
-    each = parts.unbind(1)
-    return torch.cat([sum(each) / len(each), functools.reduce(torch.maximum, each)], 1)
-
-
 class PartPooling(torch.autograd.Function):
-    "`_over_parts` for training. Equal maxima share the gradient."
+    "`pool_parts` for training. Equal maxima share the gradient."
     @staticmethod
     def forward(ctx, parts):
-        pooled = _over_parts(parts.detach())
+        pooled = pool_parts(parts.detach())
         ctx.save_for_backward(parts, pooled)
         return pooled
 
@@ -182,6 +176,13 @@ class PartPooling(torch.autograd.Function):
         (parts, pooled), (mean, most) = ctx.saved_tensors, gradient.chunk(2, 1)
         best = (parts == pooled.chunk(2, 1)[1][:, None]).to(gradient.dtype)
         return torch.addcmul((mean / parts.shape[1])[:, None], best, (most / best.sum(1))[:, None])
+
+
+def pool_parts(parts):
+    "Return mean and maximum over the parts of `parts` (batch, parts, width), (batch, 2·width)."
+    if parts.requires_grad: return PartPooling.apply(parts)   # Two and a half times as fast as PyTorch's own gradient
+    each = parts.unbind(1)   # On a CPU, faster than a mean and a maximum over a short axis in the middle
+    return torch.cat([sum(each) / len(each), functools.reduce(torch.maximum, each)], 1)
 
 # %% ../../nbs/20_network.networks.ipynb #b1e6078b
 class BoardNet(nn.Module):

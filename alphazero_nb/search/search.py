@@ -244,10 +244,10 @@ def fetch_paths(trees, requests, first, last):
         going, left = left, 0
         for lane in range(going):
             row = nodes[ends[lane]]
-            prefetch(values, ends[lane])
             for k in range(0, row.count, 2): prefetch(edges, row.first + k)
             if row.parent < 0: continue
             prefetch(nodes, row.parent)
+            prefetch(values, row.parent)
             ends[left], left = row.parent, left + 1
 
 # %% ../../nbs/31_search.search.ipynb #b18c8a7a

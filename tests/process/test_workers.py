@@ -494,7 +494,7 @@ def tell(event):
     if type(event) is WorkerLost: say("lost", event.cause)
 
 def say(*words): print(*words, flush=True)
-def interrupt_all(): os.killpg(0, signal.SIGINT)  # From here: by the time that another process has read a line, all may be over
+def interrupt_all(): os.killpg(0, signal.SIGINT)  # Another process may read a line when all games are over
 def pids(engine): return [worker.process.pid for worker in engine.pool.workers]
 def left():
     end = time.monotonic() + 5

@@ -10,11 +10,14 @@ from torch.nn import functional as F
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network import inference
-from alphazero_nb.network.inference import FusedSuitNet, add_rows, can_fuse, inference_copy, narrow, norm_rows, pool_parts, split_inputs, widen
+from alphazero_nb.network.inference import (FusedSuitNet, add_rows, can_fuse, inference_copy, narrow, norm_rows,
+                                            pool_halves, split_inputs, widen)
 from alphazero_nb.network.networks import PolicyValueNet, SuitNet
 
-OPEN = SimpleNamespace(groups=(3, 37, 9), observation_size=150, input_size=150, privileged_size=0, actions=40, players=3)
-fuses = pytest.mark.skipif(not inference._fused_layer_works(), reason="this PyTorch has no fused linear layers for the CPU")
+OPEN = SimpleNamespace(groups=(3, 37, 9), observation_size=150, input_size=150, privileged_size=0, actions=40,
+                       players=3)
+fuses = pytest.mark.skipif(not inference._fused_layer_works(),
+                           reason="this PyTorch has no fused linear layers for the CPU")
 
 
 def with_history(network):
@@ -36,7 +39,8 @@ def networks():
     yield pytest.param(OPEN.input_size, lambda: SuitNet(OPEN, 40, 2), id="nothing hidden")
 
 
-def planes(rows, size, seed=0): return torch.from_numpy(np.random.default_rng(seed).integers(-4, 5, (rows, size)).astype(np.int8))
+def planes(rows, size, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).integers(-4, 5, (rows, size)).astype(np.int8))
 
 
 def halves(x): return x.bfloat16().view(torch.uint16).numpy()
@@ -70,7 +74,8 @@ def test_a_row_does_not_depend_on_the_others_with_one_thread_and_with_two():
             torch.set_num_threads(threads)
             with torch.inference_mode(): answers.append((fused(x), fused(other)))
     finally: torch.set_num_threads(before)
-    for mine, theirs in answers: assert all(torch.equal(a[50], b[50]) and not torch.equal(a, b) for a, b in zip(mine, theirs))
+    for mine, theirs in answers:
+        assert all(torch.equal(a[50], b[50]) and not torch.equal(a, b) for a, b in zip(mine, theirs))
 
 
 @fuses
@@ -88,7 +93,8 @@ def test_halves_are_those_of_pytorch():
     kept = ~torch.isnan(numbers)
     assert all(float(number) == widen(np.uint16(half)) for half, number in enumerate(numbers.tolist()) if kept[half])
     chance = np.random.default_rng(0)
-    for number in [*chance.normal(0, 1, 500).astype(np.float32), np.float32(1 + 2 ** -8), np.float32(1 + 3 * 2 ** -8), np.float32(3e38)]:
+    halfway = [1 + 2 ** -8, 1 + 3 * 2 ** -8]
+    for number in np.array([*chance.normal(0, 1, 500), *halfway, 3e38], np.float32):
         assert narrow(number) == halves(torch.tensor(float(number))), number
     assert np.isnan(widen(narrow(np.float32(np.nan)))) and np.isinf(widen(narrow(np.float32(np.inf))))
 
@@ -104,12 +110,14 @@ def test_kernels_against_pytorch():
         norm_rows(halves(x), gain.numpy(), shift.numpy(), np.float32(1e-5), np.float32(least), out)
         assert torch.allclose(floats(out), after(F.layer_norm(x, (40,), gain, shift)), rtol=.01, atol=1e-3)
     both, parts = np.empty((4, 80), np.uint16), x.view(3, 4, 40)
-    pool_parts(halves(parts), *np.empty((2, 40), np.float32), both)
+    pool_halves(halves(parts), *np.empty((2, 40), np.float32), both)
     assert torch.allclose(floats(both), torch.cat([parts.mean(0), parts.amax(0)], 1), rtol=.01)
-    inputs, split = np.random.default_rng(0).integers(-128, 128, (6, 50)).astype(np.int8), np.empty((3, 6, 16), np.uint16)
+    inputs = np.random.default_rng(0).integers(-128, 128, (6, 50)).astype(np.int8)
+    split = np.empty((3, 6, 16), np.uint16)
     split_inputs(inputs, 5, 13, split)
     for part in range(3):
-        assert np.array_equal(floats(split)[part, :, :13], inputs[:, 5 + 13 * part:18 + 13 * part]) and not split[part, :, 13:].any()
+        assert np.array_equal(floats(split)[part, :, :13], inputs[:, 5 + 13 * part:18 + 13 * part])
+        assert not split[part, :, 13:].any()
 
 
 @pytest.fixture
@@ -129,7 +137,8 @@ def test_operators_that_fail_or_err_are_not_used(answer, monkeypatch, forget_pro
     monkeypatch.setattr(inference.PackedLinear, "add", refuse)
     network = PolicyValueNet(get_game("blob(players=4,cards=5)"), "cards").eval()
     assert not can_fuse(network, get_device("cpu"), "bfloat16")
-    with pytest.raises(ValueError, match="'fused' cannot run SuitNet in bfloat16 on"): inference_copy(network, "cpu", "fused", "bfloat16")
+    with pytest.raises(ValueError, match="'fused' cannot run SuitNet in bfloat16 on"):
+        inference_copy(network, "cpu", "fused", "bfloat16")
 
 
 @fuses
@@ -157,5 +166,5 @@ def test_float32_is_computed_layer_by_layer():
     network, x = with_history(PolicyValueNet(game, "cards")), planes(16, game.input_size)
     assert not can_fuse(network, get_device("cpu"), "float32")
     with pytest.raises(ValueError, match="in float32"): inference_copy(network, "cpu", "fused", "float32")
-    with torch.inference_mode():
-        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(network(x.float()), inference_copy(network, "cpu", "auto", "float32")(x)))
+    with torch.inference_mode(): want, got = network(x.float()), inference_copy(network, "cpu", "auto", "float32")(x)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(want, got))

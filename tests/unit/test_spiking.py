@@ -136,7 +136,8 @@ def test_inference_takes_the_ordinary_path_and_agrees():
     for backend in ("auto", "eager"):
         with torch.inference_mode(): got = inference_copy(network, "cpu", backend, dtype="float32")(rows)
         assert all(torch.allclose(a, b, atol=1e-3) for a, b in zip(got, want))
-    with pytest.raises(ValueError, match=r"'fused' cannot run SpikingNet in \w+ on cpu; choose auto"): inference_copy(network, "cpu", "fused")
+    with pytest.raises(ValueError, match=r"'fused' cannot run SpikingNet in \w+ on cpu; choose auto"):
+        inference_copy(network, "cpu", "fused")
 
 
 def test_it_learns_and_its_weights_can_be_stored():

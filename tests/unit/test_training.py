@@ -22,8 +22,7 @@ from alphazero_nb.core.events import IterationDone, MatchPlayed, StepsTaken
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
-from alphazero_nb.network.networks import PolicyValueNet, pool
-from alphazero_nb.network.networks import _over_parts as over_parts
+from alphazero_nb.network.networks import PolicyValueNet, pool, pool_parts
 from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
@@ -595,13 +594,13 @@ def test_a_part_of_a_run_is_not_longer_than_the_run(tmp_path, given):
 def test_pooling_over_parts_has_the_gradient_of_its_mean_and_maximum():
     chance = torch.Generator().manual_seed(0)
     parts = torch.randn(3, 4, 5, generator=chance, dtype=torch.float64).requires_grad_()
-    assert torch.equal(over_parts(parts).detach(), over_parts(parts.detach()))
-    assert torch.autograd.gradcheck(over_parts, parts)
+    assert torch.equal(pool_parts(parts).detach(), pool_parts(parts.detach()))
+    assert torch.autograd.gradcheck(pool_parts, parts)
     both = torch.tensor([[[1., 2.], [3., 2.], [3., 2.]]], requires_grad=True)
-    over_parts(both)[0, 2:].sum().backward()
+    pool_parts(both)[0, 2:].sum().backward()
     assert torch.allclose(both.grad, torch.tensor([[[0, 1 / 3], [.5, 1 / 3], [.5, 1 / 3]]]))
     mean = torch.cat([parts.mean(1), parts.amax(1)], 1)
-    assert torch.allclose(over_parts(parts), mean)
+    assert torch.allclose(pool_parts(parts), mean)
 
 
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
