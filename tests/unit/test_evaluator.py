@@ -21,7 +21,7 @@ DTYPES = ["float32", "bfloat16"]
 
 def needs(backend, dtype="float32", network=None):
     if backend == "fused" and not can_fuse(network or PolicyValueNet(GAME, "tiny"), get_device("cpu")):
-        pytest.skip("this PyTorch has no fused operators for the CPU")
+        pytest.skip("the fused operators do not run this network here")
     if dtype == "bfloat16" and get_device("cpu").dtype != "bfloat16":
         pytest.skip("this CPU has no bfloat16 units")
 
