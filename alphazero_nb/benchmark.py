@@ -102,8 +102,8 @@ def best_bare(game, network, device, compile: bool = True, batches=None, seconds
 
 # %% ../nbs/80_benchmark.ipynb #a22334d3
 def full_searches(game: Game, simulations: int | None, settings: SelfPlaySettings | None) -> SelfPlaySettings:
-    "Return the settings with a full search for every move, and with this budget if it is given."
-    settings = replace(settings or default_settings(game), full_search_fraction=1.0)
+    "Return the settings with a full search for every move, also the first ones, and with this budget if it is given."
+    settings = replace(settings or default_settings(game), full_search_fraction=1.0, random_start_fraction=0.0)
     if simulations is None: return settings
     return replace(settings, search=replace(settings.search, simulations=simulations))
 

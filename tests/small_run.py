@@ -8,7 +8,7 @@ from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
 
 SMALL = dict(preset="tiny", device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False, listeners=())
-QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
+QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, min_replay_ratio=2, evaluate_every=0)
 
 
 def trainer(folder, game="tictactoe", **options):

@@ -19,7 +19,8 @@ from .pools import GamePool, make_pool, smaller_batch
 
 # %% auto #0
 __all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'count_answers',
-           'measure_window', 'measure_layouts', 'usual_game', 'limit_games', 'choose_layout', 'layout_table']
+           'measure_window', 'measure_layouts', 'usual_game', 'spread_starts', 'limit_games', 'choose_layout',
+           'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 MOST_ROWS = 4096   # Of blocks that a GPU evaluates together
@@ -138,6 +139,11 @@ def usual_game(game: Game, settings: SelfPlaySettings, games: int | None = None)
     with closing(make_pool(game, None, layout, settings)) as pool:
         moves = sum(int((record.movers >= 0).sum()) for record in play_games(pool, games))   # Rolls are not searched
         return moves / games, pool.report()["evaluations"] / moves
+
+
+def spread_starts(settings: SelfPlaySettings, length: float) -> SelfPlaySettings:
+    "Return settings whose games begin anywhere in a game of so many moves, after random ones."
+    return replace(settings, random_start_fraction=1.0, random_start_plies=int(length), random_start_power=0.0)
 
 
 BESIDE = 1.25   # What it is worth at least if a run's self-play can go on beside its learner

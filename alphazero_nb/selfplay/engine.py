@@ -21,7 +21,8 @@ from .layout import Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
 from .scheduler import Finished, GameScheduler, Generation
 from .pools import GamePool, make_pool, smaller_batch
-from .calibration import candidate_layouts, choose_layout, layout_table, measure_layouts
+from .calibration import (candidate_layouts, choose_layout, layout_table, measure_layouts,
+                                               spread_starts, usual_game)
 
 # %% auto #0
 __all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
@@ -276,12 +277,15 @@ class SelfPlayEngine:
         self.network, self.version = network, self.version + 1 if version is None else version
         self.pool.set_network(network, self.version)
 
-    def generate_games(self, n: int) -> list[GameRecord]:
-        "Return the next `n` games in the order of their numbers. If interrupted, keep finished ones for the next call."
+    def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
+        """Return the next `n` games in the order of their numbers. If they are all there, and the engine plays on, return
+        up to `most`, but leave as many as run at once. If interrupted, keep finished ones for the next call."""
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
+        most = max(n, most or 0)
         if self._measure: self.calibrate()
         self.scheduler.want(n)
-        self.scheduler.ahead = max(n, self.layout.games) if self._plays_on else None
+        self.scheduler.ahead = max(most, self.layout.games + most - n) if self._plays_on else None
+        if self._plays_on and not self.scheduler.missing: self.scheduler.want_finished(most, self.layout.games)
         call = self._run(n)
         if n:
             call.report_nodes()
@@ -385,8 +389,10 @@ class SelfPlayEngine:
         self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
         self.pause()
         self.pool.close()      # Its processes would compete with the measured ones
-        rows = measure_layouts(self.game, self.network, candidate_layouts(self.game, self.network, self.layout),
-                               seconds, self.settings, self.seed)
+        length, evaluations = usual_game(self.game, self.settings)
+        layouts = candidate_layouts(self.game, self.network, self.layout)
+        rows = measure_layouts(self.game, self.network, layouts, seconds, spread_starts(self.settings, length),
+                               self.seed, evals_per_game=length * evaluations)
         self.use(choose_layout(rows, self.play_on))
         if self.closed: self.pool.close()
         self._measure = False

@@ -101,6 +101,13 @@ class GameScheduler:
             self.wanted_to = self.first + count
             self.missing = set(range(self.first, self.wanted_to)) - self.finished.keys()
 
+    def want_finished(self, most: int, rest: int = 0) -> None:
+        "Extend the request to at most `most` games by those that have finished after it without a gap, but the last `rest`."
+        with self.lock:
+            end = self.wanted_to
+            while end in self.finished: end += 1
+            self.wanted_to = max(self.wanted_to, min(end - rest, self.first + most))
+
     def keep(self, records: list[GameRecord]) -> None:
         "Add games that were finished before, so that they are not played again."
         with self.lock:

@@ -26,12 +26,13 @@ class SelfPlaySettings:
     keep_subtree: bool = True        # Start a search from the subtree below the last move
     random_start_fraction: float = 0.0  # Share of games that begin with moves of which some are random
     random_start_plies: int = 24     # Maximum number of these moves; each number from 0 on is equally likely
+    random_start_power: float = 2.0  # Share of random moves among them: a uniform number to this power; 0: all
     int8: bool = True                # Evaluate in 8-bit integers where `can_use_int8`
 
     def __post_init__(self):
         require(self, fast_simulations=(1, None), full_search_fraction=(0, 1), temperature=(0, None),
                 final_temperature=(0, None), half_life=(1e-3, None), random_start_fraction=(0, 1),
-                random_start_plies=(0, None))
+                random_start_plies=(0, None), random_start_power=(0, None))
 
 
 MANY_ACTIONS = 64   # Every search is full in a game in which more actions can be legal

@@ -29,7 +29,7 @@ __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 
 _SETTINGS = np.dtype([(name, "f8") for name in (
     "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
     "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "worlds", "hidden", "proofs")])
+    "random_start_power", "worlds", "hidden", "proofs")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
@@ -61,7 +61,7 @@ def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTable
     row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
            search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
            s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
-           s.random_start_fraction, s.random_start_plies,
+           s.random_start_fraction, s.random_start_plies, s.random_start_power,
            count_worlds(game, search), game.has_hidden_information, search.proofs and not game.has_hidden_information)
     tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
@@ -194,7 +194,7 @@ def draw_start(slots, slot):
     row.start_plies, row.random_share = 0, 0
     if settings.random_start_fraction <= 0 or uniform(slots.random, slot) >= settings.random_start_fraction: return
     row.start_plies = int(uniform(slots.random, slot) * (settings.random_start_plies + 1))
-    row.random_share = uniform(slots.random, slot) ** 2
+    row.random_share = uniform(slots.random, slot) ** settings.random_start_power
 
 
 @lean_kernel

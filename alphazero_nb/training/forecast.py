@@ -22,7 +22,7 @@ from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import Layout, plan_layout
 from ..selfplay.scheduler import GameScheduler
 from ..selfplay.pools import make_pool
-from ..selfplay.calibration import count_answers, measure_window, usual_game, warm_up
+from ..selfplay.calibration import count_answers, measure_window, spread_starts, usual_game, warm_up
 from .replay import Batch
 from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import Trainer
@@ -43,7 +43,13 @@ class Speed:
     def positions(self, seconds: float, evaluations: float, train: TrainSettings) -> float:
         "Return how many positions a run plays and learns in this time, if it evaluates so many for each one it learns."
         learning = train.replay_ratio / train.batch_size / self.steps   # Seconds per position
-        return seconds / (learning + max(0.0, evaluations - learning * self.beside) / self.evaluations)
+        missing = evaluations - learning * self.beside
+        if missing >= 0: return seconds / (learning + missing / self.evaluations)
+        return seconds / max(evaluations / self.beside, learning / max(1, train.replay_ratio / train.min_replay_ratio))
+
+    def steps_in(self, seconds: float, positions: float, train: TrainSettings) -> float:
+        "Return how many optimiser steps a run takes in this time for so many positions."
+        return min(positions * train.replay_ratio / train.batch_size, seconds * self.steps)
 
 # %% ../../nbs/64_training.forecast.ipynb #c64a0004
 def random_batch(game: Game, size: int) -> Batch:
@@ -181,16 +187,19 @@ def forecast(
     length, evaluations = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:
-        speed = measure_speed(game, name, device, play, train, min(3.0, .6 * minutes), **engine)
+        speed = measure_speed(game, name, device, spread_starts(play, length), train, min(3.0, .6 * minutes), **engine)
         seconds = SHARE * max(60 * minutes - START_S, 30 * minutes)
         positions = speed.positions(seconds, evaluations / play.full_search_fraction, train)
+        steps = speed.steps_in(seconds, positions, train)
+        learned = steps * train.batch_size / train.replay_ratio if steps else positions   # If each is drawn so often
         say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
             f"{_round(positions)} positions in {minutes:g} min")
-        if found and positions < LEAST[name]: break
-        found = name, positions
-    games = expected_games(game, *found) or found[1] / play.full_search_fraction / length
-    steps = found[1] * train.replay_ratio / train.batch_size
-    return Forecast(game, minutes, device, found[0], games, found[1], steps, expected_share(game, *found))
+        if found and learned < LEAST[name]: break
+        found = name, positions, steps, learned
+    name, positions, steps, learned = found
+    each = (expected_games(game, name, learned) or learned / play.full_search_fraction / length) / learned
+    share = expected_share(game, name, learned)
+    return Forecast(game, minutes, device, name, positions * each, positions, steps, share)
 
 # %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
 def _preset_of(folder: str | Path) -> str | None:

@@ -36,6 +36,7 @@ class TrainSettings:
     games_per_iteration: int | None = None  # Games between two updates of the weights; default: see `iteration_games`
     batch_size: int = 64             # Positions per optimiser step
     replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
+    min_replay_ratio: float = 1.5    # Its lowest value, where play beside the optimiser steps is faster than they are
     learning_rate: float = 2e-3      # Of AdamW
     cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: by time
     weight_decay: float = 1e-3       # Of AdamW
@@ -51,8 +52,8 @@ class TrainSettings:
     max_window: int = 500_000        # Maximum positions in the replay buffer; bounds the memory of a long run
 
     def __post_init__(self):
-        require(self, batch_size=(1, None), replay_ratio=(0, None), learning_rate=(0, None), weight_decay=(0, None),
-                value_weight=(0, None), search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1),
+        require(self, batch_size=(1, None), replay_ratio=(0, None), min_replay_ratio=(1e-3, None),
+                learning_rate=(0, None), weight_decay=(0, None), value_weight=(0, None), search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1),
                 gradient_clip=(1e-9, None), evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1),
                 max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
@@ -69,6 +70,10 @@ class TrainSettings:
     def iteration_games(self, game: Game, at_once: int) -> int:   # at_once: games that run at once
         "Return the games of an iteration; by default as many as run at once, and fewer if games can be long."
         return self.games_per_iteration or max(1, at_once // 8, at_once * 64 // max(64, game.max_length))
+
+    def most_games(self, games: int) -> int:
+        "Return how many games an iteration of at least so many takes, if they have finished by then."
+        return max(games, int(games * self.replay_ratio / self.min_replay_ratio))
 
 
 def default_training(game: Game) -> TrainSettings:

@@ -319,15 +319,13 @@ class TrainingLoop:
     def _iterate(self, engine: SelfPlayEngine, state: RunState, began: float) -> None:
         "Play, learn, evaluate and save one iteration."
         settings, on = self.plan.train, self.account.on
-        with on("self-play"):
-            games = (self.plan.shared.games if self.plan.from_folder
-                     else settings.iteration_games(self.plan.game, engine.layout.games))
-            self.played = engine.generate_games(games)
+        with on("self-play"): games = self._play(engine)
         if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
-            policy_loss, value_loss = learn(self.plan, state, added, self.emit, engine.beside, self._fallen)
+            counted = round(added * games / len(self.played))
+            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, engine.beside, self._fallen)
         with on("new weights"): engine.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         with on("matches"): row, keeps = self._measure(engine, state)
@@ -337,6 +335,16 @@ class TrainingLoop:
         with on("saving"):
             self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
         self.emit(done)
+
+    def _play(self, engine: SelfPlayEngine) -> int:
+        "Play the games of an iteration. Return for how many to take steps: for fewer if steps take longer than games."
+        plan, settings = self.plan, self.plan.train
+        if plan.from_folder:
+            self.played = engine.generate_games(plan.shared.games)
+            return len(self.played)
+        games = settings.iteration_games(plan.game, engine.layout.games)
+        self.played = engine.generate_games(games, games if plan.reproducible else settings.most_games(games))
+        return games
 
     def _fallen(self) -> float:
         "Return the share of the second half of the run that is over, below 0 in the first half and without a time."

@@ -107,7 +107,7 @@ from alphazero_nb.ui.progress import TextProgress
 game = get_game("tictactoe")
 lines = (TextProgress(skip=(SelfPlayDone, SelfPlayStopped)),)
 usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True)
-few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, evaluate_every=0)
+few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, min_replay_ratio=2, evaluate_every=0)
 """
 NETWORK = """
 class Mine(nn.Module):

@@ -21,7 +21,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the 
 torch.set_num_threads(1)
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
-settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, evaluate_every=0)
+settings = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, min_replay_ratio=2, evaluate_every=0)
 run = Trainer("tictactoe", "tiny", sys.argv[1], device="cpu", simulations=8, games=16, max_batch=16, threads=1, shared=False,
               seed=3, reproducible=True, train_settings=settings, listeners=())
 """

@@ -1072,7 +1072,7 @@ def test_a_run_remembers_how_much_room_its_device_has(tmp_path):
     from alphazero_nb.training.learner import TrainSettings
     from alphazero_nb.training.run_folder import read_layout_file
     from alphazero_nb.training.trainer import Trainer
-    quick, heard = TrainSettings(games_per_iteration=20, evaluate_every=0), [Heard(), Heard(), Heard()]
+    quick, heard = TrainSettings(games_per_iteration=20, min_replay_ratio=6, evaluate_every=0), [Heard(), Heard(), Heard()]
     build = lambda listener: Trainer("tictactoe", network=opinion(room=5), folder=tmp_path / "run", device="cpu", simulations=4,
                                      train_settings=quick, listeners=[listener])
     reported = "Out of device memory at batch size 128. Continuing with 4."
@@ -1109,7 +1109,7 @@ def trained(folder, listeners=(), **options):
     from alphazero_nb.training.learner import TrainSettings
     from alphazero_nb.training.trainer import Trainer
     usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True, seed=4)
-    settings = TrainSettings(games_per_iteration=160, batch_size=64, replay_ratio=2, evaluate_every=0)
+    settings = TrainSettings(games_per_iteration=160, batch_size=64, replay_ratio=2, min_replay_ratio=2, evaluate_every=0)
     run = Trainer("tictactoe", "tiny", folder, train_settings=settings, listeners=list(listeners), **usual, **options)
     return run.fit(iterations=2 - run.iteration), dict(usual, train_settings=settings)
 

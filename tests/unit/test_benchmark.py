@@ -10,8 +10,9 @@ from alphazero_nb.core.events import Events
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bare_rate, bench_dashboard, bench_gpu_way, bench_kernels,
-                                    bench_machine, past_run, redraw_growth)
+                                    bench_machine, full_searches, past_run, redraw_growth)
 from processes import Watch
 
 
@@ -80,6 +81,18 @@ def test_the_price_of_a_dashboard():
 def test_kernels_are_measured_on_games_that_end_and_begin(game):
     bench = bench_kernels(game, simulations=8, slots=4, seconds=.2)
     assert bench["kernel_call_us"] > 0 and bench["simulation_us"] > 0
+
+
+def test_every_move_that_is_counted_is_searched_in_full():
+    "Half of the games of a run begin with moves after fast searches or none: about a tenth of the counted moves had no full search."
+    game = get_game("connect4")
+    with SelfPlayEngine(game, None, "cpu", settings=full_searches(game, 16, None), games=32, listeners=()) as engine:
+        records = engine.generate_games(32)
+    for record in records:
+        state = game.state_after([])
+        for action, entries, first in zip(record.actions, np.diff(record.policy_offsets), record.policy_offsets):
+            if len(game.legal_actions(state)) > 1: assert entries and record.policy_visits[first:first + entries].sum() > 0
+            state = game.play(state, int(action))
 
 
 def test_a_simulated_gpu_computes_one_batch_after_another():

@@ -314,7 +314,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
 TRAINING = """
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
-few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, evaluate_every=2, evaluate_games=4, match_share=1, baseline="random")
+few = TrainSettings(games_per_iteration=32, batch_size=32, replay_ratio=2, min_replay_ratio=2, evaluate_every=2, evaluate_games=4, match_share=1, baseline="random")
 run = Trainer("tictactoe", "tiny", {folder!r}, device="cpu", simulations=16, games=32, max_batch=16, train_settings=few)
 """
 

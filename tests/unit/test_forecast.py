@@ -27,10 +27,16 @@ def test_the_time_of_a_position_is_that_of_its_moves_and_its_steps():
 
 
 @pytest.mark.parametrize("beside, positions", [
-    (0, 100), (50, 100 / (.02 + .19) * .22), (1000, 1100)])   # 1000: all games are played during the steps
+    (0, 100), (50, 100 / (.02 + .19) * .22), (1000, 1100),   # 1000: all games are played during the steps
+    (1500, 1650), (4000, 22 / .0075)])                        # And more of them, until a position is drawn 1.5 times
 def test_games_played_during_the_steps_take_no_time_of_their_own(beside, positions):
     speed = Speed("tiny", evaluations=100, steps=2, beside=beside)
     assert speed.positions(22, 20, TrainSettings(replay_ratio=4, batch_size=100)) == pytest.approx(positions)
+
+
+def test_a_run_takes_the_steps_of_its_positions_or_those_that_its_time_allows():
+    speed, train = Speed("tiny", evaluations=100, steps=2, beside=1500), TrainSettings(replay_ratio=4, batch_size=100)
+    assert [speed.steps_in(22, positions, train) for positions in (0, 100, 1100, 1650)] == pytest.approx([0, 4, 44, 44])
 
 
 @pytest.mark.parametrize("threads, play_on, beside", [(2, True, True), (2, False, False), (1, True, False)])
@@ -88,7 +94,8 @@ def at_speeds(monkeypatch, speeds):
     "Let the networks have these speeds: preset to (evaluations, steps) per second. Return the list of those measured."
     asked = []
 
-    def measured(game, preset, *rest, **engine):
+    def measured(game, preset, device, play, *rest, **engine):
+        assert play.random_start_fraction == 1, "games all over their length"
         asked.append(preset)
         return Speed(preset, *speeds[preset])
     monkeypatch.setattr(page, "measure_speed", measured)
@@ -107,6 +114,20 @@ def test_more_minutes_buy_a_larger_network(monkeypatch, minutes, preset, asked):
     each = (SHARE * (60 * minutes - START_S) - plan.steps / steps) * evaluations / moves   # Evaluations of a move
     assert 10 < each < 40 and plan.positions >= LEAST[preset] and moves / 43 < plan.games < moves / 7
     assert plan.steps == pytest.approx(plan.positions * train.replay_ratio / train.batch_size)
+
+
+def test_a_network_pays_by_what_it_learns_and_not_by_what_is_played(monkeypatch):
+    "`medium` learns 130,000 positions six times here. Play at the same time brings half a million, which it draws less often."
+    at_speeds(monkeypatch, dict(tiny=(20_000, 60, 15_000), small=(20_000, 30, 15_000), medium=(20_000, 7.5, 15_000)))
+    plan = forecast("connect4", 30, "cpu", "medium")
+    assert plan.positions > 2 * LEAST["medium"] and plan.steps == pytest.approx(7.5 * SHARE * (30 * 60 - START_S))
+    assert forecast("connect4", 30, "cpu").preset == "small"
+
+
+def test_a_run_without_steps_has_a_plan(monkeypatch):
+    at_speeds(monkeypatch, dict(tiny=(1000, 10), small=(10, 1)))
+    plan = forecast("connect4", 1, "cpu", train=TrainSettings(replay_ratio=0))
+    assert plan.steps == 0 and plan.positions > 0 and plan.games > 0
 
 
 def test_a_network_that_was_named_is_not_replaced(monkeypatch):

@@ -239,7 +239,7 @@ def test_a_seed_is_its_games_whatever_the_layout():
 
 
 def small_run(folder, **options):
-    settings = TrainSettings(games_per_iteration=12, batch_size=32, replay_ratio=2, evaluate_every=0)
+    settings = TrainSettings(games_per_iteration=12, batch_size=32, replay_ratio=2, min_replay_ratio=2, evaluate_every=0)
     play_settings = replace(default_settings(GAME), int8=True)
     usual = dict(listeners=(), games=16, max_batch=16, reproducible=True, train_settings=settings)
     return Trainer("connect4", "tiny", folder, device="cpu", simulations=8, play_settings=play_settings,

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -23,14 +24,15 @@ from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.slots import GameFailed, add_noise, retrace
 from alphazero_nb.core.streams import gamma, uniform
-from alphazero_nb.selfplay.settings import SelfPlaySettings
+from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay import calibration, engine as engine_module, layout as layout_module, pools
 from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
-from alphazero_nb.selfplay.scheduler import Generation
+from alphazero_nb.selfplay.scheduler import GameScheduler, Generation
 from alphazero_nb.selfplay.actors import ActorPool, shielded
 from alphazero_nb.selfplay.workers import WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
-from alphazero_nb.selfplay.calibration import candidate_layouts, choose_layout, limit_games, measure_layouts
+from alphazero_nb.selfplay.calibration import (candidate_layouts, choose_layout, limit_games, measure_layouts, spread_starts,
+                                               usual_game)
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children
 from reference import HashEvaluator, Node, best_actions, slow_search, visits_of
@@ -204,6 +206,40 @@ def test_slots_go_on_while_the_longest_game_of_a_small_call_is_missing(n, ahead)
         assert playing.scheduler.ahead == ahead
         settle(playing)
         assert ahead <= len(playing.leftover()) <= ahead + 32
+
+
+def test_a_call_returns_more_games_if_its_caller_is_slower_than_play():
+    "Otherwise the games would wait, and their core would rest."
+    game = get_game("tictactoe")
+    with engine(game, games=32, play_on=True) as playing:
+        calls = [playing.generate_games(40, most=100)]
+        settle(playing)
+        calls.append(playing.generate_games(40, most=100))
+        settle(playing)
+        calls += [playing.generate_games(10), playing.generate_games(10, most=5)]
+    assert len(calls[0]) == 40, "it had to wait, so play was not faster"
+    assert 60 <= len(calls[1]) <= 100 and [*map(len, calls[2:])] == [10, 10]
+    games = sum(calls, [])
+    assert games == play(game, len(games)), "the games and their order are those of an engine that waits"
+
+
+class Played(SimpleNamespace):
+    "A game without moves."
+    def __len__(self): return 0
+
+
+@pytest.mark.parametrize("finished, most, rest, taken", [
+    ([0, 1], 9, 0, 2), ([0, 1, 2, 3, 5], 9, 0, 4), ([0, 1, 2, 3], 3, 0, 3), ([0, 1, 2, 3], 9, 1, 3), ([0, 1, 2], 9, 2, 2),
+    ([0, 1, 2, 3], 1, 0, 2)])
+def test_a_request_is_extended_up_to_the_first_game_that_runs(finished, most, rest, taken):
+    "`rest` of the finished games stay, and what was requested is never cut."
+    scheduler = GameScheduler()
+    scheduler.want(2)
+    for _ in range(6): scheduler.draw()
+    for number in finished: scheduler.finish(Played(number=number))
+    scheduler.want_finished(most, rest)
+    assert [record.number for record in scheduler.take()] == [*range(taken)]
+    assert [record.number for record in scheduler.leftover()] == [number for number in finished if number >= taken]
 
 
 def test_new_weights_arrive_while_it_plays_on():
@@ -593,6 +629,7 @@ def test_zero_of_anything_is_refused(option):
     (SearchSettings, "c_puct", float("nan")), (SearchSettings, "c_puct", -1), (SearchSettings, "noise_total", 0),
     (SearchSettings, "noise_fraction", 1.5), (SearchSettings, "fpu", float("inf")), (SelfPlaySettings, "fast_simulations", 0),
     (SelfPlaySettings, "random_start_fraction", 1.5), (SelfPlaySettings, "random_start_plies", -1),
+    (SelfPlaySettings, "random_start_power", -1),
     (SelfPlaySettings, "half_life", 0), (SelfPlaySettings, "temperature", -1), (SelfPlaySettings, "full_search_fraction", 2),
 ])
 def test_a_setting_out_of_range_is_named(kind, field, value):
@@ -977,13 +1014,40 @@ def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits
     assert [row["name"] for row in rows] == ["a", "b", "c"]
 
 
+def answered(game, settings):
+    "Share of questions that the tables answer while a pool warms up."
+    layout = plan_layout(game, True, "cpu", layout="threads", threads=1, games=128, max_batch=128, shared=False)
+    with closing(make_pool(game, PolicyValueNet(game, "tiny"), layout, settings)) as pool:
+        calibration.warm_up(pool, GameScheduler(), .01)
+        report = pool.report()
+    return report["recalled"] / calibration.count_answers(report)
+
+
+def test_a_measurement_does_not_see_the_first_moves_only():
+    """All games begin with one position, which the tables know after one evaluation. A slow network was still there when
+    the measurement ended: Gardner's chess with `medium` seemed to make four times its evaluations per second."""
+    game = get_game("gomoku(size=9)")
+    settings = replace(default_settings(game), random_start_fraction=0.0)
+    spread = spread_starts(settings, usual_game(game, settings, 8)[0])
+    assert answered(game, settings) > 4 * answered(game, spread)
+
+
+def test_layouts_are_measured_all_over_a_game(monkeypatch):
+    seen = []
+    monkeypatch.setattr(engine_module, "measure_layouts", lambda *args, **options: seen.append((args[4], options)) or 1 / 0)
+    with engine(get_game("tictactoe"), layout="auto") as playing, pytest.raises(ZeroDivisionError): playing.calibrate()
+    (settings, options), = seen
+    assert (settings.random_start_fraction, settings.random_start_power) == (1, 0) and 5 <= settings.random_start_plies <= 9
+    assert settings.search == playing.settings.search and 5 < options["evals_per_game"] < 9 * 64
+
+
 def test_an_interrupted_measurement_is_repeated(monkeypatch):
     measure, calls = engine_module.measure_layouts, []
 
-    def interrupted(*args):
+    def interrupted(*args, **options):
         calls.append(args)
         if len(calls) == 1: raise KeyboardInterrupt
-        return measure(*args)
+        return measure(*args, **options)
     monkeypatch.setattr(engine_module, "measure_layouts", interrupted)
     monkeypatch.setattr(engine_module, "candidate_layouts", lambda game, network, base: {"as planned": base})
     game = get_game("tictactoe")

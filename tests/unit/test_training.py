@@ -499,6 +499,20 @@ def test_half_of_the_threads_play_while_the_learner_learns(tmp_path):
     assert {playing for _, playing, _ in seen} == {0}, "a run that must be reproducible waits for its learner"
 
 
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_an_iteration_takes_more_games_where_its_steps_take_longer(tmp_path, monkeypatch, reproducible):
+    step, settings = Learner.step, replace(QUICK, min_replay_ratio=.5)
+    monkeypatch.setattr(Learner, "step", lambda learner, batch: time.sleep(.15) or step(learner, batch))
+    run = trainer(tmp_path / "run", threads=2, games=32, train_settings=settings, reproducible=reproducible).fit(iterations=6)
+    rows = [run.folder.read_games(row) for row in run.folder.rows()]
+    assert [record.number for row in rows for record in row] == [*range(run.games)]
+    positions = [sum(int((np.diff(record.policy_offsets) > 0).sum()) for record in row) for row in rows]
+    assert sum(positions) == run.replay.added
+    assert run.learner.steps == sum(max(1, round(round(n * 16 / len(row)) * 2 / 32)) for n, row in zip(positions, rows))
+    if reproducible: assert {*map(len, rows)} == {16}
+    else: assert min(map(len, rows)) >= 16 and 32 < max(map(len, rows)) <= 64, "up to four times as many"
+
+
 def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path):
     account = TimeAccount()
     assert account.allows("matches", 0)   # The first is always played
