@@ -237,7 +237,7 @@ def text(state) -> str:
 
 # %% ../../nbs/18_games.chess.ipynb #8b482223
 VARIANTS = dict(standard=8, gardner=5)
-LONGEST = {8: 100, 5: 200}    # Plies of a game in self-play, by size
+LONGEST = 100                 # Plies of a game in self-play
 MOST_LEGAL = {8: 218, 5: 128} # 5×5: six queens with 16 moves each, and four pieces with 8
 
 
@@ -275,17 +275,17 @@ def _check_arguments(variant, max_plies, cut) -> None:
 def chess(
     variant: str = "standard",    # "standard", or "gardner": 5×5, without castling and double steps
     fen: str | None = None,       # Position at the start; None for the usual one
-    max_plies: int | None = None, # Longest game in self-play; None for 100, on 5×5 200
+    max_plies: int | None = None, # Longest game in self-play; None for 100
     cut: str = "material",        # What such a game counts in training: "draw" or "material"
 ) -> Game:                        # A ValueError says which parameter is wrong
     "Return chess. In matches a game is cut after 1,024 plies or `max_plies` if that is more, and is a draw."
     _check_arguments(variant, max_plies, cut)
     size = VARIANTS[variant]
-    plies = LONGEST[size] if max_plies is None else max_plies
+    plies = LONGEST if max_plies is None else max_plies
     row = position(fen or FENS[size], size, plies, BY_MATERIAL if cut == "material" else DRAW)
     fen = write_fen(row)
     if row[ENDED]: raise ValueError(f"chess: the game is over in {fen!r}: {text(row).splitlines()[-1]}.")
-    given = [("variant", variant, "standard"), ("fen", fen, FENS[size]), ("max_plies", plies, LONGEST[size]),
+    given = [("variant", variant, "standard"), ("fen", fen, FENS[size]), ("max_plies", plies, LONGEST),
              ("cut", cut, "material")]
     inside = ",".join(f"{key}={value}" for key, value, usual in given if value != usual)
     actions, cells, ways = size * size * WAYS[size], np.arange(size * size), np.arange(WAYS[size])

@@ -65,6 +65,8 @@ class Actor(threading.Thread):
         "Run one turn of a block. Return True if it waits for evaluations or has more to do."
         block.receive(self.pool.inference.network.version)
         self.fill(block)
+        first = self.source.resting
+        block.slots["rests"] = first is not None and block.slots["number"] >= first
         block.advance()
         for _ in range(4):   # A game may end without the network; such games must not keep the other slots waiting
             records = block.collect()

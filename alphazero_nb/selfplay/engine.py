@@ -148,14 +148,14 @@ class CallReporter:
         nodes = nodes_status(self.totals, self.ages / self.finished if self.finished else None)
         if nodes is not None: self.events.emit(nodes)
 
-    def _finish(self, record: GameRecord, missing: int, source: str) -> None:
+    def _finish(self, record: GameRecord, missing: int, source: str, at: float) -> None:
         self.finished, self.last = self.finished + 1, record
         self.ages += max(0, self.version - record.version)
         self.sources[source] += 1
         missing = max(missing, len(self.totals.scheduler.missing))   # The game may have finished before the call
         self.events.emit(GameFinished(
             record.number, max(0, self.n - missing), self.n, self.finished, len(record), tuple(record.outcome.tolist()),
-            time.perf_counter() - self.start, self.totals.report()["evaluations"] - self.before["evaluations"], source))
+            max(0.0, at - self.start), self.totals.report()["evaluations"] - self.before["evaluations"], source))
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
         "Return the totals of the call, which returns these games."

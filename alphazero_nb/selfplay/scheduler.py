@@ -19,6 +19,7 @@ class Finished(NamedTuple):
     record: GameRecord
     missing: int        # Requested games that have not finished yet
     source: str         # Name of the device or worker that played it
+    at: float           # Time of `time.perf_counter`
 
 # %% ../../nbs/43_selfplay.scheduler.ipynb #b022093f
 class GameNumbers:
@@ -54,9 +55,13 @@ class GameScheduler:
         return self.endless or bool(self.missing) or self.ahead is not None
 
     @property
-    def full(self) -> bool:  # True if `ahead` finished games wait for a request
-        if self.ahead is None: return False
-        return len(self.finished) - (self.wanted_to - self.first - len(self.missing)) >= self.ahead
+    def full(self) -> bool:  # True if no requested game is missing and `ahead` finished games wait for a request
+        return self.ahead is not None and not self.missing and (
+            len(self.finished) - (self.wanted_to - self.first) >= self.ahead)
+
+    @property
+    def resting(self) -> int | None:   # Games from this number on shall wait where they are; None: no game
+        return self.wanted_to + self.ahead if self.full else None
 
     def draw(self) -> int | None:
         "Return the number of the next game to start, or None if there is none."
@@ -81,7 +86,7 @@ class GameScheduler:
             self.missing.discard(record.number)
             self.finished[record.number] = record
             self.games, self.moves = self.games + 1, self.moves + len(record)
-            self.events.put(Finished(record, len(self.missing), source))
+            self.events.put(Finished(record, len(self.missing), source, time.perf_counter()))
             return True
 
     def end(self, generation: Generation) -> None:

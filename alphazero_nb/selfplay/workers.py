@@ -8,7 +8,7 @@ from __future__ import annotations
 import math, multiprocessing, queue, signal, threading, time
 from collections import Counter, deque
 from contextlib import contextmanager
-from multiprocessing import util
+from multiprocessing import spawn as process_start, util
 
 from ..core.device import usable_cores
 from ..core.events import Message, WorkerLost, WorkerStarted
@@ -40,13 +40,31 @@ def _no_interrupts():
     try: yield
     finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+
+_preparing = threading.Lock()
+
+
+@contextmanager
+def _without_script():
+    "Let the processes that this thread starts meanwhile leave the caller's script alone."
+    with _preparing:
+        prepare, thread = process_start.get_preparation_data, threading.get_ident()
+
+        def without(name: str) -> dict:
+            data = prepare(name)
+            if threading.get_ident() != thread: return data   # A process of another library
+            return {key: value for key, value in data.items() if not key.startswith("init_main")}
+        process_start.get_preparation_data = without
+        try: yield
+        finally: process_start.get_preparation_data = prepare
+
 # %% ../../nbs/46_selfplay.workers.ipynb #0500f9e9
 def spawn(name: str) -> tuple:   # Process, the parent's end of its pipe, and the outbox of that pipe
     "Start a worker process."
     pipe, theirs = _context.Pipe()
     process = _context.Process(target=worker_main, args=(theirs,), name=name, daemon=True)
     try:
-        with _no_interrupts(): process.start()
+        with _no_interrupts(), _without_script(): process.start()
     finally: theirs.close()
     return process, pipe, Outbox(pipe)
 
@@ -256,9 +274,8 @@ class WorkerHandler:
         why = str(error) if error else f"its process {cause}."
         if self.workers.running: self.events.put(Message(f"{worker.name} could not start and is left out: {why}"))
         else:
-            guard = " In a script, start self-play under `if __name__ == '__main__':`." * cause.startswith("ended with")
             self.play.start_error = error or RuntimeError(
-                f"no worker could start: the process of {worker.name} {cause}.{guard}")
+                f"no worker could start: the process of {worker.name} {cause}.")
 
     def replace(self, worker: Worker) -> None:
         "Return the games of a lost worker to the source, report the loss and start another worker."

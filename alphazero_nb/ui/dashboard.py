@@ -67,6 +67,7 @@ def line_chart(
     series: list[tuple],   # (name, color, xs, ys), or with intervals: (name, color, xs, ys, lows, highs)
     title: str,
     unit: str = "min",     # Unit of the x axis
+    from_zero: bool = True,   # Let the y axis begin at 0 if no value is below it
 ) -> str:
     "Return lines over a common x axis as an `<img>`."
     kept = [(name, color, [(x, *ys) for x, *ys in zip(*data) if all(y is not None and math.isfinite(y) for y in ys)])
@@ -75,7 +76,7 @@ def line_chart(
     if not points: return _chart(title, NO_DATA)
     ys = [y for point in points for y in point[1:]]
     to_x, first, last = _scale([0.0, *(point[0] for point in points)], LEFT, RIGHT)
-    to_y, low, high = _scale(ys + [0.0] * (min(ys) >= 0), BOTTOM, TOP)
+    to_y, low, high = _scale(ys + [0.0] * (from_zero and min(ys) >= 0), BOTTOM, TOP)
     dashed = f'stroke="{GREY}" stroke-width="0.5" stroke-dasharray="3 3"'
     body = f'<path d="M{LEFT} {to_y(0):.1f}H{RIGHT}" {dashed}/>' if low < 0 < high else ""
     body += f'<path d="M{LEFT} {TOP - 4}V{BOTTOM}H{RIGHT}" stroke="{GREY}" fill="none" stroke-width="0.7"/>'
@@ -266,7 +267,8 @@ def _judged(state: DashboardState) -> list[IterationDone]:
 def _judge_chart(rows: list[IterationDone]) -> str:
     "Return a chart of how often the agent keeps the result of perfect play."
     shares = [[100 * value for value in row.keeps[:3]] for row in rows]
-    return line_chart([("", GREEN, [row.seconds / 60 for row in rows], *zip(*shares))], "Keeps the result (%)")
+    minutes = [row.seconds / 60 for row in rows]
+    return line_chart([("", GREEN, minutes, *zip(*shares))], "Keeps the result (%)", from_zero=False)
 
 
 def _charts(state: DashboardState) -> str:

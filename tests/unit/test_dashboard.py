@@ -193,6 +193,8 @@ def test_the_judge_has_a_line_and_a_curve():
         page = render(state)
         assert ("The agent keeps" in page) == ("Keeps the result (%)" in page) == (k > 1)
     assert "The agent keeps the result in 90% of 300 positions (86% to 93%)." in page
+    labels = [element.text for element in pictures(page)[1].iter() if element.text]
+    assert "75" in labels and "93" in labels, "from 0 on, the curve of a good agent is a flat line"
     for wrong in ("<b>", [.9], [.9, .95, .97, 300], [.9, .8, 1.1, 300], [True, 0, 1, 3], [.9, .8, float("nan"), 3], {"a": 1}):
         state(IterationDone(5, 150., 1280, 900, 1.9, .8, 30., {}, wrong))
         assert tell_keeps(wrong) == "" and "90% of 300" in render(state)

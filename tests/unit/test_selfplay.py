@@ -150,19 +150,28 @@ def test_weights_can_change_between_calls():
     assert after != play(game, 12)[6:], "the new weights play"
 
 
+class Played(SimpleNamespace):
+    "A game without moves."
+    def __len__(self): return 0
+
+
 def settle(playing, timeout_s=30):
     "Wait until an engine that plays on has played as far ahead as it may."
     end = time.monotonic() + timeout_s
-    while playing.scheduler.running or not playing.scheduler.full: assert time.monotonic() < end; time.sleep(.01)
+    scheduler = playing.scheduler
+    while not scheduler.full or any(number < scheduler.resting for number in [*scheduler.running]):
+        assert time.monotonic() < end
+        time.sleep(.01)
+    time.sleep(.05)   # For the turn that has just begun
 
 
-def test_an_engine_plays_on_between_calls_and_no_further_than_one_call():
+def test_an_engine_plays_on_between_calls_and_not_without_end():
     game, ended, done = get_game("tictactoe"), [], []
     hear = lambda event: (ended if isinstance(event, GameFinished) else done).append(event)
     with engine(game, games=32, play_on=True, listeners=[hear]) as playing:
         games, start = playing.generate_games(40), time.perf_counter()
         settle(playing)
-        assert 40 <= len(playing.leftover()) <= 40 + 32
+        assert 40 <= len(playing.leftover()) <= 40 + 10 * 32   # The slots end a few games until all have seen that it is enough
         time.sleep(.3)
         waited, first = time.perf_counter() - start, len(ended)
         games += playing.generate_games(60)
@@ -173,6 +182,7 @@ def test_an_engine_plays_on_between_calls_and_no_further_than_one_call():
     second = [event for event in ended[first:] if event.total == 60]
     assert [event.done for event in second] == sorted(event.done for event in second) and second[-1].done == 60
     assert [event.finished for event in second] == list(range(1, len(second) + 1))
+    assert second[0].seconds < waited - .3, "it is told when a game has ended, and not when that was noticed"
     assert len({event.number for event in ended}) == len(ended), "each game is reported once"
     summaries = [event for event in done if isinstance(event, SelfPlayDone)]
     assert [event.games for event in summaries] == [40, 60, 20] and summaries[1].seconds > waited
@@ -187,6 +197,37 @@ def test_what_a_call_takes_is_played_anew_before_the_next_call():
         assert len(playing.generate_games(40)) == 40, "no game of this call is missing: it plays nothing itself"
         settle(playing)
         assert playing.stats()["evaluations"] > before and len(playing.leftover()) >= 40
+
+
+def test_games_rest_where_they_are_while_enough_wait_for_a_request():
+    """Games that ended instead left all slots empty, and the next ones began and ended together: in Gardner's chess a
+    learner waited a minute for each wave, and before that played for it alone."""
+    game = get_game("connect4")
+    with engine(game, games=32, play_on=True) as playing:
+        games = playing.generate_games(40)
+        settle(playing)
+        before, plies = playing.stats()["evaluations"], [block.slots["ply"].copy() for block in playing.pool.blocks]
+        time.sleep(.2)
+        assert playing.stats()["evaluations"] == before and len(playing.scheduler.running) > 16
+        assert all((block.slots["ply"] == ply).all() for block, ply in zip(playing.pool.blocks, plies))
+        assert len({*np.concatenate(plies)}) > 4, "all over their length"
+        for _ in range(3): games += playing.generate_games(40)
+        playing.pause()
+        games += playing.generate_games(5)
+    assert games == play(game, 165)
+
+
+def test_there_is_no_bound_while_a_requested_game_is_missing():
+    scheduler = GameScheduler()
+    scheduler.ahead = 2
+    scheduler.want(1)
+    for _ in range(5): scheduler.draw()
+    for number in range(1, 5): scheduler.finish(Played(number=number))
+    assert not scheduler.full and scheduler.resting is None and scheduler.draw() == 5
+    scheduler.finish(Played(number=0))
+    assert scheduler.full and scheduler.resting == 3 and scheduler.draw() is None
+    scheduler.want(4)
+    assert (scheduler.full, scheduler.resting, scheduler.missing) == (False, None, set())
 
 
 def test_an_engine_of_one_block_pauses_between_calls():
@@ -205,7 +246,7 @@ def test_slots_go_on_while_the_longest_game_of_a_small_call_is_missing(n, ahead)
         playing.generate_games(n)
         assert playing.scheduler.ahead == ahead
         settle(playing)
-        assert ahead <= len(playing.leftover()) <= ahead + 32
+        assert ahead <= len(playing.leftover()) <= ahead + 10 * 32
 
 
 def test_a_call_returns_more_games_if_its_caller_is_slower_than_play():
@@ -221,11 +262,6 @@ def test_a_call_returns_more_games_if_its_caller_is_slower_than_play():
     assert 60 <= len(calls[1]) <= 100 and [*map(len, calls[2:])] == [10, 10]
     games = sum(calls, [])
     assert games == play(game, len(games)), "the games and their order are those of an engine that waits"
-
-
-class Played(SimpleNamespace):
-    "A game without moves."
-    def __len__(self): return 0
 
 
 @pytest.mark.parametrize("finished, most, rest, taken", [
