@@ -278,8 +278,8 @@ class SelfPlayEngine:
         self.pool.set_network(network, self.version)
 
     def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
-        """Return the next `n` games in the order of their numbers. If they are all there, and the engine plays on, return
-        up to `most`, but leave as many as run at once. If interrupted, keep finished ones for the next call."""
+        """Return the next `n` games in the order of their numbers. If an engine that plays on has them all, return up to
+        `most`, but leave as many as run at once. If interrupted, keep finished ones for the next call."""
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
         most = max(n, most or 0)
         if self._measure: self.calibrate()

@@ -55,13 +55,14 @@ class GameScheduler:
         return self.endless or bool(self.missing) or self.ahead is not None
 
     @property
-    def full(self) -> bool:  # True if no requested game is missing and `ahead` finished games wait for a request
-        return self.ahead is not None and not self.missing and (
-            len(self.finished) - (self.wanted_to - self.first) >= self.ahead)
+    def resting(self) -> int | None:
+        "Number from which on games rest: no requested game is missing, and `ahead` others have finished. None: none."
+        ahead = self.ahead   # Another thread may set it to None meanwhile
+        if ahead is None or self.missing or len(self.finished) - (self.wanted_to - self.first) < ahead: return None
+        return self.wanted_to + ahead
 
     @property
-    def resting(self) -> int | None:   # Games from this number on shall wait where they are; None: no game
-        return self.wanted_to + self.ahead if self.full else None
+    def full(self) -> bool: return self.resting is not None   # True if no further game is to begin
 
     def draw(self) -> int | None:
         "Return the number of the next game to start, or None if there is none."
@@ -107,7 +108,7 @@ class GameScheduler:
             self.missing = set(range(self.first, self.wanted_to)) - self.finished.keys()
 
     def want_finished(self, most: int, rest: int = 0) -> None:
-        "Extend the request to at most `most` games by those that have finished after it without a gap, but the last `rest`."
+        "Extend the request, up to `most` games, by those finished after it without a gap, except the last `rest`."
         with self.lock:
             end = self.wanted_to
             while end in self.finished: end += 1

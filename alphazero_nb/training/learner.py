@@ -53,8 +53,9 @@ class TrainSettings:
 
     def __post_init__(self):
         require(self, batch_size=(1, None), replay_ratio=(0, None), min_replay_ratio=(1e-3, None),
-                learning_rate=(0, None), weight_decay=(0, None), value_weight=(0, None), search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1),
-                gradient_clip=(1e-9, None), evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1),
+                learning_rate=(0, None), weight_decay=(0, None), value_weight=(0, None),
+                search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
+                evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1),
                 max_window=(1, None),
                 **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
         if not isinstance(self.baseline, str):
