@@ -118,6 +118,7 @@ class CallReporter:
     "Report the events of one call to the listeners."
     def __init__(self, game: Game, totals: EngineTotals, events: Events):
         self.game, self.totals, self.events, self.n = game, totals, events, 0   # n: requested games; 0 reports no games
+        self.done = 0                    # Requested games that have finished
         self.version, self.ages = 0, 0   # Newest weights, and how many versions older the games' weights are, in total
         self.start, self.seconds, self.before = time.perf_counter(), 0.0, totals.report(0.0)
         self.meter, self.finished, self.sources, self.last = SpeedMeter(totals, self.start), 0, Counter(), None
@@ -153,8 +154,9 @@ class CallReporter:
         self.ages += max(0, self.version - record.version)
         self.sources[source] += 1
         missing = max(missing, len(self.totals.scheduler.missing))   # The game may have finished before the call
+        self.done = max(self.done, self.n - missing)                 # And another one since then
         self.events.emit(GameFinished(
-            record.number, max(0, self.n - missing), self.n, self.finished, len(record), tuple(record.outcome.tolist()),
+            record.number, self.done, self.n, self.finished, len(record), tuple(record.outcome.tolist()),
             max(0.0, at - self.start), self.totals.report()["evaluations"] - self.before["evaluations"], source))
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
