@@ -57,7 +57,8 @@ class Actor(threading.Thread):
         try:
             if self.pool.inference.threads_inside: _set_network_threads(self.pool.inference.threads_inside)
             while not self.generation.stopping and self.source.open:
-                if not any([self.turn(b) for b in self.blocks]) and not self.source.wait(): break
+                turns = [] if self.source.full else [self.turn(b) for b in self.blocks]
+                if not any(turns) and not self.source.wait(): break
         except BaseException as problem: error = problem
         finally: self.generation.leave(error)
 
@@ -65,8 +66,6 @@ class Actor(threading.Thread):
         "Run one turn of a block. Return True if it waits for evaluations or has more to do."
         block.receive(self.pool.inference.network.version)
         self.fill(block)
-        first = self.source.resting
-        block.slots["rests"] = first is not None and block.slots["number"] >= first
         block.advance()
         for _ in range(4):   # A game may end without the network; such games must not keep the other slots waiting
             records = block.collect()

@@ -47,7 +47,8 @@ class GameScheduler:
         self.first, self.wanted_to, self.run_ahead, self.endless = first, first, run_ahead, False
         self.lock, self.events, self.numbers = threading.Lock(), queue.SimpleQueue(), GameNumbers(first)
         self.finished, self.missing, self.running = {}, set(), set()
-        self.ahead = None   # Games that may finish before they are requested; None: play only while some are missing
+        self.ahead = None   # Games to finish before they are requested; None: play only while some are missing
+        self.ready = first  # All games from `first` to before this number have finished
         self.games = self.moves = 0
 
     @property
@@ -55,20 +56,16 @@ class GameScheduler:
         return self.endless or bool(self.missing) or self.ahead is not None
 
     @property
-    def resting(self) -> int | None:
-        "Number from which on games rest: no requested game is missing, and `ahead` others have finished. None: none."
+    def full(self) -> bool:
+        "True if all requested games and the `ahead` games after them have finished: games rest, and none begins."
         ahead = self.ahead   # Another thread may set it to None meanwhile
-        if ahead is None or self.missing or len(self.finished) - (self.wanted_to - self.first) < ahead: return None
-        return self.wanted_to + ahead
-
-    @property
-    def full(self) -> bool: return self.resting is not None   # True if no further game is to begin
+        return ahead is not None and self.ready >= self.wanted_to + ahead
 
     def draw(self) -> int | None:
         "Return the number of the next game to start, or None if there is none."
         with self.lock:
-            end = None if self.run_ahead and not self.full else self.wanted_to
-            number = self.numbers.draw(end) if self.open else None
+            if not self.open or self.full: return None
+            number = self.numbers.draw(None if self.run_ahead else self.wanted_to)
             if number is not None: self.running.add(number)
             return number
 
@@ -86,9 +83,13 @@ class GameScheduler:
             self.running.discard(record.number)
             self.missing.discard(record.number)
             self.finished[record.number] = record
+            self._count_ready()
             self.games, self.moves = self.games + 1, self.moves + len(record)
             self.events.put(Finished(record, len(self.missing), source, time.perf_counter()))
             return True
+
+    def _count_ready(self) -> None:
+        while self.ready in self.finished: self.ready += 1
 
     def end(self, generation: Generation) -> None:
         "Report that a generation has ended."
@@ -109,15 +110,13 @@ class GameScheduler:
 
     def want_finished(self, most: int, rest: int = 0) -> None:
         "Extend the request, up to `most` games, by those finished after it without a gap, except the last `rest`."
-        with self.lock:
-            end = self.wanted_to
-            while end in self.finished: end += 1
-            self.wanted_to = max(self.wanted_to, min(end - rest, self.first + most))
+        with self.lock: self.wanted_to = max(self.wanted_to, min(self.ready - rest, self.first + most))
 
     def keep(self, records: list[GameRecord]) -> None:
         "Add games that were finished before, so that they are not played again."
         with self.lock:
             self.finished.update({record.number: record for record in records})
+            self._count_ready()
             self.numbers.finished |= {record.number for record in records}
 
     def leftover(self) -> list[GameRecord]:

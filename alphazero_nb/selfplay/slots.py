@@ -42,7 +42,6 @@ SLOT = np.dtype([
     ("random", "i1"),   # 1 if the next move is random
     ("noisy", "u8"),    # One bit per world: its root still waits for noise
     ("done", "i1"),     # 1 if the game has ended and waits for `collect`
-    ("rests", "i1"),    # 1 while its game waits where it is
     ("busy", "i1"),     # 1 while the kernel works on this slot; it stays 1 when the rules raise an exception
 ])
 
@@ -202,7 +201,7 @@ def draw_start(slots, slot):
 def begin_game(api, trees, slots, slot, number, seed):
     "Start game `number` in an idle slot."
     row = slots.rows[slot]
-    row.number, row.seed, row.ply, row.rolls, row.done, row.rests, row.busy = number, seed, 0, 0, 0, 0, 1
+    row.number, row.seed, row.ply, row.rolls, row.done, row.busy = number, seed, 0, 0, 0, 1
     slots.random[slot] = ~np.uint64(seed)   # A different sequence from the one that deals the cards
     worlds = int(slots.settings[0].worlds)
     for world in range(worlds):             # And other rolls in the search than in the game
@@ -285,7 +284,7 @@ def play_step(api, trees, requests, cache, slots, log, count):
     for slot in range(len(rows)):
         root, row = root_of(trees, slot * worlds), rows[slot]
         row.busy = 1
-        while row.number >= 0 and not row.done and not row.rests:
+        while row.number >= 0 and not row.done:
             if nodes[root].count > 1 and not row.random:
                 if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
                     cramped = True

@@ -73,7 +73,7 @@ class Forced:
 
 class Endless:
     "A source that never runs out of games."
-    def __init__(self): self.drawn, self.finished, self.open, self.resting = 0, 0, True, None
+    def __init__(self): self.drawn, self.finished, self.open, self.full = 0, 0, True, False
     def draw(self): self.drawn += 1; return self.drawn
     def finish(self, record, name): self.finished += 1
 
