@@ -87,7 +87,7 @@ def _train(args):
                              listeners=listeners, layout=args.layout, from_folder=args.from_folder, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     stopped = stops != [False]   # A stop before the start posts no event
-    if plan and not stopped: progress(Message(plan.beside(trainer)))
+    if plan and not stopped: progress(Message(plan.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
     rules = f" --rules {args.rules}" if args.rules else ""
     if trainer.iteration and not args.json:

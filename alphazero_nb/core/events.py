@@ -34,7 +34,7 @@ class GameFinished:
 @dataclass(frozen=True)
 class SelfPlayDone:
     "A call for self-play games has ended; its totals."
-    games: int               # Games requested; some may have ended before the call
+    games: int               # Games returned; some may have ended before the call
     positions: int           # Positions in these games, one for each move
     mean_length: float       # Moves per game
     wins: tuple              # Share of games won by each seat: its result is above 0

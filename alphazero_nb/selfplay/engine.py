@@ -245,7 +245,7 @@ class SelfPlayEngine:
         layout: str | Layout | None = None,  # A kind in LAYOUTS, or "auto" (benchmark first); default: simple rules
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
-        play_on: bool = False,           # If the pool can, play on between two calls, about as many games as slots
+        play_on: bool = False,           # If the pool can, play on between two calls
     ):
         if settings is None: settings = default_settings(game)
         if simulations is not None:
@@ -280,13 +280,14 @@ class SelfPlayEngine:
         self.pool.set_network(network, self.version)
 
     def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
-        """Return the next `n` games in the order of their numbers. If an engine that plays on has them all, return up to
-        `most`, but leave as many as run at once. If interrupted, keep finished ones for the next call."""
+        """Return the next `n` games in the order of their numbers. If an engine that plays on has finished them already,
+        return later ones too, up to `most` in all, but keep as many as run at once in reserve. If interrupted, keep
+        finished ones for the next call."""
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
         most = max(n, most or 0)
         if self._measure: self.calibrate()
         self.scheduler.want(n)
-        self.scheduler.ahead = max(most, self.layout.games + most - n) if self._plays_on else None
+        self.scheduler.ahead = most + self.layout.games if self._plays_on else None   # For a next call, and the reserve
         if self._plays_on and not self.scheduler.missing: self.scheduler.want_finished(most, self.layout.games)
         call = self._run(n)
         if n:
@@ -305,17 +306,18 @@ class SelfPlayEngine:
     def _run(self, n: int, seconds: float | None = None) -> CallReporter:
         "Play until no requested game is missing, or for some seconds. Raise the error that ended the play."
         if self.closed: raise RuntimeError("this engine is shut down; make a new one.")
-        generation, call = self._begin()
+        going, call = self._begin()
         call.n, call.version = n, self.version
         with call.timed():
-            generation = play_generation(self.pool, self.scheduler, call, seconds, generation,
+            generation = play_generation(self.pool, self.scheduler, call, seconds, going,
                                          self._plays_on and seconds is None)
             if self.closed:
                 raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
             if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
             self._check(generation)
         if not generation.ended:
-            if self.pool.beside: generation = self.pool.start(self.scheduler, self.pool.beside)
+            if self.pool.beside and generation is not going:
+                generation = self.pool.start(self.scheduler, self.pool.beside)
             self._going = generation, self._new_reporter()
         return call
 
@@ -324,7 +326,7 @@ class SelfPlayEngine:
     def _begin(self) -> tuple[Generation | None, CallReporter]:
         "Return the generation that has played on since the last call, if any, and the reporter of the call."
         (generation, call), self._going = self._going or (None, None), None
-        if call is not None and self.pool.beside:   # Now with all actors
+        if call is not None and self.pool.beside and self.scheduler.missing:   # Now with all actors
             self._halt(generation)
             return None, call
         if call is not None: return generation, call

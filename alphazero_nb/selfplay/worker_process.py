@@ -102,7 +102,7 @@ class Inbox(threading.Thread):
 # %% ../../nbs/45_selfplay.worker_process.ipynb #025874a4
 class RemoteScheduler:
     "The game source of a worker's actors: it receives game numbers and sends finished games through the pipe."
-    full = False   # Workers stop between two calls; on a cluster, running games end
+    full = False   # Its games never rest: workers stop between two calls; on a cluster, running games end
 
     def __init__(self, outbox: Outbox, pool: ActorPool):
         self.condition, self.numbers, self.open = threading.Condition(), deque(), False

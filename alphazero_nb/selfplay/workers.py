@@ -5,7 +5,7 @@
 # %% ../../nbs/46_selfplay.workers.ipynb #c1c770c6
 from __future__ import annotations
 
-import math, multiprocessing, queue, signal, threading, time
+import math, multiprocessing, queue, signal, sys, threading, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from multiprocessing import spawn as process_start, util
@@ -53,6 +53,7 @@ def _without_script():
         def without(name: str) -> dict:
             data = prepare(name)
             if threading.get_ident() != thread: return data   # A process of another library
+            if sys.modules["__main__"].__name__ != "__main__": return data   # Itself spawned, so its script has a guard
             return {key: value for key, value in data.items() if not key.startswith("init_main")}
         process_start.get_preparation_data = without
         try: yield

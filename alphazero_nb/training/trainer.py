@@ -337,13 +337,13 @@ class TrainingLoop:
         self.emit(done)
 
     def _play(self, engine: SelfPlayEngine) -> int:
-        "Play the games of an iteration. Return for how many to take steps: for fewer if steps take longer than games."
+        "Play the games of an iteration. Return the number that steps are taken for; games beyond it get none of their own."
         plan, settings = self.plan, self.plan.train
         if plan.from_folder:
             self.played = engine.generate_games(plan.shared.games)
             return len(self.played)
         games = settings.iteration_games(plan.game, engine.layout.games)
-        self.played = engine.generate_games(games, games if plan.reproducible else settings.most_games(games))
+        self.played = engine.generate_games(games, settings.most_games(games))
         return games
 
     def _fallen(self) -> float:

@@ -421,6 +421,31 @@ for network in (None, Halves()):
     assert done.returncode == 0 and done.stdout.split("\n") == ["a start", "10 games", "10 games", ""], done.stderr
 
 
+def test_a_script_may_play_in_a_process_of_its_own(tmp_path):
+    "Such a process knows the script's classes as those of `__mp_main__`, and so must the workers that it starts."
+    path = tmp_path / "guarded.py"
+    path.write_text("""
+import multiprocessing, torch
+from alphazero_nb.core.game import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+
+class Halves(torch.nn.Module):
+    def forward(self, planes): return torch.zeros(len(planes), 9), torch.full((len(planes), 2), .5)
+
+def play():
+    with SelfPlayEngine(get_game("tictactoe"), Halves(), workers=2, simulations=8, device="cpu", listeners=()) as engine:
+        print(len(engine.generate_games(10)), "games", flush=True)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=play)
+    process.start()
+    process.join()
+    raise SystemExit(process.exitcode)
+""")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout == "10 games\n", done.stderr
+
+
 def test_a_process_of_another_library_is_prepared_as_usual(monkeypatch):
     from multiprocessing import spawn
     from alphazero_nb.selfplay.workers import _without_script

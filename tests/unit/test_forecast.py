@@ -178,10 +178,10 @@ def test_what_came_stands_beside_the_plan(tmp_path, monkeypatch):
     run = trainer(tmp_path / "run", "tictactoe", train_settings=replace(QUICK, evaluate_every=1, evaluate_games=2,
                                                                          baseline="random")).fit(iterations=1)
     keeps = run.history[-1]["keeps"][0]
-    text = replace(plan, share=.5).beside(run)
+    text = replace(plan, share=.5).compare(run)
     assert f"{run.games} games (planned " in text and f"{run.replay.added} positions (planned " in text
     assert f"keeps the result in {keeps:.0%} of positions (planned 50%)" in text
-    assert "keeps" not in replace(plan, share=None).beside(run)
+    assert "keeps" not in replace(plan, share=None).compare(run)
     assert json.loads(json.dumps(plan.row()))["game"] == "tictactoe"
 
 

@@ -206,8 +206,9 @@ def test_what_a_call_takes_is_played_anew_before_the_next_call():
     with engine(get_game("tictactoe"), games=32, play_on=True) as playing:
         playing.generate_games(40)
         settle(playing)
-        before = playing.stats()["evaluations"]
+        before, generation = playing.stats()["evaluations"], playing.pool.generation
         assert len(playing.generate_games(40)) == 40, "no game of this call is missing: it plays nothing itself"
+        assert playing.pool.generation is generation and playing.beside == 1, "and leaves the playing actor alone"
         settle(playing)
         assert playing.stats()["evaluations"] > before and len(playing.leftover()) >= 40
 
@@ -261,6 +262,20 @@ def test_games_after_a_gap_are_not_ahead(gap):
     assert not scheduler.full and not scheduler.missing and scheduler.draw() == 6
 
 
+def test_games_ahead_are_bounded_even_with_a_gap():
+    "The worker that has game 1 may be lost, and nobody knows for a minute. The others would fill the memory."
+    scheduler = GameScheduler()
+    scheduler.ahead = 2
+    scheduler.want(1)
+    for number in (scheduler.draw() for _ in range(9)):
+        if number not in (1, 8): scheduler.finish(Played(number=number))
+    assert not scheduler.full, "game 0 was requested, and 2 to 7 are ahead"
+    for number in (8, scheduler.draw()): scheduler.finish(Played(number=number))
+    assert scheduler.full and scheduler.draw() is None
+    scheduler.want(2)
+    assert not scheduler.full and scheduler.draw() == 10, "a missing game is never waited for in vain"
+
+
 def test_an_engine_of_one_block_pauses_between_calls():
     "Its only actor would keep the learner from its core."
     with engine(get_game("tictactoe"), games=8, threads=1, play_on=True) as playing:
@@ -270,7 +285,7 @@ def test_an_engine_of_one_block_pauses_between_calls():
         assert playing.scheduler.ahead is None and playing.stats()["evaluations"] == before
 
 
-@pytest.mark.parametrize("n, ahead", [(4, 32), (40, 40)])
+@pytest.mark.parametrize("n, ahead", [(4, 36), (40, 72)])
 def test_slots_go_on_while_the_longest_game_of_a_small_call_is_missing(n, ahead):
     "With 4 games ahead, most of the 32 slots were idle until the last of 4 requested games had ended."
     with engine(get_game("tictactoe"), games=32, play_on=True) as playing:
@@ -290,7 +305,7 @@ def test_a_call_returns_more_games_if_its_caller_is_slower_than_play():
         settle(playing)
         calls += [playing.generate_games(10), playing.generate_games(10, most=5)]
     assert len(calls[0]) == 40, "it had to wait, so play was not faster"
-    assert 60 <= len(calls[1]) <= 100 and [*map(len, calls[2:])] == [10, 10]
+    assert [*map(len, calls[1:])] == [100, 10, 10]
     games = sum(calls, [])
     assert games == play(game, len(games)), "the games and their order are those of an engine that waits"
 
