@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Callable, NamedTuple
 
 import numpy as np
 from ..core.streams import Purpose, derive_seed
-from ..core.events import MatchMoved, MatchPlayed
+from ..core.events import MatchMoved, MatchPlayed, tell_measures
 from ..core.intervals import elo, mean_interval, wilson_interval
 from ..core.game import Game
 
@@ -115,7 +115,12 @@ class MatchResult:
     scores: np.ndarray  # (games,) float: fraction of opponents beaten; with two players 1 win, 0.5 draw, 0 loss
     lengths: np.ndarray # (games,) int
     deals: np.ndarray | None = None  # (games,) int: the deal of each game; games that share a deal are not independent
-    games: tuple = ()   # PlayedGame of each game
+    games: tuple = field(default=(), repr=False)   # PlayedGame of each game
+
+    def __str__(self):
+        low, high = self.interval
+        return (f"{self.player} against {self.opponent}: {self.score:.1%} of the points "
+                f"({low:.1%} to {high:.1%}, {len(self.scores):,} games)")
 
     @property
     def independent(self) -> np.ndarray:   # The score of each game, or the mean of each shared deal
@@ -201,6 +206,8 @@ class DuplicateResult:
     match: MatchResult  # The games with the player at the table
     mine: dict          # By measure, (deals, seats): the player in each seat, opponents in the others
     theirs: dict        # By measure, (deals, seats): each seat, with opponents in all seats
+
+    def __str__(self): return f"{self.match}; {tell_measures(self.measures)}"
 
     @property
     def measures(self) -> dict[str, dict]:  # Plain data for `tell_measures`; an empty seat is NaN

@@ -126,7 +126,7 @@ def expected_games(game: Game, preset: str, positions: float) -> float | None:
     return learned and positions / learned   # Learned positions per game
 
 # %% ../../nbs/64_training.forecast.ipynb #20ee7c21
-LEAST = {"tiny": 0, "small": 50_000, "medium": 150_000, "large": 1_000_000}   # Positions from which a network pays
+LEAST = {"tiny": 0, "small": 50_000, "medium": 500_000, "large": 2_000_000}   # Positions from which a network pays
 SHARE, START_S = 0.93, 15   # Of the time after the first seconds, for play and learning; the rest is saving and matches
 
 

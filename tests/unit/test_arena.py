@@ -271,6 +271,15 @@ def test_a_result_as_plain_data():
     assert result["elo"] == pytest.approx(400 * math.log10(.7 / .3))
 
 
+def test_a_printed_result_is_one_line():
+    "It listed every move of every game."
+    game = get_game("tictactoe")
+    result = play_match(game, RandomPlayer(game, 1), RandomPlayer(game, 2), games=300)
+    assert str(result) == (f"random against random: {result.score:.1%} of the points "
+                           f"({result.interval[0]:.1%} to {result.interval[1]:.1%}, 300 games)")
+    assert "PlayedGame" not in repr(result)
+
+
 # Players
 
 

@@ -117,11 +117,11 @@ def test_more_minutes_buy_a_larger_network(monkeypatch, minutes, preset, asked):
 
 
 def test_a_network_pays_by_what_it_learns_and_not_by_what_is_played(monkeypatch):
-    "`medium` learns 130,000 positions six times here. Play at the same time brings half a million, which it draws less often."
+    "`medium` learns 430,000 positions six times here. Play at the same time brings over a million, drawn less often."
     at_speeds(monkeypatch, dict(tiny=(20_000, 60, 15_000), small=(20_000, 30, 15_000), medium=(20_000, 7.5, 15_000)))
-    plan = forecast("connect4", 30, "cpu", "medium")
-    assert plan.positions > 2 * LEAST["medium"] and plan.steps == pytest.approx(7.5 * SHARE * (30 * 60 - START_S))
-    assert forecast("connect4", 30, "cpu").preset == "small"
+    plan = forecast("connect4", 100, "cpu", "medium")
+    assert plan.positions > 2 * LEAST["medium"] and plan.steps == pytest.approx(7.5 * SHARE * (100 * 60 - START_S))
+    assert forecast("connect4", 100, "cpu").preset == "small"
 
 
 def test_a_run_without_steps_has_a_plan(monkeypatch):
