@@ -280,9 +280,9 @@ class SelfPlayEngine:
         self.pool.set_network(network, self.version)
 
     def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
-        """Return the next `n` games in the order of their numbers. If an engine that plays on has finished them already,
-        return later ones too, up to `most` in all, but keep as many as run at once in reserve. If interrupted, keep
-        finished ones for the next call."""
+        """Return the next `n` games in the order of their numbers. An engine that plays on and has them already returns
+        later ones too, up to `most` in all, but keeps as many as run at once in reserve. If interrupted, keep finished
+        ones for the next call."""
         if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
         most = max(n, most or 0)
         if self._measure: self.calibrate()

@@ -57,8 +57,7 @@ class GameScheduler:
 
     @property
     def full(self) -> bool:
-        """True if games rest and none begins: all requested games and the `ahead` games after them have finished, or four
-        times as many with a gap."""
+        "True if games rest: those requested and `ahead` more have finished, or four times as many with gaps."
         ahead = self.ahead   # Another thread may set it to None meanwhile
         if ahead is None or self.missing: return False
         return self.ready >= self.wanted_to + ahead or len(self.finished) >= self.wanted_to - self.first + 4 * ahead

@@ -153,7 +153,7 @@ class Forecast:
         return dict(asdict(replace(self, game=None, device=None)), game=self.game.name, device=str(self.device))
 
     def compare(self, trainer: Trainer) -> str:
-        "Return the size and result of a run, each with its plan."
+        "Return the size and the result of a run, and beside each what was planned."
         keeps = next((row["keeps"] for row in reversed(trainer.history) if row["keeps"]), None)
         shares = [] if keeps is None or self.share is None else [
             f"keeps the result in {keeps[0]:.0%} of positions (planned {self.share:.0%})"]

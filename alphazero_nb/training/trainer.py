@@ -337,7 +337,7 @@ class TrainingLoop:
         self.emit(done)
 
     def _play(self, engine: SelfPlayEngine) -> int:
-        "Play the games of an iteration. Return the number that steps are taken for; games beyond it get none of their own."
+        "Play the games of an iteration. Return how many of them count towards its optimiser steps."
         plan, settings = self.plan, self.plan.train
         if plan.from_folder:
             self.played = engine.generate_games(plan.shared.games)

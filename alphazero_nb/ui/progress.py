@@ -207,7 +207,7 @@ def _describe_training(event) -> str | None:
                     f"value loss {_loss(event.value_loss)}")
         case IterationDone():
             return (f"{clock_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
-                    f"{event.positions:>8,} positions  policy loss {_loss(event.policy_loss)}  "
+                    f"{event.positions:>8,} in the buffer  policy loss {_loss(event.policy_loss)}  "
                     f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min"
                     f"{'  ' * bool(event.keeps)}{tell_keeps(event.keeps)}")
         case MatchMoved():

@@ -402,7 +402,7 @@ def test_a_network_that_no_worker_can_load():
 
 
 def test_a_script_needs_no_guard(tmp_path):
-    "Python runs a script without `if __name__ == '__main__':` again in each process it spawns, and with it the line that spawns."
+    "Python runs a script without `if __name__ == '__main__':` again in each process, and with it the line that spawns."
     path = tmp_path / "unguarded.py"
     path.write_text("""
 from alphazero_nb.core.game import get_game
@@ -433,7 +433,8 @@ class Halves(torch.nn.Module):
     def forward(self, planes): return torch.zeros(len(planes), 9), torch.full((len(planes), 2), .5)
 
 def play():
-    with SelfPlayEngine(get_game("tictactoe"), Halves(), workers=2, simulations=8, device="cpu", listeners=()) as engine:
+    options = dict(workers=2, simulations=8, device="cpu", listeners=())
+    with SelfPlayEngine(get_game("tictactoe"), Halves(), **options) as engine:
         print(len(engine.generate_games(10)), "games", flush=True)
 
 if __name__ == "__main__":

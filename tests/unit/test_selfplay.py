@@ -263,7 +263,7 @@ def test_games_after_a_gap_are_not_ahead(gap):
 
 
 def test_games_ahead_are_bounded_even_with_a_gap():
-    "The worker that has game 1 may be lost, and nobody knows for a minute. The others would fill the memory."
+    "A lost worker is noticed after a minute. If it has game 1, the others must not fill the memory until then."
     scheduler = GameScheduler()
     scheduler.ahead = 2
     scheduler.want(1)
@@ -273,7 +273,7 @@ def test_games_ahead_are_bounded_even_with_a_gap():
     for number in (8, scheduler.draw()): scheduler.finish(Played(number=number))
     assert scheduler.full and scheduler.draw() is None
     scheduler.want(2)
-    assert not scheduler.full and scheduler.draw() == 10, "a missing game is never waited for in vain"
+    assert not scheduler.full and scheduler.draw() == 10, "once game 1 is requested, the others play on"
 
 
 def test_an_engine_of_one_block_pauses_between_calls():
@@ -310,16 +310,16 @@ def test_a_call_returns_more_games_if_its_caller_is_slower_than_play():
     assert games == play(game, len(games)), "the games and their order are those of an engine that waits"
 
 
-@pytest.mark.parametrize("finished, most, rest, taken", [
+@pytest.mark.parametrize("finished, most, reserve, taken", [
     ([0, 1], 9, 0, 2), ([0, 1, 2, 3, 5], 9, 0, 4), ([0, 1, 2, 3], 3, 0, 3), ([0, 1, 2, 3], 9, 1, 3), ([0, 1, 2], 9, 2, 2),
     ([0, 1, 2, 3], 1, 0, 2)])
-def test_a_request_is_extended_up_to_the_first_game_that_runs(finished, most, rest, taken):
-    "`rest` of the finished games stay, and what was requested is never cut."
+def test_a_request_is_extended_up_to_the_first_game_that_runs(finished, most, reserve, taken):
+    "`reserve` of the finished games stay, and what was requested is never cut."
     scheduler = GameScheduler()
     scheduler.want(2)
     for _ in range(6): scheduler.draw()
     for number in finished: scheduler.finish(Played(number=number))
-    scheduler.want_finished(most, rest)
+    scheduler.want_finished(most, reserve)
     assert [record.number for record in scheduler.take()] == [*range(taken)]
     assert [record.number for record in scheduler.leftover()] == [number for number in finished if number >= taken]
 
