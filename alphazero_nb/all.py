@@ -29,7 +29,7 @@ from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
 from alphazero_nb.ui.card_table import register_table
 from alphazero_nb.ui.match import Match
-from alphazero_nb.ui.match_view import match_html
+from alphazero_nb.ui.match_view import match_html, match_png
 from alphazero_nb.ui.play import open_match, play
 from alphazero_nb.ui.plots import (plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
                                    plot_ladder, plot_layouts, plot_losses, plot_machine, plot_policy, plot_strength,
@@ -45,7 +45,7 @@ __all__ = [
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
     "board_symmetries",
     "check_device", "default_settings", "default_training", "describe", "device_report", "forecast", "get_device", "get_game",
-    "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html",
+    "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
     "plot_losses", "plot_machine", "plot_policy", "plot_strength", "prior_and_visits", "produce_games", "read_events",

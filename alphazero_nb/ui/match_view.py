@@ -12,7 +12,8 @@ from typing import Callable
 
 import numpy as np
 from ..core.game import Game
-from .svg import (GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg_rect, svg_text)
+from .svg import (GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg_png, svg_rect,
+                                 svg_text)
 from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_svg, next_click,
                                    piece_svg, seat_color, turn_board, visit_marks)
 from .card_table import find_table
@@ -21,7 +22,7 @@ from .match import (Match, first_line, is_open, may_show, player_name, refusal, 
 
 # %% auto #0
 __all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points', 'latest_values',
-           'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'new_signs', 'mark_last',
+           'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'match_png', 'new_signs', 'mark_last',
            'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
@@ -254,6 +255,11 @@ def match_html(match: Match, curve: bool = True) -> str:
     picture = svg_image(view.svg(), view.text(), shrink=True)
     style = "display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start"
     return f'<div style="{style}">{picture}{panel_html(view)}</div><div style="margin-top:10px">{below}</div>'
+
+
+def match_png(match: Match, scale: float = 2) -> bytes:   # Pixels per unit of the picture
+    "Return the board on display as the content of a PNG file."
+    return svg_png(MatchView(match).svg(), scale)
 
 # %% ../../nbs/76_ui.match_view.ipynb #99aabbcc
 def new_signs(before: str, after: str) -> list[tuple]:

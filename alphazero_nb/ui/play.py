@@ -5,7 +5,7 @@
 # %% ../../nbs/77_ui.play.ipynb #edec5156
 from __future__ import annotations
 
-import html, importlib.util, re, time
+import html, importlib.util, re, threading, time, weakref
 from pathlib import Path
 from typing import Callable
 
@@ -18,8 +18,8 @@ from .match import Match, Refused, first_line, free_name, read_saved_game, refus
 from .match_view import Choice, MatchView, match_html, panel_html, play_text, value_curve
 
 # %% auto #0
-__all__ = ['NO_WIDGETS', 'failure_html', 'ClickGrid', 'Choices', 'Controls', 'BoardWidgets', 'LateBoard', 'PlayBoard',
-           'make_match', 'attach_board', 'play', 'open_match']
+__all__ = ['NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'ClickGrid', 'Choices', 'Controls', 'BoardWidgets', 'note_html',
+           'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play', 'open_match']
 
 # %% ../../nbs/77_ui.play.ipynb #12dd05c0
 def _need_widgets():
@@ -130,13 +130,13 @@ class BoardWidgets:
         self.controls = Controls(match, turns=bool(drawn and drawn.turns))
         name = lambda action: match.game.move_name(match.state, action)
         self.grid = drawn and ClickGrid(drawn, click_place, name)
-        self.letters, self.panel, self.curve = w.HTML(), w.HTML(), w.HTML()
+        self.letters, self.panel, self.curve, self.notice = w.HTML(), w.HTML(), w.HTML(), w.HTML()
         self.choices, c = Choices(click, view.choice_name), self.controls
         fixed = w.Layout(flex="0 0 auto")
         left = w.VBox([self.grid.widget if drawn else self.letters, self.choices.widget], layout=fixed)
         right = w.VBox([self.panel, c.game_rows], layout=w.Layout(width="270px", flex="0 0 auto"))
         top = w.HBox([left, right], layout=w.Layout(flex_flow="row wrap", align_items="flex-start"))
-        self.root = w.VBox([top, c.look_row, self.curve, c.file_row])
+        self.root = w.VBox([self.notice, top, c.look_row, self.curve, c.file_row])
         self._connect(do)
 
     def _connect(self, do: Callable) -> None:
@@ -177,9 +177,15 @@ class BoardWidgets:
         self.syncing = False
 
 # %% ../../nbs/77_ui.play.ipynb #32d78598
-NO_WIDGETS = ('<div style="font:13px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:4px 0 10px">This is a picture. '
-              'It becomes a clickable board when the page has loaded its widgets. If it does not, reload the page and '
-              'run this cell again, or play with typed moves: <code>play(..., widgets=False)</code>.</div>')
+def note_html(words: str) -> str:
+    "Return a note above a board; `words` is HTML."
+    return f'<div style="font:13px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:4px 0 10px">{words}</div>'
+
+
+NO_WIDGETS = note_html(
+    "This is a picture. It becomes a clickable board as soon as the kernel has finished all cells that run or wait. "
+    "If it stays a picture after that, the page has not loaded its widgets: reload the page and run this cell again, "
+    "or play with typed moves: <code>play(..., widgets=False)</code>.")
 
 
 class LateBoard:
@@ -194,6 +200,7 @@ class LateBoard:
         if self.widgets is None:
             self.widgets = BoardWidgets(self.match, self.view, *self.events)
             self.widgets.draw()
+            busy_notice.add(self.widgets)
         return self.widgets
 
     def _ipython_display_(self) -> None:
@@ -218,6 +225,49 @@ class LateBoard:
         "Update the pictures and the widgets."
         for picture in self.pictures: picture.update(self._picture(), raw=True)
         if self.widgets is not None: self.widgets.draw(thinking)
+
+# %% ../../nbs/77_ui.play.ipynb #00016a4c
+BUSY = note_html("The kernel is running another cell. This board answers when that cell has finished or is stopped.")
+
+
+class BusyNotice:
+    "Show on all boards of this kernel that another cell is running."
+    after_s = 1.0   # A shorter cell needs no note
+
+    def __init__(self):
+        self.boards, self.lock, self.listens = weakref.WeakSet(), threading.Lock(), False
+        self.timer, self.event = None, 0   # `event`: the number of cells that have begun or ended
+
+    def add(self, widgets: BoardWidgets) -> None:
+        "Include a board; with the first one, IPython begins to report the start and the end of each cell."
+        if not self.listens and has_kernel():
+            from IPython import get_ipython
+            get_ipython().events.register("pre_run_cell", self.begin)
+            get_ipython().events.register("post_run_cell", self.end)
+            self.listens = True
+        self.boards.add(widgets)
+
+    def begin(self, *_) -> None:
+        "Show the note if the cell that starts now runs for long."
+        self.event += 1
+        self.timer = threading.Timer(self.after_s, self.show, (BUSY, self.event))
+        self.timer.daemon = True
+        self.timer.start()
+
+    def end(self, *_) -> None:
+        "Remove the note."
+        if self.timer: self.timer.cancel()
+        self.event += 1
+        self.show("", self.event)
+
+    def show(self, words: str, event: int) -> None:
+        "Show these words above each board, unless another cell has begun or ended since."
+        with self.lock:
+            for widgets in list(self.boards) if event == self.event else []:
+                if widgets.notice.value != words: widgets.notice.value = words
+
+
+busy_notice = BusyNotice()
 
 # %% ../../nbs/77_ui.play.ipynb #f5a5b6c7
 class PlayBoard(LateBoard):

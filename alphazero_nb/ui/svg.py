@@ -5,11 +5,12 @@
 # %% ../../nbs/70_ui.svg.ipynb #5b1f0a03
 from __future__ import annotations
 
-import base64, html
+import base64, html, io, re
+from xml.etree import ElementTree
 
 # %% auto #0
 __all__ = ['BLUE', 'ORANGE', 'GREEN', 'GREY', 'svg_circle', 'svg_rect', 'svg_line', 'svg_polygon', 'svg_text', 'svg_picture',
-           'svg_image', 'svg_chessman']
+           'svg_image', 'svg_chessman', 'svg_png']
 
 # %% ../../nbs/70_ui.svg.ipynb #5b1f0a05
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#808080"
@@ -89,3 +90,130 @@ def svg_chessman(letter: str, x, y, size, fill: str, line: str) -> str:
     return (f'<g transform="translate({x:.1f} {y:.1f}) scale({size / 2:.2f})" stroke="{line}" stroke-linejoin="round" '
             f'stroke-linecap="round"><path d="{body}" fill="{fill}" stroke-width=".18" paint-order="stroke"/>'
             f'<path d="{lines}" fill="none" stroke-width=".07"/>{eye}</g>')
+
+# %% ../../nbs/70_ui.svg.ipynb #d7a5a5e8
+_NUMBER = r"-?(?:\d*\.\d+|\d+)"
+
+
+def _half_circle(x: float, y: float, dx: float, clockwise: bool) -> list:
+    "Return the corners of the curves from (x, y) to (x + dx, y) around the point between."
+    from matplotlib.path import Path
+    half = Path.arc(180, 360) if (dx > 0) == clockwise else Path.arc(0, 180)
+    corners = half.vertices[1:] if clockwise else half.vertices[-2::-1]
+    return [(x + dx / 2 + abs(dx) / 2 * u, y + abs(dx) / 2 * v) for u, v in corners]
+
+
+def _outline(text: str):
+    "Return the data of an SVG path as a matplotlib Path."
+    from matplotlib.path import Path
+    corners, codes, begun = [], [], (0.0, 0.0)
+    def add(points, code):
+        corners.extend(points)
+        codes.extend([code] * len(points))
+    for letter, words in re.findall(rf"([A-Za-z])((?:[\s,]*{_NUMBER})*)", text):
+        numbers = [float(word) for word in re.findall(_NUMBER, words)]
+        points, (x, y) = list(zip(numbers[::2], numbers[1::2])), corners[-1] if corners else begun
+        if letter == "M":
+            begun = points[0]
+            add([begun], Path.MOVETO)
+            add(points[1:], Path.LINETO)
+        elif letter == "L": add(points, Path.LINETO)
+        elif letter == "H": add([(to, y) for to in numbers], Path.LINETO)
+        elif letter == "V": add([(x, to) for to in numbers], Path.LINETO)
+        elif letter == "C": add(points, Path.CURVE4)
+        elif letter == "a": add(_half_circle(x, y, numbers[5], numbers[4] == 1), Path.CURVE4)
+        elif letter in "Zz": add([begun], Path.CLOSEPOLY)
+        else: raise ValueError(f"svg_png cannot draw the path command {letter!r}.")
+    return Path(corners, codes)
+
+# %% ../../nbs/70_ui.svg.ipynb #7025d0b0
+def _shape(kind: str, at):
+    "Return the outline of a shape; `at(name)` is a number of the element."
+    from matplotlib.patches import FancyBboxPatch
+    from matplotlib.path import Path
+    if kind in ("circle", "ellipse"):
+        wide, high = (at("r"), at("r")) if kind == "circle" else (at("rx"), at("ry"))
+        circle = Path.unit_circle()
+        return Path(circle.vertices * (wide, high) + (at("cx"), at("cy")), circle.codes)
+    if kind == "line": return Path([(at("x1"), at("y1")), (at("x2"), at("y2"))])
+    x, y, width, height = (at(name) for name in ("x", "y", "width", "height"))
+    round_ = min(at("rx"), width / 2, height / 2)
+    if round_ > 0: return FancyBboxPatch((x, y), width, height, f"round,pad=0,rounding_size={round_}").get_path()
+    return Path([(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)], closed=True)
+
+
+def _points(element) -> list:
+    pairs = [pair.split(",") for pair in element.get("points", "").split()]
+    return [(float(x), float(y)) for x, y in pairs]
+
+
+def _placed(transform, words: str):
+    "Return a transform with the SVG operations in `words` before it."
+    from matplotlib.transforms import Affine2D
+    own = Affine2D()
+    for name, numbers in reversed(re.findall(r"(translate|scale)\(([^)]*)\)", words)):
+        values = [float(word) for word in re.findall(_NUMBER, numbers)]
+        own = getattr(own, name)(*values)
+    return own + transform
+
+# %% ../../nbs/70_ui.svg.ipynb #6c6ef615
+def _draw_outline(axes, outline, style: dict, transform, size: float) -> None:
+    "Draw an outline: its inside, its line, or with `paint-order: stroke` the line below the inside."
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import PathPatch
+    def color(name, default):
+        value, whole = style.get(name, default), float(style.get("opacity", 1)) * float(style.get(f"{name}-opacity", 1))
+        return "none" if value == "none" else (*to_rgba(value)[:3], to_rgba(value)[3] * whole)
+    fill, stroke, width = color("fill", "#000000"), color("stroke", "none"), size * float(style.get("stroke-width", 1))
+    dashes = [float(n) * size / max(width, 1e-9) for n in style.get("stroke-dasharray", "").split()]
+    caps = dict(capstyle=style.get("stroke-linecap", "butt"), joinstyle=style.get("stroke-linejoin", "miter"))
+    parts = [dict(facecolor=fill, linewidth=0), dict(facecolor="none", edgecolor=stroke, linewidth=width, **caps,
+                                                     linestyle=(0, dashes) if dashes else "solid")]
+    for part in parts[::-1] if style.get("paint-order") == "stroke" else parts:
+        if part.get("edgecolor", part["facecolor"]) != "none":
+            axes.add_patch(PathPatch(outline, transform=transform + axes.transData, **part))
+
+
+def _draw(axes, element, style: dict, transform, size: float) -> None:
+    "Draw an SVG element and all elements inside it; `size` is the length of a unit in points."
+    kind, own = element.tag.rpartition("}")[2], dict(element.attrib)
+    style = {**style, **own, "opacity": float(style.get("opacity", 1)) * float(own.get("opacity", 1))}
+    place = own.get("transform", "")
+    transform = _placed(transform, place)
+    for scale in re.findall(rf"scale\(({_NUMBER})", place): size *= float(scale)
+    def at(name): return float(own.get(name, 0))
+    if kind in ("svg", "g"):
+        for inner in element: _draw(axes, inner, style, transform, size)
+    elif kind == "text": _draw_words(axes, element.text or "", style, at("x"), at("y"))
+    elif kind in ("polygon", "polyline"):
+        from matplotlib.path import Path
+        points = _points(element)
+        if points: _draw_outline(axes, Path(points + points[:1] * (kind == "polygon")), style, transform, size)
+    else:
+        _draw_outline(axes, _outline(own["d"]) if kind == "path" else _shape(kind, at), style, transform, size)
+
+
+def _draw_words(axes, words: str, style: dict, x: float, y: float) -> None:
+    align = dict(start="left", middle="center", end="right")[style.get("text-anchor", "start")]
+    family = "monospace" if "mono" in style.get("font-family", "").lower() else "sans-serif"
+    axes.text(x, y, words, color=style.get("fill", "#000000"), alpha=style["opacity"], ha=align, va="baseline",
+              fontsize=float(style["font-size"]), weight=style.get("font-weight", "normal"), family=family,
+              parse_math=False)
+
+# %% ../../nbs/70_ui.svg.ipynb #8fb39608
+def svg_png(
+    svg: str,            # Text of a picture of this package
+    scale: float = 2,    # Pixels per unit of the picture
+) -> bytes:              # Content of a PNG file
+    "Return a picture as PNG. Raise a ValueError for a path command that it does not know."
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Affine2D
+    root = ElementTree.fromstring(svg)
+    width, height = (float(root.get(name)) for name in ("width", "height"))
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72 * scale)
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    _draw(axes, root, {}, Affine2D(), 1.0)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", transparent=True)
+    return file.getvalue()

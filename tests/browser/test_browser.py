@@ -471,3 +471,31 @@ def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, l
     page.until(lambda: sorted(re.sub(r"[^xo]", "", board.get_attribute("alt"))) == ["o", "x"], 20, "answer of the agent")
     page.shot(f"{name}-clicked")
     page.page.close()
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["connect4", "chess", "dots(rows=3,cols=3)", "blob(players=4,cards=5)", "2048"])
+def test_a_png_looks_like_what_the_browser_draws(name, tmp_path):
+    from io import BytesIO
+
+    import numpy as np
+    from PIL import Image
+
+    from alphazero_nb.core.game import get_game
+    from alphazero_nb.ui.match import Match
+    from alphazero_nb.ui.match_view import MatchView, match_png
+    match = Match(get_game(name), None)
+    for _ in range(3): match.move(match.game.legal_actions(match.state)[-1])
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=30_000)
+        page = chromium.new_page()
+        page.set_content(f"<body style='margin:0'>{MatchView(match).svg()}</body>")
+        drawn = page.locator("svg").screenshot()
+        chromium.close()
+    ours = Image.open(BytesIO(match_png(match, scale=1))).convert("RGBA")
+    ours = np.asarray(Image.alpha_composite(Image.new("RGBA", ours.size, "white"), ours).convert("RGB"), float)
+    theirs = np.asarray(Image.open(BytesIO(drawn)).convert("RGB"), float)
+    assert ours.shape == theirs.shape
+    differ = np.abs(ours - theirs).max(2) > 60   # Edges and letters differ a little; the fonts need not be the same
+    assert differ.mean() < .03 < np.abs(theirs - theirs.mean((0, 1))).mean() / 255, differ.mean()

@@ -861,3 +861,16 @@ def test_a_saved_game_is_replayed_without_its_agent(tmp_path):
     assert len(shown) == len(match.history) and again.shown is None
     assert open_match(tmp_path / "game.json", agent=searcher(game)).analyse()
     with pytest.raises(ValueError, match="no file"): open_match(tmp_path / "other.json")
+
+
+def test_a_board_says_that_another_cell_keeps_the_kernel_busy(kernel):
+    kernel.run(NEW_PAGE + "from alphazero_nb.ui.play import busy_notice, play\nmatch = play('random', 'tictactoe')\nmatch")
+    answer(kernel)
+    kernel.run("")
+    assert kernel.run("print(repr(match.board.widgets.notice.value))").out == "''\n"
+    kernel.run("busy_notice.after_s = 0")
+    cell = kernel.run("import time\nwhile not match.board.widgets.notice.value: time.sleep(.01)")   # Ends because of the note
+    assert any("kernel is running another cell" in state.get("value", "") for state in cell.carried)
+    assert cell.carried[-1]["value"] == "", "the note goes away with the end of the cell"
+    stopped = kernel.stop("print('self-play', flush=True)\nwhile True: time.sleep(.01)")[0]
+    assert stopped.carried[-1]["value"] == ""
