@@ -226,7 +226,7 @@ class LateBoard:
         for picture in self.pictures: picture.update(self._picture(), raw=True)
         if self.widgets is not None: self.widgets.draw(thinking)
 
-# %% ../../nbs/77_ui.play.ipynb #00016a4c
+# %% ../../nbs/77_ui.play.ipynb #bb190a7d
 BUSY = note_html("The kernel is running another cell. This board answers when that cell has finished or is stopped.")
 
 
