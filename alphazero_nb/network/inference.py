@@ -394,22 +394,28 @@ class Int8Net(FusedNet):
         return self.policy(self.net.policy, x, pooled), self.value(self.net.value, x, pooled)
 
 # %% ../../nbs/21_network.inference.ipynb #2c85c4c2
+def _as_bytes(x: torch.Tensor) -> torch.Tensor: return x.to(torch.uint8).contiguous(memory_format=torch.channels_last)
+
+
 @functools.cache
 def int8_operators_work() -> bool:
-    "Return True if this PyTorch and processor compute convolutions of 8-bit integers exactly."
+    "Return True if this PyTorch and processor compute all convolutions of `Int8Net` exactly."
     chance = torch.Generator().manual_seed(0)
     draw = lambda low, high, *shape: torch.randint(low, high, shape, generator=chance).float()
-    conv = FoldedPair(nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64).eval()).requires_grad_(False)
+    conv, size = FoldedPair(nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64).eval()).requires_grad_(False), (64, 5, 5)
     conv.weight.copy_(draw(0, 2, 64, 64, 3, 3) * 254 - 127)   # Sums of two products exceed 16 bits
-    x, other = draw(0, 2, 4, 64, 5, 5) * 255, draw(0, 256, 4, 64, 5, 5)
-    want = torch.relu(conv(x) + other)
-    unit = float(want.max()) / 255
+    x, other = draw(0, 2, 4, *size) * 255, draw(0, 256, 4, *size)
+    stem, first, second, head = conv(x - 128).relu(), conv(x).relu(), (conv(x) + other).relu(), conv(x)
+    def build(want, zero=0): return QuantizedConv(conv, size, 1.0, float(want.max()) / 255, zero)
+    x, other = _as_bytes(x), _as_bytes(other)
     try:
         with torch.inference_mode():
-            integers = [t.to(torch.uint8).contiguous(memory_format=torch.channels_last) for t in (x, other)]
-            got = QuantizedConv(conv, (64, 5, 5), 1.0, unit).add_relu(*integers, 1.0).float() * unit
+            got = [(stem, build(stem, 128)(x, "relu", None)), (first, build(first)(x, "relu", None)),
+                   (second, build(second).add_relu(x, other, 1.0))]
+            sums = QuantizedConv(conv, size, 1.0, None)(x, "none", torch.float32)
     except Exception: return False   # A private operator may raise any error
-    return bool((want - got).abs().max() <= .51 * unit)
+    rounded = all((want / (want.max() / 255) - steps.float()).abs().max() <= .51 for want, steps in got)
+    return rounded and torch.allclose(head, sums, rtol=1e-4, atol=1e-4 * float(head.abs().max()))
 
 
 def can_use_int8(network: nn.Module, device: Device, measured: bool = True) -> bool:

@@ -176,7 +176,20 @@ class Missing(QuantizedConv):
     def add_relu(self, x, other, unit): raise AttributeError("'_OpNamespace' 'onednn' object has no attribute 'qconv'")
 
 
-@pytest.mark.parametrize("broken", [Overflowing, Missing])
+class Unshifted(QuantizedConv):
+    "Pads the first layer with 0 and not with its zero point."
+    def __call__(self, x, after, dtype):
+        zero = self.weights[1]
+        if zero: x = F.pad(x, (1, 1, 1, 1))
+        return super().__call__(x, after, dtype)[:, :, 1:-1, 1:-1] if zero else super().__call__(x, after, dtype)
+
+
+class Clipping(QuantizedConv):
+    "Saturates where nothing is added."
+    def __call__(self, x, after, dtype): return super().__call__(x, after, dtype).clamp(max=200)
+
+
+@pytest.mark.parametrize("broken", [Overflowing, Missing, Unshifted, Clipping])
 def test_operators_that_fail_are_not_used(broken, monkeypatch, forget_probe):
     monkeypatch.setattr(inference, "QuantizedConv", broken)
     network, planes = measured(GAME), positions(GAME, 16)
