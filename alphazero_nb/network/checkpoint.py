@@ -5,19 +5,33 @@
 # %% ../../nbs/23_network.checkpoint.ipynb #f81ed73b
 from __future__ import annotations
 
-import errno, hashlib, io, json, os, stat
+import copy, errno, hashlib, io, json, math, os, stat, time, zipfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 from torch import nn
 import torch
 
 # %% auto #0
-__all__ = ['write_whole', 'write_json', 'write_arrays', 'read_plain', 'read_arrays', 'read_json', 'flatten', 'network_arrays',
-           'fill_network', 'require_like']
+__all__ = ['PATIENCE_S', 'LARGEST_SHARE', 'patiently', 'write_whole', 'write_json', 'write_arrays', 'read_plain',
+           'unpacked_bytes', 'read_arrays', 'read_json', 'flatten', 'network_arrays', 'fill_network', 'require_like',
+           'check_network']
 
 # %% ../../nbs/23_network.checkpoint.ipynb #23dd999a
+PATIENCE_S = 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6   # Pauses before the attempts after the first
+
+
+def patiently(change: Callable, pauses=PATIENCE_S, wait: Callable = time.sleep):
+    """Return change(), which replaces or removes a file. Windows refuses that while another program, such as a virus
+    scanner or a synchronisation, holds the file open: try again after each pause, then raise the PermissionError."""
+    for pause in pauses:
+        try: return change()
+        except PermissionError: wait(pause)
+    return change()
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that its name never points to partial content, even after a power cut.
 
@@ -28,7 +42,7 @@ def write_whole(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        patiently(lambda: os.replace(partial, path), PATIENCE_S if os.name == "nt" else ())
         _flush_folder(path.parent)
     except OSError as error:
         with suppress(OSError): partial.unlink(missing_ok=True)
@@ -51,13 +65,18 @@ def write_json(path: Path, value) -> None:
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], compress: bool = False) -> str:
-    "Write an .npz file completely or not at all. Return its sha256."
+    "Write an .npz file completely or not at all. Return its sha256. Raise a ValueError for arrays of Python objects."
+    odd = [name for name, array in arrays.items() if np.asarray(array).dtype.hasobject]
+    if odd: raise ValueError(f"{odd[0]} holds Python objects; only arrays of numbers and text can be saved.")
     buffer = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(buffer, **arrays)
     write_whole(path, buffer.getvalue())
     return hashlib.sha256(buffer.getvalue()).hexdigest()
 
 # %% ../../nbs/23_network.checkpoint.ipynb #18afeed5
+LARGEST_SHARE = 100   # Bytes of arrays per byte of their file; positions and games take 5 to 30
+
+
 def read_plain(path: str | Path) -> bytes:
     "Return the content of a plain file. Raise a ValueError for a missing file, a link, a folder or a pipe."
     path = Path(path)
@@ -68,15 +87,32 @@ def read_plain(path: str | Path) -> bytes:
     except OSError as error: raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
+def unpacked_bytes(content: bytes) -> int:
+    "Return how much memory the arrays of an .npz file take, by its list of members and the header of each array."
+    total = 0
+    with zipfile.ZipFile(io.BytesIO(content)) as members:
+        for member in members.infolist():
+            with members.open(member) as file:
+                read = np.lib.format.read_array_header_1_0
+                if np.lib.format.read_magic(file) != (1, 0): read = np.lib.format.read_array_header_2_0
+                shape, _, kind = read(file)
+            total += max(member.file_size, kind.itemsize * math.prod(shape))
+    return total
+
+
 def read_arrays(path: str | Path, sha256: str | None = None) -> dict[str, np.ndarray]:
-    "Return the arrays of an .npz file. Raise a ValueError if it is missing, damaged, or has another hash."
+    """Return the arrays of an .npz file. Raise a ValueError if it is missing, damaged, or has another hash, or if its
+    arrays are far larger than any file of this package becomes when it is unpacked."""
     content = read_plain(path)
     if sha256 and hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(f"{path} is damaged: its content does not match the saved hash.")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays: return dict(arrays)
+        size, most = unpacked_bytes(content), LARGEST_SHARE * len(content)
+        if size <= most:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays: return dict(arrays)
     except Exception as error:   # The zip and npy readers raise a dozen error types for altered files
         raise ValueError(f"{path} is damaged: it is not a readable .npz file ({type(error).__name__}).") from error
+    raise ValueError(f"{path} is damaged: {len(content):,} bytes would become {size:,} bytes of arrays.")
 
 
 def read_json(path: str | Path, what: str, keys: tuple = ()):
@@ -122,3 +158,41 @@ def require_like(want: dict[str, np.ndarray], have: dict[str, np.ndarray], probl
     if odd: raise ValueError(f"{problem}: {len(odd)} of {len(want)} arrays differ, first {odd[0]}.")
     wild = sorted(name for name, array in have.items() if not np.isfinite(array).all())
     if wild: raise ValueError(f"{problem}: {wild[0]} holds NaN or infinity.")
+
+# %% ../../nbs/23_network.checkpoint.ipynb #6f5a1519
+def check_network(game, network: nn.Module) -> None:
+    """Raise a ValueError unless a network gives logits (n, actions) and values (n, players) for a batch of inputs, has
+    float32 weights, and can be saved and loaded. The network stays as it is."""
+    for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
+        if tensor.is_floating_point() and tensor.dtype != torch.float32:
+            raise ValueError(f"the network's {name} has type {str(tensor.dtype)[6:]}; training needs float32: call "
+                             f"network.float(). Devices that are faster in half precision use it by themselves.")
+    trial = copy.deepcopy(network).cpu().eval()
+    _check_state(trial)
+    inputs, want = torch.zeros(2, *game.input_shape), [("logits", game.actions), ("values", game.players)]
+    try:
+        with torch.inference_mode(): answers = trial(inputs)
+    except Exception as error:
+        raise ValueError(f"the network fails for a batch of shape {tuple(inputs.shape)}: {error}") from error
+    if not isinstance(answers, tuple) or len(answers) != 2:
+        raise ValueError(f"the network must return a tuple (logits, values), not {type(answers).__name__}.")
+    for (name, size), answer in zip(want, answers):
+        shape = tuple(getattr(answer, "shape", ()))
+        if shape != (2, size):
+            raise ValueError(f"the network returns {name} of shape {shape} for a batch of 2; they must be (2, {size}).")
+        if not (answer.is_floating_point() and answer.isfinite().all()):
+            raise ValueError(f"the network returns {name} that are not finite numbers.")
+
+
+def _check_state(network: nn.Module) -> None:
+    "Raise a ValueError unless the state of a network consists of tensors that a copy of the network can load."
+    for name, value in network.state_dict().items():
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"the network's state {name!r} is a {type(value).__name__}, which cannot be saved; "
+                             f"keep it in a buffer (register_buffer), or leave it out of the state.")
+    before = network_arrays(network)
+    try: after = network_arrays(fill_network(copy.deepcopy(network), before))
+    except Exception as error:
+        raise ValueError(f"the network cannot load its own weights: {str(error).splitlines()[0]}") from error
+    changed = [name for name in before if not np.array_equal(before[name], after[name])]
+    if changed: raise ValueError(f"the network changes when it is saved and loaded, first in {changed[0]!r}.")
