@@ -122,19 +122,6 @@ def read_plain(
     except OSError as error: raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def unpacked_bytes(content: bytes) -> int:
-    "Return how much memory the arrays of an .npz file take, by its list of members and the header of each array."
-    total = 0
-    with zipfile.ZipFile(io.BytesIO(content)) as members:
-        for member in members.infolist():
-            with members.open(member) as file:
-                read = np.lib.format.read_array_header_1_0
-                if np.lib.format.read_magic(file) != (1, 0): read = np.lib.format.read_array_header_2_0
-                shape, _, kind = read(file)
-            total += max(member.file_size, kind.itemsize * math.prod(shape))
-    return total
-
-
 def read_arrays(path: str | Path, sha256: str | None = None) -> dict[str, np.ndarray]:
     "Return the arrays of an .npz file. Raise a ValueError if it is missing, damaged, too large, or has another hash."
     content = read_plain(path)

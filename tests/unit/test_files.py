@@ -29,21 +29,20 @@ class HeldOpen:
 @pytest.mark.parametrize("times", [0, 1, 5])
 def test_a_file_held_open_is_tried_again(times):
     waits, change = [], HeldOpen(times)
-    assert patiently(change, wait=waits.append) == "done"
-    assert len(waits) == times and sum(checkpoint.PATIENCE_S) > 2, "some seconds in all"
+    assert patiently(change, sleep=waits.append) == "done"
+    assert len(waits) == times and sum(checkpoint.WAITS_S) > 2, "some seconds in all"
 
 
 def test_a_file_that_stays_open_is_an_error_in_the_end():
     waits, change = [], HeldOpen(100)
-    with pytest.raises(PermissionError): patiently(change, wait=waits.append)
-    assert len(waits) == len(checkpoint.PATIENCE_S)
+    with pytest.raises(PermissionError): patiently(change, sleep=waits.append)
+    assert len(waits) == len(checkpoint.WAITS_S)
 
 
 @pytest.mark.parametrize("times", [0, 3, 100])
 def test_a_save_on_windows_waits_for_the_other_program(tmp_path, monkeypatch, times):
     replace, held = checkpoint.os.replace, HeldOpen(times)
-    monkeypatch.setattr(checkpoint.os, "name", "nt")
-    monkeypatch.setattr(checkpoint, "PATIENCE_S", (0.0,) * 5)
+    monkeypatch.setattr(checkpoint, "WAITS_S", (0.0,) * 5)
     monkeypatch.setattr(checkpoint.os, "replace", lambda *paths: (held(), replace(*paths)))
     path = tmp_path / "config.json"
     path.write_bytes(b"old")
@@ -95,7 +94,7 @@ def test_such_a_file_takes_no_memory(tmp_path):
     assert len(BOMBS["zeros"]) < 400_000
     out = subprocess.run([sys.executable, "-c", PEAK, tmp_path / "a.npz"], capture_output=True, text=True, check=True).stdout
     words, megabytes = out.strip().split("\n")
-    assert "bytes would become 300,000," in words and int(megabytes) < 20
+    assert "it would take 300,000," in words and int(megabytes) < 20
 
 
 def test_files_of_the_package_are_far_from_the_limit(tmp_path):

@@ -55,13 +55,13 @@ class Fails(Body):
 
 
 FAULTY = dict(
-    object_state=(ObjectState, "is a dict, which cannot be saved"), lost_state=(LostState, "changes when it is saved and loaded"),
-    half=(lambda: Body().half(), "has type float16; training needs float32"),
-    bfloat16=(lambda: Body().bfloat16(), "has type bfloat16"), double=(lambda: Body().double(), "has type float64"),
-    one_answer=(OneAnswer, "must return a tuple (logits, values), not Tensor"),
-    actions=(lambda: Body(actions=8), "logits of shape (2, 8) for a batch of 2; they must be (2, 9)"),
-    players=(lambda: Body(players=1), "values of shape (2, 1)"), nan=(NotANumber, "logits that are not finite"),
-    fails=(Fails, "fails for a batch of shape (2, 2, 3, 3)"))
+    object_state=(ObjectState, "_extra_state as dict; a run folder holds tensors only"), lost_state=(LostState, "is not the same after saving and loading"),
+    half=(lambda: Body().half(), "policy.weight in float16; networks train in float32"),
+    bfloat16=(lambda: Body().bfloat16(), "in bfloat16"), double=(lambda: Body().double(), "in float64"),
+    one_answer=(OneAnswer, "returned shapes (9,), (9,), not (2, 9), (2, 2)"),
+    actions=(lambda: Body(actions=8), "returned shapes (2, 8), (2, 2), not (2, 9), (2, 2)"),
+    players=(lambda: Body(players=1), "returned shapes (2, 9), (2, 1)"), nan=(NotANumber, "it returned NaN or infinity"),
+    fails=(Fails, "cannot evaluate two positions of tictactoe, shape (2, 2, 3, 3)"))
 
 
 @pytest.mark.parametrize("fault", FAULTY)
@@ -89,6 +89,6 @@ def test_a_state_that_is_a_tensor_is_saved_and_loaded(tmp_path):
 
 
 def test_an_array_of_objects_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="note holds Python objects"):
+    with pytest.raises(TypeError, match="note holds Python objects"):
         write_arrays(tmp_path / "a.npz", dict(note=np.array([dict(a=1)], object)))
     assert not list(tmp_path.iterdir())
