@@ -5,19 +5,34 @@
 # %% ../../nbs/23_network.checkpoint.ipynb #f81ed73b
 from __future__ import annotations
 
-import errno, hashlib, io, json, os, stat
+import copy, errno, hashlib, io, json, math, os, re, stat, time, zipfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
+from numpy.lib import format as npy
 from torch import nn
 import torch
+from ..core.game import Game
 
 # %% auto #0
-__all__ = ['write_whole', 'write_json', 'write_arrays', 'read_plain', 'read_arrays', 'read_json', 'flatten', 'network_arrays',
-           'fill_network', 'require_like']
+__all__ = ['WAITS_S', 'MOST_JSON', 'DEEPEST', 'patiently', 'write_whole', 'write_json', 'write_arrays', 'most_unpacked',
+           'unpacked_size', 'read_plain', 'read_arrays', 'parse_json', 'read_json', 'flatten', 'network_arrays',
+           'fill_network', 'require_like', 'check_network']
 
 # %% ../../nbs/23_network.checkpoint.ipynb #23dd999a
+WAITS_S = (.05, .1, .2, .4, .8, 1.6)   # Seconds between the attempts of `patiently`
+
+
+def patiently(call: Callable, sleep: Callable = time.sleep):
+    "Return `call()`, which replaces or removes a file. If the system forbids it, try again for three seconds."
+    for seconds in WAITS_S:
+        try: return call()
+        except PermissionError: sleep(seconds)
+    return call()
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that its name never points to partial content, even after a power cut.
 
@@ -28,10 +43,10 @@ def write_whole(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        patiently(lambda: os.replace(partial, path))
         _flush_folder(path.parent)
     except OSError as error:
-        with suppress(OSError): partial.unlink(missing_ok=True)
+        with suppress(OSError): patiently(lambda: partial.unlink(missing_ok=True))
         raise OSError(f"{path} cannot be written: {error.strerror}.") from error
 
 
@@ -51,41 +66,107 @@ def write_json(path: Path, value) -> None:
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], compress: bool = False) -> str:
-    "Write an .npz file completely or not at all. Return its sha256."
+    """Write an .npz file that `read_arrays` accepts, completely or not at all. Return its sha256.
+
+    Raise a TypeError for an array of Python objects, which only a pickle could hold."""
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject: raise TypeError(f"{name} holds Python objects; a file holds numbers only.")
     buffer = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(buffer, **arrays)
+    if compress and unpacked_size(zipfile.ZipFile(buffer)) > most_unpacked(len(buffer.getvalue())):
+        return write_arrays(path, arrays)   # Arrays that repeat
     write_whole(path, buffer.getvalue())
     return hashlib.sha256(buffer.getvalue()).hexdigest()
 
+# %% ../../nbs/23_network.checkpoint.ipynb #20b30994
+_KINDS = "biufcSU"   # Numbers and text
+
+
+def most_unpacked(size: int) -> int:
+    "Return how many bytes an archive of this size may unpack to."
+    return max(1 << 25, 32 * size)
+
+
+def unpacked_size(archive: zipfile.ZipFile) -> int:
+    "Return how many bytes an archive unpacks to, as its directory says."
+    return sum(entry.file_size for entry in archive.infolist())
+
+
+def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    "Return an array of an archive in C order. Raise a ValueError unless its header fits the size of the entry."
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED): raise ValueError("unknown compression")
+    with archive.open(entry) as file:
+        version = npy.read_magic(file)
+        header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, _, kind = header(file)
+        whole = kind.kind in _KINDS and kind.itemsize and min(shape, default=0) >= 0
+        if not (whole and file.tell() + math.prod(shape) * kind.itemsize == entry.file_size):
+            raise ValueError("the header does not fit")
+        file.seek(0)
+        return np.asarray(npy.read_array(file, allow_pickle=False), order="C")
+
 # %% ../../nbs/23_network.checkpoint.ipynb #18afeed5
-def read_plain(path: str | Path) -> bytes:
-    "Return the content of a plain file. Raise a ValueError for a missing file, a link, a folder or a pipe."
+def read_plain(
+    path: str | Path,
+    most: int | None = None,  # Bytes
+) -> bytes:
+    "Return the content of a plain file. Raise a ValueError for a missing file, a link, a folder, a pipe or a large file."
     path = Path(path)
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode): raise ValueError(f"{path} is not a plain file.")
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode): raise ValueError(f"{path} is not a plain file.")
+        if most is not None and status.st_size > most:
+            raise ValueError(f"{path} is damaged: it has {status.st_size:,} bytes, and at most {most:,} are possible.")
         return path.read_bytes()
     except FileNotFoundError: raise ValueError(f"{path} is missing.") from None
     except OSError as error: raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_arrays(path: str | Path, sha256: str | None = None) -> dict[str, np.ndarray]:
-    "Return the arrays of an .npz file. Raise a ValueError if it is missing, damaged, or has another hash."
+    "Return the arrays of an .npz file. Raise a ValueError if it is missing, damaged, too large, or has another hash."
     content = read_plain(path)
     if sha256 and hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(f"{path} is damaged: its content does not match the saved hash.")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays: return dict(arrays)
+        archive = zipfile.ZipFile(io.BytesIO(content))
+        size, most = unpacked_size(archive), most_unpacked(len(content))
+        if size <= most:
+            return {entry.filename.removesuffix(".npy"): _read_array(archive, entry) for entry in archive.infolist()}
     except Exception as error:   # The zip and npy readers raise a dozen error types for altered files
         raise ValueError(f"{path} is damaged: it is not a readable .npz file ({type(error).__name__}).") from error
+    raise ValueError(f"{path} is damaged: it would take {size:,} bytes of memory, and at most {most:,} are possible.")
+
+# %% ../../nbs/23_network.checkpoint.ipynb #c4a857eb
+MOST_JSON, DEEPEST = 1 << 26, 100   # Bytes of a JSON file; objects and arrays inside each other
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")   # Half of a pair of code units
+
+
+def parse_json(content: bytes):
+    "Return the value of JSON text. Raise a ValueError if it is not JSON, nested deeply, or not Unicode."
+    text = content.decode()
+    try: value = json.loads(text)
+    except RecursionError: raise ValueError("it is nested too deeply") from None
+    if text.count("[") + text.count("{") > DEEPEST: _check_depth(value)
+    if _HALF.search(text): json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _check_depth(value) -> None:
+    "Raise a ValueError if lists and dictionaries are nested too deeply."
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [inner for outer in level if isinstance(outer, (dict, list))
+                 for inner in (outer.values() if isinstance(outer, dict) else outer)]
+    if level: raise ValueError("it is nested too deeply")
 
 
 def read_json(path: str | Path, what: str, keys: tuple = ()):
     "Return the value of a JSON file. Raise a ValueError if it is missing, damaged, or lacks one of `keys`."
     path = Path(path)
     if not os.path.lexists(path): raise ValueError(f"{path.parent} holds no {what}: {path.name} is missing.")
-    try: value = json.loads(read_plain(path).decode())
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ValueError(f"{path} is damaged: it is not JSON.") from None
+    content = read_plain(path, MOST_JSON)
+    try: value = parse_json(content)
+    except ValueError: raise ValueError(f"{path} is damaged: it is not JSON.") from None
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing: raise ValueError(f"{path} is not a file of a {what}: it has no {missing[0]!r}.")
     return value
@@ -122,3 +203,48 @@ def require_like(want: dict[str, np.ndarray], have: dict[str, np.ndarray], probl
     if odd: raise ValueError(f"{problem}: {len(odd)} of {len(want)} arrays differ, first {odd[0]}.")
     wild = sorted(name for name, array in have.items() if not np.isfinite(array).all())
     if wild: raise ValueError(f"{problem}: {wild[0]} holds NaN or infinity.")
+
+# %% ../../nbs/23_network.checkpoint.ipynb #b74d6aac
+def check_network(game: Game, network: nn.Module, device: str = "cpu") -> None:
+    "Raise a ValueError unless a network of your own can play this game, be trained, be saved and be loaded again."
+    if not isinstance(network, nn.Module): raise ValueError(f"network is {type(network).__name__}; pass a torch.nn.Module.")
+    for name, value in network.state_dict().items(): _check_tensor(name, value)
+    try: one, two = (copy.deepcopy(network).to(device).eval() for _ in range(2))
+    except Exception as error: raise ValueError(f"your network cannot be copied to {device}: {_first(error)}.") from error
+    _check_output(game, one, device)
+    saved = network_arrays(one)
+    try: again = network_arrays(fill_network(two, saved))
+    except Exception as error:
+        raise ValueError(f"your network cannot be loaded from its own state_dict(): {_first(error)}.") from error
+    odd = [name for name in saved if not np.array_equal(saved[name], again[name])]
+    if odd: raise ValueError(f"your network is not the same after saving and loading: {odd[0]} differs.")
+
+
+def _first(error: Exception) -> str:
+    "Return the first line of an error, without its full stop."
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].strip().rstrip(".:")[:200]
+
+
+def _check_tensor(name: str, value) -> None:
+    "Raise a ValueError unless an entry of a state_dict is a tensor of float32 or of whole numbers."
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"your network saves {name} as {type(value).__name__}; a run folder holds tensors only, so keep "
+                         f"it in a buffer.")
+    if nn.parameter.is_lazy(value):
+        raise ValueError(f"your network has not set {name} yet; call it once with a batch of observations.")
+    if value.dtype != torch.float32 and (value.is_floating_point() or value.is_complex()):
+        raise ValueError(f"your network has {name} in {str(value.dtype).removeprefix('torch.')}; networks train in "
+                         f"float32, so call network.float() and choose half precision with the device.")
+
+
+def _check_output(game: Game, network: nn.Module, device: str) -> None:
+    "Raise a ValueError unless a network gives finite logits and values for two positions of a game."
+    planes = np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)
+    what = f"your network cannot evaluate two positions of {game.name}, shape {planes.shape}"
+    try:
+        with torch.no_grad(): answer = network(torch.from_numpy(planes).to(device).float())
+        shapes = [tuple(tensor.shape) for tensor in answer]
+    except Exception as error: raise ValueError(f"{what}: {_first(error)}.") from error
+    want = [(2, game.actions), (2, game.players)]
+    if shapes != want: raise ValueError(f"{what}: it returned shapes {str(shapes)[1:-1]}, not {str(want)[1:-1]}.")
+    if not all(tensor.isfinite().all() for tensor in answer): raise ValueError(f"{what}: it returned NaN or infinity.")

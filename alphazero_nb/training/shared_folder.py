@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from torch import nn
@@ -31,7 +32,7 @@ from .run_folder import RunFolder
 # %% auto #0
 __all__ = ['FORMAT', 'AHEAD', 'GamesFile', 'list_files', 'producer_seed', 'write_games', 'read_games', 'SharedPlan', 'read_plan',
            'NewestWeights', 'claim_producer', 'Reminder', 'GamesWriter', 'Producer', 'produce_games', 'counted_files',
-           'remove_files', 'Tidier', 'SharedInbox', 'SharedGames']
+           'remove_files', 'TakenGames', 'Tidier', 'Doubt', 'SharedInbox', 'SharedGames']
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #93fafa1d
 _INDEX_BITS = 24   # A producer plays fewer games than this many bits can count
@@ -111,7 +112,7 @@ def read_games(shared: Path, file: GamesFile, game: Game, seed: int) -> tuple[li
 def _read_about(content: np.ndarray, game: Game) -> dict:
     "Return what a producer wrote about itself. Raise a ValueError unless it is of this version and game."
     try: about = json.loads(content.tobytes())
-    except ValueError: about = None
+    except (ValueError, RecursionError): about = None
     if not isinstance(about, dict): raise ValueError("it does not say who wrote it")
     theirs = about.get("format"), about.get("version")
     if theirs != (FORMAT, _version()):
@@ -225,7 +226,7 @@ class GamesWriter:
                                      f"the trainer uses them.")
         return False
 
-    def write(self, records: list[GameRecord], evaluations: int = 0) -> None:
+    def write(self, records: list[GameRecord] = (), evaluations: int = 0) -> None:
         "Write these games after those in memory. Raise the OSError of a disk that has failed for ten minutes."
         self.held += records
         try:
@@ -271,12 +272,17 @@ class Producer:
 
     def write(self) -> None:
         "Write the finished games that come next: those up to the first game that is still running."
-        finished, ready = {record.number for record in self.engine.leftover()}, 0
-        while self.taken + ready in finished: ready += 1
-        before, self.evaluations, self.taken = self.evaluations, self.engine.evaluations, self.taken + ready
-        self.writer.write(self.engine.generate_games(ready) if ready else [], self.evaluations - before)
+        shielded(self._take)   # An interrupt waits until the games have left the engine and are in the writer's memory
+        before, self.evaluations = self.evaluations, self.engine.evaluations
+        self.writer.write(evaluations=self.evaluations - before)
         self.reminder.remind("written", f"{self.writer.written:,} games written, the newest with the weights of "
                                         f"iteration {self.weights.iteration}.")
+
+    def _take(self) -> None:
+        finished, ready = {record.number for record in self.engine.leftover()}, 0
+        while self.taken + ready in finished: ready += 1
+        if ready: self.writer.held += self.engine.generate_games(ready)
+        self.taken += ready
 
     def plan_changed(self) -> bool:
         "Return True if the trainer has started again with other settings."
@@ -338,8 +344,37 @@ def remove_files(shared: Path, files) -> None:
             raise OSError(f"{shared / file.name} cannot be removed: {error.strerror}. "
                           f"Let the trainer write in the folders of all producers.") from error
 
+# %% ../../nbs/62a_training.shared_folder.ipynb #5dc7a68c
+class TakenGames:
+    "The games of removed files, as ranges of indices by producer, in shared/taken.json."
+    def __init__(self, shared: Path):
+        self.path, self.problem = shared / "taken.json", ""
+        try: self.ranges = self._read() if os.path.lexists(self.path) else {}
+        except ValueError as error: self.ranges, self.problem = {}, str(error)
 
+    def _read(self) -> dict[int, list]:
+        saved = read_json(self.path, "list of taken games")
+        def is_range(pair): return isinstance(pair, list) and [type(n) for n in pair] == [int, int] and pair[0] < pair[1]
+        whole = isinstance(saved, dict) and all(map(_FOLDER.fullmatch, saved)) and all(
+            isinstance(ranges, list) and all(map(is_range, ranges)) for ranges in saved.values())
+        if not whole: raise ValueError(f"{self.path} is damaged: it is not a list of taken games.")
+        return {int(producer, 16): ranges for producer, ranges in saved.items()}
 
+    def __contains__(self, file: GamesFile) -> bool:   # True if one of its games is taken
+        return any(first < file.first + file.count and file.first < end
+                   for first, end in self.ranges.get(file.producer, ()))
+
+    def add(self, files) -> None:
+        "Add the games of these files to the list on disk."
+        for file in files:
+            merged = []
+            for first, end in sorted([*self.ranges.get(file.producer, []), [file.first, file.first + file.count]]):
+                if merged and first <= merged[-1][1]: merged[-1][1] = max(end, merged[-1][1])
+                else: merged.append([first, end])
+            self.ranges[file.producer] = merged
+        if files: write_json(self.path, {f"{producer:08x}": ranges for producer, ranges in self.ranges.items()})
+
+# %% ../../nbs/62a_training.shared_folder.ipynb #bfd67e32
 class Tidier:
     "Removes what dead producers leave: folders without a whole file that have not changed for a minute."
     def __init__(self, shared: Path, every_s: float = 60.0):
@@ -357,48 +392,78 @@ class Tidier:
                 for part in [name for name in names if name.endswith(".part")]: (folder / part).unlink()
                 folder.rmdir()
 
-# %% ../../nbs/62a_training.shared_folder.ipynb #5dc7a68c
+# %% ../../nbs/62a_training.shared_folder.ipynb #ffb96ec5
+class Doubt(NamedTuple):
+    "A file that could not be read."
+    state: tuple     # Its size and time of change
+    since: float     # When it was first seen in this state
+    looked: float    # When it was last read
+
+
 class SharedInbox:
     "The files of all producers, each of which is taken once."
-    def __init__(self, folder: RunFolder, game: Game, seed: int, reminder: Reminder, doubt_s: float = 30.0):
-        self.shared, self.game, self.seed = folder.path / "shared", game, seed
+    def __init__(self, folder: RunFolder, game: Game, seed: int, reminder: Reminder, doubt_s: float = 30.0,
+                 clock=time.monotonic):
+        self.shared, self.game, self.seed, self.clock = folder.path / "shared", game, seed, clock
         self.reminder, self.doubt_s = reminder, doubt_s   # doubt_s: least time between two attempts to read a file
-        self.tidier = Tidier(self.shared)
+        self.tidier, self.taken = Tidier(self.shared), TakenGames(self.shared)
+        if self.taken.problem:
+            reminder.remind("taken", f"{self.taken.problem} Files of games that are learned from may be taken again.")
         self.before, self.newest = counted_files(folder, list_files(self.shared))   # Of the last two iterations
-        self.queue, self.doubts, self.refused = [], {}, set()   # doubts: when a file was found bad
+        self.queue, self.doubts, self.refused = [], {}, {}   # doubts: Doubt by file; refused: state by file
         self.bytes = 0   # Of the files that were taken
 
     def begin(self) -> None:
         "Begin an iteration: the one before it is saved, so the files of those before that one are removed."
+        self.taken.add(self.before)
         remove_files(self.shared, self.before)
         self.tidier.look()
         self.before, self.newest = self.newest, set()
 
     def take(self) -> tuple[list[GameRecord], dict]:
         "Return the games of the next file and what it says about its producer. Return no games if there are none now."
-        if not self.queue:   # Every file of one look at the folder comes before later ones
-            now, known = time.monotonic(), self.before | self.newest | self.refused
-            self.queue = [file for file in list_files(self.shared) if file not in known
-                          and now - self.doubts.get(file, -np.inf) > self.doubt_s]
+        if not self.queue: self.queue = self._look()   # Every file of one look at the folder comes before later ones
         while self.queue:
             file = self.queue.pop(0)
             try: found = read_games(self.shared, file, self.game, self.seed)
             except ValueError as error: self._doubt(file, str(error).rstrip("."))
             else:
                 self.newest.add(file)
+                self.doubts.pop(file, None)
                 with suppress(OSError): self.bytes += (self.shared / file.name).stat().st_size
                 return found
         return [], {}
 
+    def _look(self) -> list[GamesFile]:
+        "Return the files to read now, and remove those that have come back."
+        files = [file for file in list_files(self.shared) if file not in self.before | self.newest]
+        remove_files(self.shared, [file for file in files if file in self.taken])
+        now = self.clock()
+        return [file for file in files if file not in self.taken
+                and (file not in self.doubts or now - self.doubts[file].looked > self.doubt_s)
+                and (file not in self.refused or self._state(file) not in (None, self.refused[file]))]
+
+    def _state(self, file: GamesFile) -> tuple | None:   # Differs after every change; None for a missing file
+        try: status = os.lstat(self.shared / file.name)
+        except OSError: return None
+        return status.st_size, status.st_mtime_ns
+
     def _doubt(self, file: GamesFile, why: str) -> None:
-        "Remember a bad file. Leave it out if it is bad for the second time."
+        "Remember a bad file. Leave it out if it has stayed the same for twenty attempts."
+        state, now, doubt = self._state(file), self.clock(), self.doubts.get(file)
+        if state is None: return
+        if doubt is None or doubt.state != state: doubt = Doubt(state, now, now)
+        elif now - doubt.since <= 20 * self.doubt_s: doubt = doubt._replace(looked=now)
+        else: return self._refuse(file, why)
+        self.doubts[file] = doubt
+
+    def _refuse(self, file: GamesFile, why: str) -> None:
+        "Rename a bad file. If that fails, it is left out until it changes."
         path = self.shared / file.name
-        if file not in self.doubts: self.doubts[file] = time.monotonic()
-        elif path.exists():
-            self.refused.add(file)
-            with suppress(OSError): path.rename(path.with_name(f"{path.name}.refused"))
-            self.reminder.remind(f"{file.producer}", f"The games in {path} are left out: {why}. "
-                                                     f"The file is now {path.name}.refused.")
+        self.refused[file] = self.doubts.pop(file).state
+        with suppress(OSError): path.rename(path.with_name(f"{path.name}.refused"))
+        self.reminder.remind(f"{file.producer}", f"The games in {path} are left out: {why}. "
+                                                 f"The file is now {path.name}.refused.")
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
 class SharedGames:

@@ -23,7 +23,7 @@ from ..core.game import Game, get_game, list_games
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.inference import can_use_int8
-from ..network.checkpoint import network_arrays
+from ..network.checkpoint import check_network, network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
 from ..search.agent import Agent
@@ -68,6 +68,7 @@ class RunPlan:
                              f"first call register({self.game.name!r}, function) with a function that returns it.")
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
+        if self.network is not None: check_network(self.game, self.network)
         given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
         if self.from_folder and given:
             raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")

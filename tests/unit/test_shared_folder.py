@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import time
 
 import numpy as np
@@ -345,3 +346,102 @@ def test_read_games_needs_its_own_place(folder):
     file = list_files(folder / "shared")[0]
     assert read_games(folder / "shared", file, get_game("tictactoe"), 3)[1]["evaluations"] >= 0
     with pytest.raises(ValueError, match="other seeds"): read_games(folder / "shared", file, get_game("tictactoe"), 4)
+
+
+# Drives that synchronise -------------------------------------------------------------------------
+
+class Clock:
+    now = 0.0
+    def __call__(self): return self.now
+
+
+def test_a_file_that_arrives_in_parts_is_taken_when_it_is_whole(folder):
+    produce(folder, 8)
+    file, heard, clock = list_files(folder / "shared")[0], [], Clock()
+    path = folder / "shared" / file.name
+    content = path.read_bytes()
+    box = inbox(folder, heard, clock=clock)
+    for part in range(8):   # Each part is there for five minutes
+        path.write_bytes(content[:100 + part])
+        for _ in range(5):
+            assert not {record.number for record in take_all(box)} & set(file.numbers)
+            clock.now += 60
+    path.write_bytes(content)
+    assert [record.number for record in take_all(box)] == list(file.numbers) and not heard
+
+
+def test_a_whole_file_in_the_place_of_a_refused_one_is_taken(folder):
+    produce(folder, 8)
+    file, heard, clock = list_files(folder / "shared")[0], [], Clock()
+    path = folder / "shared" / file.name
+    content = path.read_bytes()
+    path.write_bytes(content[:100])
+    box = inbox(folder, heard, clock=clock)
+    for _ in range(30):
+        take_all(box)
+        clock.now += 60
+    assert len(heard) == 1 and not path.exists(), "it was the same for half an hour"
+    path.write_bytes(content)
+    assert [record.number for record in take_all(box)] == list(file.numbers)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_that_comes_back_is_not_learned_from_again(folder, restart):
+    produce(folder, 64)
+    kept = {path: path.read_bytes() for path in (folder / "shared").glob("*/*.npz")}
+    run = shared_run(folder).fit(iterations=3)
+    gone = [path for path in kept if not path.exists()]
+    assert gone, "the games of the first iteration are removed"
+    for path in gone:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(kept[path])
+    produce(folder, 32)
+    (shared_run(folder) if restart else run).fit(iterations=1)
+    numbers = counted(folder)
+    assert len(numbers) == len(set(numbers)) and not any(path.exists() for path in gone)
+
+
+@pytest.mark.parametrize("text", ["half a li", "[]", '{"80000000": [[3, 1]]}', '{"x": [[0, 1]]}', "[" * 100_000])
+def test_a_damaged_list_of_taken_games_is_a_message(folder, text):
+    produce(folder, 16)
+    (folder / "shared/taken.json").write_text(text)
+    heard = []
+    assert take_all(inbox(folder, heard))
+    assert len(heard) == 1 and "taken.json is damaged" in heard[0]
+
+
+def test_a_deeply_nested_word_of_a_producer_is_a_bad_file(folder):
+    produce(folder, 30)
+    file, heard = list_files(folder / "shared")[0], []
+    path = folder / "shared" / file.name
+    about = np.frombuffer(b'{"format":' + b"[" * 100_000 + b"]" * 100_000 + b"}", np.uint8)
+    write_arrays(path, dict(read_arrays(path), about=about))
+    box = inbox(folder, heard, doubt_s=0)
+    for _ in range(3): assert not {record.number for record in take_all(box)} & set(file.numbers)
+    assert len(heard) == 1 and "does not say who wrote it" in heard[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+@pytest.mark.parametrize("moment", ["leftover", "generate_games", "write_games"])
+def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, moment):
+    "Ctrl-C arrives when the engine has handed over the games and nothing is on the disk yet."
+    from alphazero_nb.training.shared_folder import Producer
+    producer = Producer(folder, Linear(), lambda event: None, device="cpu", games=16, max_batch=16, threads=1)
+    owner, sent = shared_folder if moment == "write_games" else producer.engine, []
+    function = getattr(owner, moment)
+
+    def interrupted(*args, **options):
+        answer = function(*args, **options)
+        if not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return answer
+    with producer.engine as engine:
+        while 0 not in {record.number for record in engine.leftover()}: engine.play_for(.1)
+        monkeypatch.setattr(owner, moment, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.write()
+            time.sleep(60)   # The interrupt is on its way
+        producer.write()
+    there = waiting(folder)
+    assert there and len(there) == len(set(there)) == producer.writer.written == producer.taken
