@@ -99,31 +99,41 @@ def states_after(game: Game, moves: np.ndarray) -> np.ndarray:
     return states
 
 # %% ../../nbs/55_arena.judge.ipynb #0575634b
-def read_positions(path: str | Path, game: Game) -> PositionSet:
-    "Read a set of positions of this game. Raise a ValueError that says what is wrong with the file."
-    from alphazero_nb.network.checkpoint import read_arrays
-    fields = read_arrays(Path(path).resolve())   # A link is fine here
+def _check_form(path, fields: dict, game: Game) -> None:
+    "Raise a ValueError if an array of a file is missing or has the wrong type or shape."
     missing = [name for name in ("game", "moves", "results", "phase", "phases") if name not in fields]
     if missing:
         old = " A file of states alone is not read; make it again, with moves." if "states" in fields else ""
         raise ValueError(f"{path} is not a set of positions: it has no {missing[0]!r}.{old}")
+    for name, array in fields.items():
+        if not isinstance(array, np.ndarray): raise ValueError(f"{path} is damaged: {name!r} is no array.")
+    for name, dimensions in (("game", 0), ("phases", 1)):
+        if fields[name].dtype.kind != "U" or fields[name].ndim != dimensions:
+            raise ValueError(f"{path} is not a set of positions: {name} has no names.")
     if str(fields["game"]) != game.name:
-        raise ValueError(f"{path} has positions of {fields['game']}, not of {game.name}.")
-    n, phases = len(fields["phase"].ravel()), tuple(map(str, fields["phases"].ravel()))
-    want = dict(moves=((n, *fields["moves"].shape[-1:]), np.int32), results=((n, game.actions), np.int8),
-                phase=((n,), np.int8))
+        raise ValueError(f"{path} has positions of {' '.join(str(fields['game']).split())[:80]}, not of {game.name}.")
+    n, longest = fields["phase"].size, fields["moves"].shape[-1:]
+    want = dict(moves=((n, *longest), np.int32), results=((n, game.actions), np.int8), phase=((n,), np.int8))
     for name, (shape, kind) in want.items():
         if fields[name].shape != shape or fields[name].dtype != kind:
             raise ValueError(f"{path}: {name} has shape {fields[name].shape} and type {fields[name].dtype}, "
                              f"not {shape} and {np.dtype(kind)}.")
-    try: states = states_after(game, fields["moves"])
+
+
+def read_positions(path: str | Path, game: Game) -> PositionSet:
+    "Read a set of positions of this game. Raise a ValueError that says what is wrong with the file."
+    from alphazero_nb.network.checkpoint import read_arrays
+    fields = read_arrays(Path(path).resolve())   # A link is fine here
+    _check_form(path, fields, game)
+    moves, results, phase = (fields[name] for name in ("moves", "results", "phase"))
+    try: states = states_after(game, moves)
     except ValueError as error: raise ValueError(f"{path}: {error}") from error
-    for state, row, phase in zip(states, fields["results"], fields["phase"]):
+    for state, row, part in zip(states, results, phase):
         legal = np.flatnonzero(row != ILLEGAL)
-        if not (0 <= phase < len(phases) and len(legal) and legal.tolist() == game.legal_actions(state)
-                and np.abs(row[legal]).max() <= 1):
+        if not (0 <= part < len(fields["phases"]) and game.mover(state) >= 0
+                and legal.tolist() == game.legal_actions(state) and np.abs(row[legal]).max() <= 1):
             raise ValueError(f"{path}: the results of a position do not fit its legal moves.")
-    return PositionSet(game, states, fields["results"], fields["phase"], phases, fields["moves"])
+    return PositionSet(game, states, results, phase, tuple(fields["phases"].tolist()), moves)
 
 # %% ../../nbs/55_arena.judge.ipynb #55f10002
 def packaged_positions(game: Game) -> PositionSet | None:
