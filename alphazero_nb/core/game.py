@@ -134,8 +134,7 @@ class ByHand:
 
     def as_states(self, states) -> np.ndarray:
         "Return a block of states, (n, state_size) int16, as `as_state` does. One state counts as a block of one."
-        if isinstance(states, np.ndarray): return _whole_rows(self, np.atleast_2d(states))
-        states = list(states)
+        if not isinstance(states, (list, tuple)): return _whole_rows(self, np.atleast_2d(states))
         return _whole_rows(self, [states] if states and np.ndim(states[0]) == 0 else states)
 
     def new(self, seed: int = 0) -> np.ndarray:

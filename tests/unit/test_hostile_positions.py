@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[1]
 def child(*command):
     "Run a Python program; return what it printed. A crash is an exit code below 0."
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join([str(TESTS.parent), str(TESTS)]))
-    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, env=environment, timeout=3000)
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, env=environment, timeout=1800)
     assert done.returncode == 0, (done.returncode, done.stdout[-1000:], done.stderr[-3000:])
     return done.stdout
 
