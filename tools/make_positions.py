@@ -41,26 +41,33 @@ def read_arguments():
 
 
 def all_positions(game):
-    "Return all positions of games in progress, without mirror images."
-    from alphazero_nb.arena.matches import next_positions
-    found = layer = [game.new()]
+    "Return the moves to all positions of games in progress, without mirror images."
+    from alphazero_nb.arena.matches import canonical
+    found, layer = [[]], [([], game.new())]
     while layer:
-        layer = next_positions(game, layer, sys.maxsize, np.random.default_rng(0))[0]
-        found = found + layer
+        moves, after = [(line, state, action) for line, state in layer for action in game.legal_actions(state)], {}
+        for i in np.random.default_rng(0).permutation(len(moves)):
+            line, state, action = moves[i]
+            state = game.play(state, action)
+            if not game.over(state): after.setdefault(canonical(game, state), ([*line, action], state))
+        layer = list(after.values())
+        found += [line for line, _ in layer]
     return found
 
 
-def solve_in_blocks(solvers, states, phase, phases, out, say, block=200):
+def solve_in_blocks(solvers, lines, phase, phases, out, say, block=200):
     "Return the solved set, and leave it in the file `out`. What an earlier call has solved is read from a second file."
-    from alphazero_nb.arena.judge import PositionSet, read_positions, solve_positions
-    game, half_done = solvers[0].game, out.with_suffix(".unfinished.npz")
+    from alphazero_nb.arena.judge import PositionSet, pad_lines, read_positions, solve_positions, states_after
+    game, moves, half_done = solvers[0].game, pad_lines(lines), out.with_suffix(".unfinished.npz")
+    states = states_after(game, moves)
     results = read_positions(half_done, game).results if half_done.exists() else np.zeros((0, game.actions), np.int8)
-    solved = lambda: PositionSet(game, states[:len(results)], results, phase[:len(results)], phases)
-    if half_done.exists() and not np.array_equal(read_positions(half_done, game).states, solved().states):
+    solved = lambda: PositionSet(game, *(part[:len(results)] for part in (states, results, phase)), phases,
+                                 moves[:len(results)])
+    if half_done.exists() and not np.array_equal(read_positions(half_done, game).moves, solved().moves):
         raise SystemExit(f"{half_done} comes from other arguments; delete it, or name another file.")
     while len(results) < len(states):
         part = slice(len(results), len(results) + block)
-        results = np.concatenate([results, solve_positions(solvers, states[part], phase[part], phases).results])
+        results = np.concatenate([results, solve_positions(solvers, moves[part], phase[part], phases).results])
         solved().save(half_done)
         say(f"solved {len(results)} of {len(states)}")
     solved().save(out)
@@ -77,7 +84,7 @@ def main():
     args = read_arguments()
     game, phases = get_game(args.game), PHASES[args.game]
     known = frozenset(canonical(game, state) for path in args.without for state in read_positions(path, game).states)
-    states, phase, start = [], [], time.monotonic()
+    lines, phase, start = [], [], time.monotonic()
 
     def say(text): print(f"{time.monotonic() - start:6.0f} s: {text}", flush=True)
     for index, plies in enumerate(phases.values()):
@@ -85,10 +92,10 @@ def main():
         drawn = all_positions(game) if args.game == "tictactoe" else draw_positions(
             game, plies, args.count, player, 1_000_000 * args.seed + 10_000 * index, args.random,
             quiet=.5 if args.game == "connect4" and not args.as_they_come else None, known=known)
-        states, phase = states + drawn, phase + [index] * len(drawn)
+        lines, phase = lines + drawn, phase + [index] * len(drawn)
         say(f"drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves")
     solvers = [get_solver(game) for _ in range(args.threads)]
-    found = solve_in_blocks(solvers, np.stack(states), np.array(phase, np.int8), tuple(phases), args.out, say)
+    found = solve_in_blocks(solvers, lines, np.array(phase, np.int8), tuple(phases), args.out, say)
     say(f"{args.out} has {len(found)} positions, {found.critical.mean():.0%} of them critical, "
         f"and {args.out.stat().st_size / 1000:.0f} kB")
 

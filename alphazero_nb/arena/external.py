@@ -203,7 +203,7 @@ class UciPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return the program's action for each state: (n,)."
-        return np.array([self._act(state) for state in np.atleast_2d(states)])
+        return np.array([self._act(state) for state in self.game.as_states(states)])
 
     def _act(self, state) -> int:
         line = self.lines.get(state.tobytes())

@@ -14,14 +14,16 @@ from typing import Callable
 
 import numpy as np
 
-from ..core.game import Game, file_stem
+from ..core.compiled import kernel
+from ..core.game import (LEGAL, MOVER, PLAY, START, Game, call_legal, call_mover, call_play, call_start,
+                                    file_stem, same_game)
 from ..core.intervals import wilson_interval
 from .connect4_search import ILLEGAL
 from .matches import canonical
 
 # %% auto #0
-__all__ = ['PositionSet', 'read_positions', 'packaged_positions', 'can_win_at_once', 'varied_states', 'draw_positions',
-           'solve_positions', 'Judgement', 'answer_positions', 'judge']
+__all__ = ['PositionSet', 'pad_lines', 'play_lines', 'states_after', 'read_positions', 'packaged_positions', 'can_win_at_once',
+           'varied_lines', 'draw_positions', 'solve_positions', 'Judgement', 'answer_positions', 'judge']
 
 # %% ../../nbs/55_arena.judge.ipynb #f3f54048
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class PositionSet:
     results: np.ndarray         # (n, actions) int8: 1, 0 or −1 for the mover after each move, ILLEGAL for others
     phase: np.ndarray           # (n,) int8, index into `phases`
     phases: tuple[str, ...]     # Names of the phases of the game, in order
+    moves: np.ndarray | None = None   # (n, longest) int32, the moves from the start to each state, then −1
 
     def __len__(self) -> int: return len(self.states)
 
@@ -50,40 +53,93 @@ class PositionSet:
         parts = [np.flatnonzero(self.phase == index) for index in range(len(self.phases))]
         chosen = np.concatenate([part[np.linspace(0, len(part), min(count, len(part)), endpoint=False).astype(int)]
                                  for part in parts])
-        return PositionSet(self.game, self.states[chosen], self.results[chosen], self.phase[chosen], self.phases)
+        return PositionSet(self.game, self.states[chosen], self.results[chosen], self.phase[chosen], self.phases,
+                           None if self.moves is None else self.moves[chosen])
 
     def save(self, path: str | Path) -> None:
-        "Write the set to a compressed .npz file."
-        np.savez_compressed(path, game=self.game.name, states=self.states, results=self.results, phase=self.phase,
+        "Write the set to a compressed .npz file. Raise a ValueError if it has no moves."
+        if self.moves is None:
+            raise ValueError("a file holds the moves that lead to each position, and this set has none; "
+                             "make it with solve_positions.")
+        np.savez_compressed(path, game=self.game.name, moves=self.moves, results=self.results, phase=self.phase,
                             phases=self.phases)
 
+# %% ../../nbs/55_arena.judge.ipynb #98d2beb7
+def pad_lines(lines) -> np.ndarray:
+    "Return lists of moves as (n, longest) int32, with −1 after the last move of each."
+    moves = np.full((len(lines), max(map(len, lines), default=0)), -1, np.int32)
+    for row, line in zip(moves, lines): row[:len(line)] = line
+    return moves
+
+
+@kernel
+def play_lines(api, moves, states, legal):
+    "Play each row of moves, in its row of zeros. Return the first row with an illegal move and its place, or −1, 0."
+    for n in range(len(moves)):
+        call_start(api[START], states[n], 0)
+        for k in range(moves.shape[1]):
+            if moves[n, k] < 0: break
+            count = call_legal(api[LEGAL], states[n], legal) if call_mover(api[MOVER], states[n]) >= 0 else 0
+            found = False
+            for i in range(min(count, len(legal))): found |= legal[i] == moves[n, k]
+            if not found: return n, k
+            call_play(api[PLAY], states[n], moves[n, k])
+    return -1, 0
+
+
+def states_after(game: Game, moves: np.ndarray) -> np.ndarray:
+    "Return the state after each row of `pad_lines`, (n, state_size) int16. A ValueError names an illegal move."
+    states = np.zeros((len(moves), game.state_size), np.int16)
+    try: row, place = play_lines(game.api, np.ascontiguousarray(moves), states, np.zeros(game.max_legal, np.int32))
+    except Exception as error:
+        cause = game.cause(error)
+        raise ValueError(f"the rules of {game.name} cannot play its positions: {cause}") from cause
+    if row >= 0:
+        raise ValueError(f"move {place} of position {row} is not legal in {game.name}: {moves[row, place]}.")
+    return states
+
 # %% ../../nbs/55_arena.judge.ipynb #0575634b
-def read_positions(path: str | Path, game: Game) -> PositionSet:
-    "Read a set of positions of this game. Raise a ValueError that says what is wrong with the file."
-    from alphazero_nb.network.checkpoint import read_arrays
-    fields = read_arrays(Path(path).resolve())   # A link is fine here
-    missing = [name for name in ("game", "states", "results", "phase", "phases") if name not in fields]
-    if missing: raise ValueError(f"{path} is not a set of positions: it has no {missing[0]!r}.")
+def _check_form(path, fields: dict, game: Game) -> None:
+    "Raise a ValueError if an array of a file is missing or has the wrong type or shape."
+    missing = [name for name in ("game", "moves", "results", "phase", "phases") if name not in fields]
+    if missing:
+        old = " A file of states alone is not read; make it again, with moves." if "states" in fields else ""
+        raise ValueError(f"{path} is not a set of positions: it has no {missing[0]!r}.{old}")
+    for name, array in fields.items():
+        if not isinstance(array, np.ndarray): raise ValueError(f"{path} is damaged: {name!r} is no array.")
+    for name, dimensions in (("game", 0), ("phases", 1)):
+        if fields[name].dtype.kind != "U" or fields[name].ndim != dimensions:
+            raise ValueError(f"{path} is not a set of positions: {name} has no names.")
     if str(fields["game"]) != game.name:
-        raise ValueError(f"{path} has positions of {fields['game']}, not of {game.name}.")
-    n, phases = len(fields["phase"].ravel()), tuple(map(str, fields["phases"].ravel()))
-    want = dict(states=((n, game.state_size), np.int16), results=((n, game.actions), np.int8), phase=((n,), np.int8))
+        raise ValueError(f"{path} has positions of {' '.join(str(fields['game']).split())[:80]}, not of {game.name}.")
+    n, longest = fields["phase"].size, fields["moves"].shape[-1:]
+    want = dict(moves=((n, *longest), np.int32), results=((n, game.actions), np.int8), phase=((n,), np.int8))
     for name, (shape, kind) in want.items():
         if fields[name].shape != shape or fields[name].dtype != kind:
             raise ValueError(f"{path}: {name} has shape {fields[name].shape} and type {fields[name].dtype}, "
                              f"not {shape} and {np.dtype(kind)}.")
-    found = PositionSet(game, *(fields[name] for name in want), phases)
-    for state, row, phase in zip(found.states, found.results, found.phase):
-        legal = np.flatnonzero(row != ILLEGAL).tolist()
-        if not 0 <= phase < len(phases) or legal != game.legal_actions(state) or row.max() > 1:
+
+
+def read_positions(path: str | Path, game: Game) -> PositionSet:
+    "Read a set of positions of this game. Raise a ValueError that says what is wrong with the file."
+    from alphazero_nb.network.checkpoint import read_arrays
+    fields = read_arrays(Path(path).resolve())   # A link is fine here
+    _check_form(path, fields, game)
+    moves, results, phase = (fields[name] for name in ("moves", "results", "phase"))
+    try: states = states_after(game, moves)
+    except ValueError as error: raise ValueError(f"{path}: {error}") from error
+    for state, row, part in zip(states, results, phase):
+        legal = np.flatnonzero(row != ILLEGAL)
+        if not (0 <= part < len(fields["phases"]) and game.mover(state) >= 0
+                and legal.tolist() == game.legal_actions(state) and np.abs(row[legal]).max() <= 1):
             raise ValueError(f"{path}: the results of a position do not fit its legal moves.")
-    return found
+    return PositionSet(game, states, results, phase, tuple(fields["phases"].tolist()), moves)
 
 # %% ../../nbs/55_arena.judge.ipynb #55f10002
 def packaged_positions(game: Game) -> PositionSet | None:
     "Return the positions of this game that come with the package, or None."
     file = files("alphazero_nb") / "positions" / f"{file_stem(game.name)}.npz"
-    if not file.is_file(): return None
+    if not (game.packaged and file.is_file()): return None   # Another game may have the same name
     with as_file(file) as path: return read_positions(path, game)
 
 # %% ../../nbs/55_arena.judge.ipynb #7e786427
@@ -94,17 +150,17 @@ def can_win_at_once(game: Game, state) -> bool:
     return any(game.over(next_state) and game.returns(next_state)[mover] > 0 for next_state in after)
 
 
-def varied_states(
+def varied_lines(
     game: Game,
     plies: range,      # Number of moves before the position
     player,            # Plays the moves that are not random
     seed: int,
     random_shares: tuple = (1, .5, .25, .1),   # Each game draws its share of random moves from these
     games: int = 256,
-) -> list:             # States of games in progress, fewer than `games`
-    "Return the final states of games that mix random moves with those of a player."
+) -> list:             # Pairs (moves, state) of games in progress, fewer than `games`
+    "Return the moves and the final states of games that mix random moves with those of a player."
     rng = np.random.default_rng(seed)
-    states, target = [game.new() for _ in range(games)], rng.choice(plies, games)
+    states, lines, target = [game.new() for _ in range(games)], [[] for _ in range(games)], rng.choice(plies, games)
     random_share = rng.choice(random_shares, games)
     for ply in range(max(plies)):
         active = [i for i in range(games) if ply < target[i] and not game.over(states[i])]
@@ -112,8 +168,9 @@ def varied_states(
         chosen = dict(zip(guided, player.acts(np.stack([states[i] for i in guided])))) if guided else {}
         for i in active:
             action = chosen.get(i)
-            states[i] = game.play(states[i], rng.choice(game.legal_actions(states[i])) if action is None else action)
-    return [state for state in states if not game.over(state)]
+            lines[i].append(int(rng.choice(game.legal_actions(states[i])) if action is None else action))
+            states[i] = game.play(states[i], lines[i][-1])
+    return [(line, state) for line, state in zip(lines, states) if not game.over(state)]
 
 
 def draw_positions(
@@ -121,27 +178,28 @@ def draw_positions(
     quiet: float | None = None,   # Share of positions in which no move wins at once; None: as they come
     known: frozenset = frozenset(),   # Keys (`canonical`) of positions to leave out, such as those of another set
 ) -> list:
-    "Return `count` states that differ by more than a symmetry. Raise a ValueError if play does not reach so many."
+    "Return the moves to `count` positions that differ by more than a symmetry. Raise a ValueError if play does not reach so many."
     rooms = [count] if quiet is None else [count - round(count * quiet), round(count * quiet)]
     found, seen, vain = [[] for _ in rooms], set(known), 0
     while (before := sum(map(len, found))) < count:
-        for state in varied_states(game, plies, player, seed, random_shares):
+        for line, state in varied_lines(game, plies, player, seed, random_shares):
             key, kind = canonical(game, state), 0 if quiet is None or can_win_at_once(game, state) else 1
             if key in seen or len(found[kind]) == rooms[kind]: continue
             seen.add(key)
-            found[kind].append(state)
+            found[kind].append(line)
         seed, vain = seed + 1, 0 if sum(map(len, found)) > before else vain + 1
         if vain == 20: raise ValueError(f"only {before} of {count} positions were found in {game.name}; ask for fewer.")
-    return [state for part in found for state in part]
+    return [line for part in found for line in part]
 
 # %% ../../nbs/55_arena.judge.ipynb #0cdf4054
 def solve_positions(
     solvers: list,            # One or more solvers of the same game, one per thread
-    states, phase, phases: tuple[str, ...],
+    lines, phase, phases: tuple[str, ...],   # Moves from the start to each position
     progress: Callable | None = None,   # Called with the number of positions done
 ) -> PositionSet:
     "Return the set of these positions with exact results."
-    pool, idle, results = ThreadPoolExecutor(len(solvers)), queue.SimpleQueue(), []
+    game, moves = solvers[0].game, pad_lines(lines)
+    pool, idle, results, states = ThreadPoolExecutor(len(solvers)), queue.SimpleQueue(), [], states_after(game, moves)
     for solver in solvers: idle.put(solver)
 
     def solve(state):
@@ -152,8 +210,7 @@ def solve_positions(
         for row in pool.map(solve, states):
             results.append(row)
             if progress: progress(len(results))
-    return PositionSet(solvers[0].game, np.asarray(states, np.int16), np.stack(results), np.asarray(phase, np.int8),
-                       phases)
+    return PositionSet(game, states, np.stack(results), np.asarray(phase, np.int8), phases, moves)
 
 # %% ../../nbs/55_arena.judge.ipynb #b61d2697
 @dataclass(frozen=True)
@@ -192,8 +249,9 @@ def answer_positions(
     progress: Callable | None = None,   # Called with the number of positions done
 ) -> np.ndarray:                # (n,) the player's move in each position
     "Ask a player for a move in every position. Raise a ValueError if it plays another game."
-    if player.game.name != positions.game.name:
-        raise ValueError(f"these are positions of {positions.game.name}, but the player plays {player.game.name}.")
+    if not same_game(player.game, positions.game):
+        other = " with other rules" * (player.game.name == positions.game.name)
+        raise ValueError(f"these are positions of {positions.game.name}, but the player plays {player.game.name}{other}.")
     actions = []
     for start in range(0, len(positions), block):
         actions.extend(player.acts(positions.states[start:start + block]))

@@ -89,7 +89,7 @@ class MaterialPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return an action for each state: (n,)."
-        states = np.atleast_2d(states)
+        states = self.game.as_states(states)
         seeds = [derive_seed(self.seed, Purpose.RANDOM_MOVES, self.asked + i) for i in range(len(states))]
         self.asked += len(states)
         with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))

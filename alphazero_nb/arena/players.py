@@ -16,7 +16,7 @@ from ..core.device import usable_cores
 from ..core.compiled import kernel, lean_kernel
 from ..core.streams import Purpose, derive_seed, uniform
 from ..core.game import (CHANCE, LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
-                                    call_returns, did_you_mean, draw_outcome)
+                                    call_returns, did_you_mean, draw_outcome, same_game)
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import draw_worlds, expand, init_root, throw
@@ -41,7 +41,7 @@ class Player:
         "Return the action for one state. Raise a ValueError if the game is over."
         if self.game.over(state):
             raise ValueError(f"{self.game.name}: the game is over; pass a state of a game in progress.")
-        return int(self.acts(np.atleast_2d(state))[0])
+        return int(self.acts(self.game.as_states(state))[0])
 
 # %% ../../nbs/52_arena.players.ipynb #f206a205
 class RandomPlayer(Player):
@@ -52,7 +52,7 @@ class RandomPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return a uniformly random legal action for each state: (n,)."
-        return np.array([self.rng.choice(self.game.legal_actions(state)) for state in states])
+        return np.array([self.rng.choice(self.game.legal_actions(state)) for state in self.game.as_states(states)])
 
 # %% ../../nbs/52_arena.players.ipynb #bfa1c1ca
 UCT_CONSTANT = 1.0  # For results in [−1, 1]
@@ -130,7 +130,7 @@ class RolloutPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return the most visited action for each state: (n,)."
-        states = np.atleast_2d(states)
+        states = self.game.as_states(states)
         seeds = [derive_seed(self.seed, Purpose.PLAYOUTS, self.searched + i) for i in range(len(states))]
         self.searched += len(states)
         with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))
@@ -161,7 +161,7 @@ class HeuristicPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return the action of the heuristic for each state: (n,)."
-        return np.array([self.game.heuristic(state) for state in states])
+        return np.array([self.game.heuristic(state) for state in self.game.as_states(states)])
 
 # %% ../../nbs/52_arena.players.ipynb #7e13a002
 class SolverPlayer(Player):
@@ -172,7 +172,7 @@ class SolverPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return one of the best actions for each state: (n,)."
-        scores = [self.solver.scores(state) for state in np.atleast_2d(states)]
+        scores = [self.solver.scores(state) for state in self.game.as_states(states)]
         return np.array([self.rng.choice(np.flatnonzero(row == row.max())) for row in scores])
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
@@ -212,11 +212,13 @@ def get_player(
     if word in ("rollouts", "determinized-rollouts") and number.isascii() and number.isdigit():
         return RolloutPlayer(game, int(number), seed)
     if word == "pretrained" and not number and game is not None:
+        if not game.packaged: raise ValueError(f"{game.name} is no game of the package, which has no agent for it.")
         return Agent.pretrained(game.name, simulations, device, seed=seed, **search)
     if Path(name).exists():
         agent = Agent.load(name, simulations, device, seed=seed, **search)
-        if game is not None and agent.game.name != game.name:
-            raise ValueError(f"{name} plays {agent.game.name}, not {game.name}.")
+        if game is not None and not same_game(agent.game, game):
+            other = " with these rules" * (agent.game.name == game.name)
+            raise ValueError(f"{name} plays {agent.game.name}, not {game.name}{other}.")
         return agent
     known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND"]
     raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N (N playouts per move), heuristic, "

@@ -59,6 +59,7 @@ class TableSolver:
 
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (actions,) int8: 1, 0 or −1, or ILLEGAL."
+        state = self.game.as_state(state)
         results, sign = np.full(self.game.actions, ILLEGAL, np.int8), 1 - 2 * self.game.mover(state)
         results[self.game.legal_actions(state)] = [sign * self._value(after) for after in self._after(state)]
         return results
@@ -122,6 +123,7 @@ class DotsSolver:
 
     def scores(self, state) -> np.ndarray:
         "Return the lead in boxes that the mover ends with after each move, (actions,) int8, or ILLEGAL."
+        state = self.game.as_state(state)
         legal, mover = self.game.legal_actions(state), self.game.mover(state)
         scores, lead = np.full(self.game.actions, ILLEGAL, np.int8), state[_FIRST + mover] - state[_FIRST + 1 - mover]
         drawn = (1 << self.game.actions) - 1 - sum(1 << line for line in legal)
@@ -142,10 +144,11 @@ class Connect4Solver:
 
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (7,) int8: 1, 0, −1 or ILLEGAL. Takes minutes with few stones."
-        return signs(self.search.scores(state, distances=False))
+        return signs(self.search.scores(self.game.as_state(state), distances=False))
 
     def scores(self, state) -> np.ndarray:
         "Return a score of each move, (7,) int8, or ILLEGAL: exact if the limit allows, otherwise a guess."
+        state = self.game.as_state(state)
         for distances in (True, False):
             scores = self.search.scores(state, distances, self.limit)
             if scores is not None: return scores
@@ -158,6 +161,6 @@ _SOLVERS = dict(tictactoe=TableSolver, dots=DotsSolver, connect4=Connect4Solver)
 def get_solver(game: Game) -> Solver:
     "Return a solver of this game. Raise a ValueError if there is none."
     name = game.name.partition("(")[0]
-    if name not in _SOLVERS:
+    if name not in _SOLVERS or not game.packaged:
         raise ValueError(f"{game.name} has no solver; solved games are {', '.join(sorted(_SOLVERS))}.")
     return _SOLVERS[name](game)

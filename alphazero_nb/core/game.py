@@ -22,7 +22,8 @@ __all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_leg
            'RESAMPLE_HIDDEN', 'PROBABILITIES', 'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL',
            'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'REWARDS', 'write_inputs', 'outcome_at',
            'draw_outcome', 'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game', 'board_symmetries',
-           'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'broken_law', 'Checker', 'check_game']
+           'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'same_game', 'check_loadable',
+           'broken_law', 'Checker', 'check_game']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -125,6 +126,17 @@ def _explain(name: str, function: Callable, message: str) -> str:
 # %% ../../nbs/01_core.game.ipynb #68c53394
 class ByHand:
     "The rules for use from Python, one state at a time; a base of `Game`. A state is (state_size,) int16."
+    def as_state(self, state) -> np.ndarray:
+        "Return a state as compiled rules take it, (state_size,) int16 in one piece. A ValueError says what is wrong."
+        if (isinstance(state, np.ndarray) and state.dtype == np.int16 and state.shape == (self.state_size,)
+                and state.flags.carray): return state
+        return _whole_rows(self, [state])[0]
+
+    def as_states(self, states) -> np.ndarray:
+        "Return a block of states, (n, state_size) int16, as `as_state` does. One state counts as a block of one."
+        if not isinstance(states, (list, tuple)): return _whole_rows(self, np.atleast_2d(states))
+        return _whole_rows(self, [states] if states and np.ndim(states[0]) == 0 else states)
+
     def new(self, seed: int = 0) -> np.ndarray:
         "Return the initial position; `seed` deals the cards, if there are any."
         state = np.zeros(self.state_size, np.int16)
@@ -139,20 +151,20 @@ class ByHand:
 
     def mover(self, state) -> int:
         "Return the player to move, OVER (−1) when the game is over, or CHANCE (−2)."
-        return self.compiled["mover"](state)
+        return self.compiled["mover"](self.as_state(state))
 
     def over(self, state) -> bool: return self.mover(state) == OVER
 
     def legal_actions(self, state) -> list[int]:
         "Return the legal actions in increasing order, or the possible outcomes; an empty list when the game is over."
-        mover = self.mover(state)
-        if mover < 0: return [outcome for outcome, _ in self.chance(state)]
+        state = self.as_state(state)
+        if self.mover(state) < 0: return [outcome for outcome, _ in self.chance(state)]
         actions = np.zeros(self.max_legal, np.int32)
         return actions[:self.compiled["legal"](state, actions)].tolist()
 
     def play(self, state, action: int) -> np.ndarray:
         "Return the position after `action`; a ValueError names an illegal action and the legal ones."
-        state = state.copy()
+        state = self.as_state(state).copy()
         self._play(state, action, "here")
         return state
 
@@ -184,6 +196,7 @@ class ByHand:
 
     def chance(self, state) -> list[tuple[int, float]]:
         "Return the possible outcomes and their probabilities where chance moves; an empty list elsewhere."
+        state = self.as_state(state)
         if self.mover(state) != CHANCE: return []
         probabilities = np.zeros(self.outcomes)
         self.compiled["chance"](state, probabilities)
@@ -191,7 +204,7 @@ class ByHand:
 
     def pass_chance(self, state, seed: int, number: int = 0) -> tuple:  # The position, the outcomes of these rolls
         "Play the rolls of the game with this seed, from roll `number` on, until a player moves or the game is over."
-        rolled = []
+        rolled, state = [], self.as_state(state)
         while self.mover(state) == CHANCE:
             probabilities = np.zeros(self.outcomes)
             self.compiled["chance"](state, probabilities)
@@ -199,30 +212,46 @@ class ByHand:
             state = self.play(state, rolled[-1])
         return state, rolled
 
+# %% ../../nbs/01_core.game.ipynb #156e3f58
+def _whole_rows(game: ByHand, states) -> np.ndarray:
+    "Return states as (n, state_size) int16 in one piece. Raise a ValueError if they are no states of this game."
+    size, take = game.state_size, "take states from new() or play() of this game"
+    for shape in map(np.shape, states):
+        if shape == (size,): continue
+        has = f"{shape[0]}, like those of another game or board size" if len(shape) == 1 else f"the shape {shape}"
+        raise ValueError(f"{game.name}: a state has {size} numbers, but this one has {has}; {take}.")
+    if len(states) == 0: return np.zeros((0, size), np.int16)
+    rows = np.asarray(states)
+    if rows.dtype.kind not in "iu":
+        raise ValueError(f"{game.name}: a state has whole numbers, but this one has the type {rows.dtype}; {take}.")
+    if rows.min() < -1 << 15 or rows.max() >= 1 << 15:
+        raise ValueError(f"{game.name}: this state has a number that is not int16; {take}.")
+    return np.require(rows, np.int16, "CAW")
+
 # %% ../../nbs/01_core.game.ipynb #34e42e51
 class Readable(ByHand):
     "Methods that read a state without changing it."
     def returns(self, state) -> np.ndarray:
         "Return the result by seat, (players,) float32 in [−1, 1]; before the end zeros, or with `rewards` that so far."
-        out = np.zeros(self.players, np.float32)
+        state, out = self.as_state(state), np.zeros(self.players, np.float32)
         if self.rewards or self.over(state): self.compiled["returns"](state, out)
         return out
 
     def observe(self, state) -> np.ndarray:
         "Return the mover's observation, int8 of shape `shape`."
         planes = np.zeros(self.observation_size, np.int8)
-        self.compiled["observe"](state, planes)
+        self.compiled["observe"](self.as_state(state), planes)
         return planes.reshape(self.shape)
 
     def inputs(self, state) -> np.ndarray:
         "Return the network input, (input_size,) int8: the observation, then the output of `privileged`."
         row = np.zeros(self.input_size, np.int8)
-        write_inputs(self.api, state, row)
+        write_inputs(self.api, self.as_state(state), row)
         return row
 
     def resample_hidden(self, state, seed: int) -> np.ndarray:
         "Return another world that the mover cannot distinguish from this one."
-        state = state.copy()
+        state = self.as_state(state).copy()
         self.compiled["resample_hidden"](state, seed)
         return state
 
@@ -232,12 +261,14 @@ class Readable(ByHand):
 
     def move_name(self, state, action: int) -> str:
         "Return the name of an action in this position, or of an outcome where chance moves."
+        state = self.as_state(state)
         if self.mover(state) == CHANCE:
             return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
         return self._move_names(state, action) if self._move_names else self.action_name(action)
 
     def text(self, state) -> str:
         "Return a text drawing of the position."
+        state = self.as_state(state)
         return self._text(state) if self._text else str(state.tolist())
 
 # %% ../../nbs/01_core.game.ipynb #01ga0002
@@ -261,7 +292,7 @@ class Sendable(Readable):
         return game
 
     def __reduce__(self):
-        if self.home == game_module(self.name.partition("(")[0]): return get_game, (self.name,)
+        if self.packaged: return get_game, (self.name,)
         args, arguments = self._arguments
         return _remake, (type(self), args, {key: getattr(value, "py_func", value) for key, value in arguments.items()})
 
@@ -272,6 +303,10 @@ class Sendable(Readable):
     def home(self) -> str:  # Module that defines all rules; empty if there are several
         modules = {rule.__module__ for rule in self.functions.values()} - {__name__}
         return modules.pop() if len(modules) == 1 else ""
+
+    @property
+    def packaged(self) -> bool:  # True for a game of the package, False for any other that has the name of one
+        return self.home == game_module(self.name.partition("(")[0])
 
     def cause(self, error: BaseException) -> BaseException:
         "Return the original error behind one that a kernel of this thread raised."
@@ -408,7 +443,15 @@ _registry: dict[str, Callable[..., Game]] = {}
 
 def register(name: str, factory: Callable[..., Game]) -> None:
     """Make `get_game(name)` call `factory` with the parameters in the name, for example
-    `register("nim", lambda: nim)`. The command line reads such a file with `--rules FILE`."""
+    `register("nim", lambda: nim)`. The command line reads such a file with `--rules FILE`.
+    Raise a ValueError for a name that the package has, or that `get_game` could not read."""
+    if name in _LIBRARY:
+        raise ValueError(f"the package has a game {name}, so yours needs another name, such as my_{name}.")
+    if not (isinstance(name, str) and re.fullmatch(r"\w+", name)):
+        raise ValueError(f"{name!r} cannot be the name of a game; use letters, digits and underscores. "
+                         f"Parameters are those of the registered function.")
+    if not callable(factory):
+        raise ValueError(f"register({name!r}, ...) needs a function that returns the game, such as lambda: game.")
     _registry[name] = factory
 
 
@@ -436,25 +479,78 @@ def _parse(text: str) -> tuple[str, dict]:
     values = {key.strip(): value.strip() for key, _, value in pairs}
     return match[1], {key: int(v) if re.fullmatch(r"-?\d+", v) else v for key, v in values.items()}
 
-# %% ../../nbs/01_core.game.ipynb #64bd4187
-def get_game(
-    name: str,  # "connect4", "gomoku(size=9)"
-) -> Game:      # A ValueError lists the known names or parameters
-    "Return the game with this name and the parameters in its brackets."
-    word, parameters = _parse(name)
-    if word not in _registry and game_module(word): importlib.import_module(game_module(word))
-    if word not in _registry:
-        more = did_you_mean(word, list_games()) or (" A game of your own must be registered first: "
-                                                    "register(name, function), or on the command line --rules FILE.")
-        raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}.{more}")
-    factory = _registry[word]
+
+def _require_known(word: str, parameters: dict, factory: Callable) -> None:
+    "Raise a ValueError for a parameter that the function of a game does not have."
     signature = inspect.signature(factory).parameters
     known, any_key = list(signature), any(p.kind == p.VAR_KEYWORD for p in signature.values())
     for key in parameters:
         if key not in known and not any_key:
             raise ValueError(f"{word} has no parameter {key!r}; it has: {', '.join(known) or 'none'}."
                              f"{did_you_mean(key, known)}")
-    return factory(**parameters)
+
+# %% ../../nbs/01_core.game.ipynb #4c767cc8
+def _library_factory(word: str) -> Callable:
+    "Return the function of a game of the package; it is called like its module."
+    module = game_module(word)
+    return getattr(importlib.import_module(module), module.rpartition(".")[2])
+
+
+def _require_readable(word: str, name: str, factory: Callable) -> None:
+    "Raise a ValueError unless `get_game` would call `factory` for the name of the game that `factory` returned."
+    try:
+        found, parameters = _parse(name)
+        _require_known(word, parameters, factory)
+    except ValueError as error:
+        raise ValueError(f"the function registered as {word!r} returned a game called {name!r}, "
+                         f"which cannot be loaded again: {error}") from error
+    if found != word:
+        raise ValueError(f"the function registered as {word!r} returned a game called {name!r}; "
+                         f"register it as {found!r}, or call the game {word!r}.")
+
+# %% ../../nbs/01_core.game.ipynb #64bd4187
+def get_game(
+    name: str,  # "connect4", "gomoku(size=9)"
+) -> Game:      # A ValueError lists the known names or parameters
+    "Return the game with this name and the parameters in its brackets."
+    word, parameters = _parse(name)
+    factory = _library_factory(word) if game_module(word) else _registry.get(word)
+    if factory is None:
+        more = did_you_mean(word, list_games()) or (" A game of your own must be registered first: "
+                                                    "register(name, function), or on the command line --rules FILE.")
+        raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}.{more}")
+    _require_known(word, parameters, factory)
+    game = factory(**parameters)
+    if not isinstance(game, Game):
+        raise ValueError(f"the function registered as {word!r} returned a {type(game).__name__}, not a Game.")
+    _require_readable(word, game.name, factory)
+    return game
+
+# %% ../../nbs/01_core.game.ipynb #74398285
+def same_game(one: Game, other: Game) -> bool:
+    "Return True if two games agree in name, sizes and compiled rules. Rules of Python classes are not compared."
+    if one is other: return True
+    facts = [(game.name, game.in_python, game.shape, game.max_length, game.api[STATE_SIZE:OUTCOMES + 1].tolist(),
+              game.privileged_size, game.rewards) for game in (one, other)]
+    digests = {game.digest for game in (one, other) if not game.in_python} - {None}
+    return facts[0] == facts[1] and len(digests) <= 1
+
+
+def check_loadable(game: Game) -> None:
+    "Raise a ValueError unless `get_game` returns this game for its name."
+    if game.packaged: return
+    word = game.name.partition("(")[0]
+    if game_module(word):
+        raise ValueError(f"{game.name} is the name of a game of the package, which has other rules than this game; "
+                         f"give this one another name, such as my_{word}.")
+    if word not in _registry:
+        raise ValueError(f"{game.name} is not registered, so its run could not be loaded again; "
+                         f"first call register({word!r}, function) with a function that returns it.")
+    try: again = get_game(game.name)
+    except Exception as error: raise ValueError(f"a run of {game.name} could not be loaded again: {error}") from error
+    if not same_game(game, again):
+        raise ValueError(f"get_game({game.name!r}) returns {again.name} with other rules or sizes than this game, so "
+                         f"its run could not be loaded again; register the function that returns this one.")
 
 # %% ../../nbs/01_core.game.ipynb #f6ec582b
 def broken_law(name: str, function: str, moves: list, seed: int, law: str) -> ContractError:

@@ -10,7 +10,7 @@ from itertools import permutations
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import CHANCE, Game, register
+from ..core.game import CHANCE, Game
 
 # %% auto #0
 __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS', 'TRICKS', 'VOIDS', 'SCORES', 'EXACT', 'PLAYERS',
@@ -563,6 +563,3 @@ def blob(
         max_length=sum(players * (1 + size) for size in sizes) + players * sum(sizes[1:]), max_legal=cards + 1,
         symmetries=suit_symmetries(players), action_names=action_name, text=text, heuristic=heuristic,
         measures=measures)
-
-
-register("blob", blob)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import Game, did_you_mean, register
+from ..core.game import Game, did_you_mean
 from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, HASH_COUNT, HASHES,
                                             KEPT, LAST, LAST_REPEATS, MAX_PLIES, MOVER, ONE, PLY, REPEATS, ROW, SIZE,
                                             count, lowest, parse_fen, read_board, read_pieces, read_word, square_name,
@@ -295,6 +295,3 @@ def chess(
                 cells=(ways * size * size + cells[:, None]).ravel(), text=text, material=count_material,
                 match_start=match_start, action_names=lambda action: action_text(size, action),
                 move_names=move_text, seat_names=("White", "Black"))
-
-
-register("chess", chess)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.game import Game, board_symmetries, register
+from ..core.game import Game, board_symmetries
 
 # %% auto #0
 __all__ = ['ROWS', 'COLUMNS', 'CELLS', 'start', 'mover', 'legal', 'play', 'returns', 'observe', 'text', 'connect4']
@@ -74,6 +74,3 @@ def connect4() -> Game:
     return Game("connect4", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                 state_size=_SIZE, players=2, actions=COLUMNS, shape=(3, ROWS, COLUMNS), max_length=CELLS,
                 symmetries=board_symmetries((3, ROWS, COLUMNS), range(COLUMNS), turns=False), text=text)
-
-
-register("connect4", connect4)

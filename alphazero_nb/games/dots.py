@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.game import Game, board_symmetries, register
+from ..core.game import Game, board_symmetries
 
 # %% auto #0
 __all__ = ['mover', 'legal', 'play', 'material', 'returns', 'observe', 'line_cells', 'text', 'dots']
@@ -113,6 +113,3 @@ def dots(
                 returns=returns, observe=observe, state_size=_LINES + total + rows * cols, players=2, actions=total,
                 shape=shape, max_length=total, symmetries=board_symmetries(shape, line_cells(rows, cols)),
                 cells=line_cells(rows, cols), text=text, material=material)
-
-
-register("dots", dots)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.game import Game, board_symmetries, register
+from ..core.game import Game, board_symmetries
 
 # %% auto #0
 __all__ = ['LETTERS', 'mover', 'legal', 'play', 'returns', 'observe', 'text', 'gomoku']
@@ -88,6 +88,3 @@ def gomoku(
                 observe=observe, state_size=_CELLS + cells, players=2, actions=cells, shape=shape,
                 max_length=cells, symmetries=board_symmetries(shape, range(cells)), cells=np.arange(cells), text=text,
                 action_names=lambda action: f"{LETTERS[action % size]}{size - action // size}")
-
-
-register("gomoku", gomoku)

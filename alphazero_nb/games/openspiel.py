@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib, random, re, struct, threading
 
 import numpy as np
-from ..core.game import CHANCE, OVER, did_you_mean, register
+from ..core.game import CHANCE, OVER, did_you_mean
 from ..core.python_game import PythonGame
 
 # %% auto #0
@@ -183,6 +183,3 @@ def openspiel(
     return PythonGame(_name(game, given), spiel.start, players=spiel.players, actions=loaded.num_distinct_actions(),
                       outcomes=spiel.outcomes, rewards=spiel.rewards, shape=spiel.shape, max_length=spiel.max_length,
                       action_names=spiel.action_name)
-
-
-register("openspiel", openspiel)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from ..core.compiled import lean_kernel
-from ..core.game import Game, board_symmetries, register
+from ..core.game import Game, board_symmetries
 
 # %% auto #0
 __all__ = ['LETTERS', 'mover', 'captured', 'can_place', 'can_move', 'legal', 'play', 'returns', 'observe', 'text', 'othello']
@@ -125,6 +125,3 @@ def othello(
                 cells=np.arange(cells + 1), text=text,
                 action_names=lambda cell: f"{LETTERS[cell % size]}{cell // size + 1}" if cell < cells
                 else "pass")
-
-
-register("othello", othello)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import CHANCE, OVER, Game, register
+from ..core.game import CHANCE, OVER, Game
 from ..core.streams import uniform
 
 # %% auto #0
@@ -90,9 +90,6 @@ def pig(
                 observe=observe, chance=chance, outcomes=6, state_size=_SIZE, players=2, actions=2, max_legal=2,
                 shape=(4 * goal,), max_length=2 * LIMIT * goal, text=text, heuristic=heuristic,
                 action_names=lambda action: ("roll", "hold")[action], outcome_names=lambda face: str(face + 1))
-
-
-register("pig", pig)
 
 # %% ../../nbs/15b_games.pig.ipynb #3b357108
 @lean_kernel

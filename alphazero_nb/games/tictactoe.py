@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from ..core.game import Game, board_symmetries, register
+from ..core.game import Game, board_symmetries
 
 # %% auto #0
 __all__ = ['LINES', 'start', 'mover', 'legal', 'play', 'returns', 'observe', 'text', 'tictactoe']
@@ -68,6 +68,3 @@ def tictactoe() -> Game:
     return Game("tictactoe", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                 state_size=_SIZE, players=2, actions=9, shape=(2, 3, 3), max_length=9, cells=np.arange(9),
                 symmetries=board_symmetries((2, 3, 3), range(9)), text=text)
-
-
-register("tictactoe", tictactoe)

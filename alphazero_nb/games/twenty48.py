@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 from ..core.compiled import lean_kernel
-from ..core.game import CHANCE, OVER, Game, board_symmetries, register
+from ..core.game import CHANCE, OVER, Game, board_symmetries
 from ..core.streams import uniform
 
 # %% auto #0
@@ -179,6 +179,3 @@ def twenty48(
                 shape=(exponent, 4, 4), max_length=8 * int(goal), symmetries=_symmetries(exponent),
                 start_symmetries=(0,), text=text, measures=measures, outcome_names=_outcome_name,
                 action_names=lambda direction: ("up", "right", "down", "left")[direction])
-
-
-register("2048", twenty48)

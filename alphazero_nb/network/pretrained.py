@@ -54,8 +54,8 @@ def list_pretrained() -> list[str]:
 
 def check_pretrained(name: str) -> None:
     "Raise a ValueError that lists the games unless the package has a trained agent for this one."
-    if (files("alphazero_nb") / "agents" / f"{file_stem(name)}.npz").is_file(): return
     known = list_pretrained()
+    if "".join(name.split()) in known: return   # Not by the file's name: Connect4 has the same, and is another game
     raise ValueError(f"there is no folder and no trained agent {name!r}; the package has agents for "
                      f"{', '.join(known) or 'no game'}.{did_you_mean(name, known)}")
 

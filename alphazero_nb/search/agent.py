@@ -69,7 +69,7 @@ class Agent:
         self.asked += 1
         seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
         leaves = min(self.leaves, max(1, self.settings.simulations // 4))
-        try: return search(self.game, self.evaluator, np.atleast_2d(states), self.settings, seed, leaves)
+        try: return search(self.game, self.evaluator, self.game.as_states(states), self.settings, seed, leaves)
         except RuleError as error: raise error from self.game.cause(error)
 
     def policy(self, states) -> np.ndarray:
@@ -88,8 +88,9 @@ class Agent:
 
     def acts(self, states) -> np.ndarray:
         "Return the most visited action of each state, (n,); forced ones need no search. ValueError if a game is over."
-        legal = [self.game.legal_actions(state) for state in np.atleast_2d(states)]
+        states = self.game.as_states(states)
+        legal = [self.game.legal_actions(state) for state in states]
         if not all(legal): raise ValueError(f"{self.game.name}: a game is over; pass only states of games in progress.")
         actions, choices = np.array([moves[0] for moves in legal]), np.flatnonzero([len(moves) > 1 for moves in legal])
-        if len(choices): actions[choices] = self.search(np.atleast_2d(states)[choices]).visits.argmax(1)
+        if len(choices): actions[choices] = self.search(states[choices]).visits.argmax(1)
         return actions

@@ -48,7 +48,7 @@ class GameSearch:
     def start(self, state: np.ndarray) -> None:
         "Begin an empty tree at this state. Raise a ValueError if the game is over there."
         self.requests = Requests(self.game, self.trees, self.leaves)   # Without any that an error has left waiting
-        if not init_root(self.game.api, self.trees, 0, state):
+        if not init_root(self.game.api, self.trees, 0, self.game.as_state(state)):
             raise ValueError(f"{self.game.name}: the game is over; search a state of a game in progress.")
 
     @property

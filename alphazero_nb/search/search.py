@@ -362,13 +362,14 @@ def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.nd
 def search(
     game: Game,
     evaluator,           # Any object with evaluate()
-    states: np.ndarray,  # (n, state_size) int16
+    states: np.ndarray,  # (n, state_size) int16; a ValueError if they belong to another game
     settings: SearchSettings = SearchSettings(),
     seed: int = 0,       # Seed of the worlds and of the outcomes of chance
     leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
 ) -> SearchResult:
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
     check_leaves(leaves)
+    states = game.as_states(states)
     visits = np.zeros((len(states), game.actions), np.int32)
     means = np.zeros((len(states), game.players), np.float32)
     movers = np.array([game.mover(state) for state in states])
@@ -379,7 +380,7 @@ def search(
     for n in np.flatnonzero(~is_open): means[n] = game.returns(states[n])
     if not is_open.any(): return SearchResult(visits, means)
 
-    roots = draw_worlds(game, np.asarray(states)[is_open], count_worlds(game, settings), seed)
+    roots = draw_worlds(game, states[is_open], count_worlds(game, settings), seed)
     trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
     if game.has_chance: trees.random[:] = sample_seeds(len(roots), seed)
     for tree, state in enumerate(roots): init_root(game.api, trees, tree, state)

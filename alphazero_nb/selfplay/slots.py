@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
 from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, RETURNS, START, Game, call_mover, call_play,
-                                    call_resample_hidden, call_returns, call_start, draw_outcome, game_module)
+                                    call_resample_hidden, call_returns, call_start, draw_outcome)
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
 from ..search.tree import copy_row, drop_refuted, find_child, keep_subtree, make_trees, root_of
@@ -434,10 +434,8 @@ def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
                           f"during the search after the moves {lines[0]}: "
                           f"{type(cause).__name__}: {str(cause).rstrip('.')}.")
     line = line or lines[0]
-    word = game.name.partition("(")[0]
-    library = game_module(word) is not None
     moves = ",".join(map(str, line))
-    again = (f"alphazero-nb show-game {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if library else
+    again = (f"alphazero-nb show-game {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if game.packaged else
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
                       f"{type(cause).__name__}: {str(cause).rstrip('.')}. Reproduce it with: {again}")

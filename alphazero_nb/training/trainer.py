@@ -19,7 +19,7 @@ from ..core.device import Device, get_device
 from ..core.streams import Purpose, derive_seed
 from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, default_listeners)
-from ..core.game import Game, get_game, list_games
+from ..core.game import Game, check_loadable, get_game
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.inference import can_use_int8
@@ -63,9 +63,7 @@ class RunPlan:
 
     def __post_init__(self):
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
-        if self.game.name.partition("(")[0] not in list_games():
-            raise ValueError(f"{self.game.name} is not registered, so its run could not be loaded again; "
-                             f"first call register({self.game.name!r}, function) with a function that returns it.")
+        check_loadable(self.game)
         if type(self.seed) is not int or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
         if self.network is not None: check_network(self.game, self.network)

@@ -566,18 +566,17 @@ def test_moves_have_their_names_in_a_position_and_chess_is_known(game, small):
 
 
 def test_chess_defined_in_a_notebook_is_chess():
-    "A page that has been run registers its own copy of the game, which is the same game under the same name."
+    "A page that has been run makes its own copy of the game, which is chess, though not the game of the package."
     from alphazero_nb.games import chess as library
     spec = importlib.util.spec_from_file_location("chess_of_a_notebook", library.__file__)
     copy = importlib.util.module_from_spec(spec)
     copy.__package__ = library.__package__
-    try:
-        spec.loader.exec_module(copy)
-        game = get_game(GARDNER)
-        assert game.home == "chess_of_a_notebook" and is_chess(game)
-        match = play_match(game, RandomPlayer(game, 1), RandomPlayer(game, 2), games=1)
-        assert match_pgn(game, match).count("[FEN") == len(match.games)
-    finally: register("chess", library.chess)
+    spec.loader.exec_module(copy)
+    game = copy.chess(variant="gardner")
+    assert game.home == "chess_of_a_notebook" and game.name == GARDNER and is_chess(game) and not game.packaged
+    match = play_match(game, RandomPlayer(game, 1), RandomPlayer(game, 2), games=1)
+    assert match_pgn(game, match).count("[FEN") == len(match.games)
+    assert get_game(GARDNER).packaged
 
 
 def test_a_pgn_of_an_unfinished_game_keeps_its_result(game):

@@ -2,11 +2,19 @@
 import json
 import pickle
 import re
+import sys
 
+import cloudpickle
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import ContractError, Game, get_game, list_games
+from alphazero_nb.arena.judge import judge, packaged_positions
+from alphazero_nb.arena.players import RandomPlayer, get_player
+from alphazero_nb.cli import main
+from alphazero_nb.core import game as registry
+from alphazero_nb.core.game import (ContractError, Game, check_loadable, file_stem, get_game, list_games, register,
+                                    same_game)
+from alphazero_nb.network.pretrained import check_pretrained
 
 GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",
@@ -256,10 +264,152 @@ def returns(state, out):
 def observe(state, planes): planes[state[0]] = 1
 
 
-def nim(**changes):
-    right = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                 state_size=2, players=2, actions=3, shape=(11,), max_length=10)
-    return Game("nim", **{**right, **changes})
+RULES = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe)
+SIZES = dict(state_size=2, players=2, actions=3, shape=(11,), max_length=10)
+
+
+def nim(**changes): return Game("nim", **{**RULES, **SIZES, **changes})
+
+
+# Names of games ---------------------------------------------------------------------------------
+
+@pytest.fixture
+def own(monkeypatch):
+    "A registry that is put back."
+    monkeypatch.setattr(registry, "_registry", {})
+
+
+@pytest.mark.parametrize("name", ["2048", "blob", "chess", "connect4", "dots", "gomoku", "openspiel", "othello", "pig", "tictactoe"])
+def test_a_name_of_the_package_cannot_be_registered(own, name):
+    "`train dots --rules own.py` trained the package's dots and said nothing."
+    with pytest.raises(ValueError, match=f"^the package has a game {name}, so yours needs another name, such as my_{name}.$"):
+        register(name, nim)
+    assert name not in registry._registry
+
+
+@pytest.mark.parametrize("name", ["hexx(size=5)", "two words", "", "my-nim", " nim", "nim ", "ni\nm", "nim()", None, 3, "nim,", "a.b"])
+def test_a_name_that_cannot_be_read_back_is_not_registered(own, name):
+    with pytest.raises(ValueError, match="cannot be the name of a game") as error: register(name, nim)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_function_is_not_registered(own):
+    with pytest.raises(ValueError, match="needs a function that returns the game, such as lambda: game"): register("nim", nim())
+
+
+def test_an_own_name_can_be_registered_again_and_in_any_script(own):
+    "A cell that runs again registers the new rules."
+    for name in ("nim", "围棋", "Connect4", "my_dots", "_2"):
+        register(name, lambda: None)
+        register(name, lambda: Game(name, **dict(RULES, **SIZES)))
+        assert get_game(name).name == name and name in list_games()
+
+
+def hexx(name, **sizes): return Game(name, **{**RULES, **SIZES, **sizes})
+
+
+@pytest.mark.parametrize("word, factory, words", [
+    ("hexx", lambda: hexx("hexx(size=5)"), "hexx has no parameter 'size'"),
+    ("hexx", lambda: hexx("hexy"), "returned a game called 'hexy'; register it as 'hexy', or call the game 'hexx'"),
+    ("hexx", lambda: hexx("connect4"), "returned a game called 'connect4'"),
+    ("hexx", lambda: hexx("hexx, the game"), "cannot be loaded again: 'hexx, the game' is not the name of a game"),
+    ("hexx", lambda: hexx(""), "cannot be loaded again"),
+    ("hexx", lambda: None, "returned a NoneType, not a Game"),
+    ("hexx", lambda: Game, "returned a type, not a Game"),
+])
+def test_a_function_whose_game_has_another_name_is_refused(own, word, factory, words):
+    register(word, factory)
+    with pytest.raises(ValueError, match=re.escape(words)) as error: get_game(word)
+    assert "\n" not in str(error.value)
+
+
+def test_a_game_whose_name_leads_elsewhere_cannot_start_a_run(own):
+    register("hexx", lambda size=5: hexx(f"hexx(size={size})", max_length=5 + size))
+    for name in ("hexx", "hexx(size=7)"): check_loadable(get_game(name))
+    for game, words in ((hexx("hexx(size=5)", max_length=11), "with other rules or sizes"),
+                        (hexx("hexx(size=5)", max_length=10, play=play_backwards), "with other rules or sizes"),
+                        (hexx("hexx(size=5)", max_length=10, players=3), "with other rules or sizes"),
+                        (hexx("hexx(cells=5)"), "could not be loaded again: hexx has no parameter 'cells'"),
+                        (hexx("hexx(size=no)"), "could not be loaded again"),
+                        (hexx("hexy"), "is not registered, so its run could not be loaded again; first call register('hexy'"),
+                        (hexx("dots(rows=3,cols=3)"), "is the name of a game of the package, which has other rules"),
+                        (hexx("connect4"), "give this one another name, such as my_connect4")):
+        with pytest.raises(ValueError, match=re.escape(words)) as error: check_loadable(game)
+        assert "\n" not in str(error.value)
+    for name in VARIANTS + DICE: check_loadable(get_game(name))
+
+
+def test_a_game_with_the_name_of_another_is_never_taken_for_it(own):
+    "By the solver, the solved positions, the trained agent, the judge, or a worker."
+    ours = get_game("connect4")
+    for other in (hexx("connect4"), hexx("Connect4"), hexx("dots_rows_3_cols_3"), hexx("dots(rows=3,cols=3)"), hexx("tictactoe")):
+        assert not other.packaged and packaged_positions(other) is None
+        for name in ("solver", "pretrained"):
+            with pytest.raises(ValueError, match="no solver|no game of the package"): get_player(name, other)
+        sent = pickle.loads(cloudpickle.dumps(other))
+        assert sent.name == other.name and same_game(sent, other) and not same_game(sent, ours)
+    assert file_stem("Connect4") == "connect4" and ours.packaged and same_game(ours, pickle.loads(pickle.dumps(ours)))
+    with pytest.raises(ValueError, match="no trained agent 'Connect4'"): check_pretrained("Connect4")
+    positions = packaged_positions(ours).sample(3)
+    with pytest.raises(ValueError, match="the player plays connect4 with other rules"): judge(RandomPlayer(hexx("connect4")), positions)
+
+
+OWN = """
+from alphazero_nb.core.game import Game, register
+def start(state, seed): state[0] = 10
+def mover(state): return -1 if state[0] == 0 else state[1]
+def legal(state, actions):
+    actions[0] = 0
+    return 1
+def play(state, action): state[0] -= 1
+def returns(state, out): out[0] = 1
+def observe(state, planes): planes[state[0]] = 1
+def own(): return Game(NAME, start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                       state_size=2, players=2, actions=3, shape=(11,), max_length=10)
+register(NAME, own)
+"""
+
+
+def test_a_file_of_rules_with_a_name_of_the_package_trains_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_dots.py").write_text(OWN.replace("NAME", "'dots'"))
+    assert main(["train", "dots", "--rules", "own_dots.py", "--iterations", "1"]) == 2
+    out, errors = capsys.readouterr()
+    assert "the package has a game dots, so yours needs another name, such as my_dots." in errors and "iteration" not in out
+    assert not (tmp_path / "runs").exists()
+
+
+# States that enter ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("state, words", [
+    (np.zeros(84, np.int16), "has 85 numbers, but this one has 84"), (np.zeros(229, np.int16), "has 85 numbers, but this one has 229"),
+    (np.zeros((85, 1), np.int16), "the shape (85, 1)"), (np.zeros(85), "the type float64"), (np.full(85, np.nan), "the type float64"),
+    (np.zeros(85, bool), "the type bool"), (np.full(85, 40_000), "not int16"), (np.full(85, -2**31, np.int32), "not int16"),
+    (np.array([None] * 85), "the type object"), (5, "the shape ()"), (None, "the shape ()"), ([], "0"), (["a"] * 85, "the type <U1"),
+    (np.full(85, 2**63, np.uint64), "not int16"), ([0] * 84 + [10**30], "the type object")])
+def test_what_is_no_state_of_the_game_is_one_sentence(state, words):
+    game = get_game("gomoku(size=9)")
+    for take in (game.as_state, game.mover, game.legal_actions, game.text, game.returns, game.inputs, game.observe,
+                 lambda state: game.play(state, 3), lambda state: game.move_name(state, 3), lambda state: game.resample_hidden(state, 1)):
+        with pytest.raises(ValueError, match=re.escape(words)) as error: take(state)
+        assert "\n" not in str(error.value) and str(error.value).startswith("gomoku(size=9): ")
+
+
+def test_a_state_in_another_form_is_the_same_state():
+    game = get_game("gomoku(size=9)")
+    state = game.state_after([3, 40, 41])
+    assert game.as_state(state) is state
+    frozen = state.copy()
+    frozen.flags.writeable = False
+    forms = [state.tolist(), state.astype(np.int64), state.astype(np.int8), state.astype(">i2"), np.repeat(state, 2)[::2], frozen]
+    for form in forms:
+        assert game.text(form) == game.text(state) and game.legal_actions(form) == game.legal_actions(state)
+        assert np.array_equal(game.play(form, 5), game.play(state, 5)) and game.as_state(form).dtype == np.int16
+        assert game.as_states(form).shape == (1, 85)
+    assert np.array_equal(game.as_states(forms), [state] * 6) and game.as_states([]).shape == (0, 85)
+    for block in (np.zeros((2, 84), np.int16), [state, state[:-1]], np.zeros((2, 2, 85), np.int16), np.int16(3), 3, None):
+        with pytest.raises(ValueError, match="a state has"): game.as_states(block)
 
 
 def mover_too_high(state): return -1 if state[0] == 0 else 2 * state[1]

@@ -1,4 +1,6 @@
 """The judge counts what it says, and refuses positions that it cannot trust."""
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,15 +16,15 @@ from alphazero_nb.core.game import get_game
 @pytest.fixture(scope="module")
 def positions():
     "All positions of tic-tac-toe in progress, early and late."
-    game, states = get_game("tictactoe"), {}
-    waiting = [game.new()]
+    game, lines = get_game("tictactoe"), {}
+    waiting = [[]]
     while waiting:
-        state = waiting.pop()
-        if game.over(state) or state.tobytes() in states: continue
-        states[state.tobytes()] = state
-        waiting += [game.play(state, action) for action in game.legal_actions(state)]
-    found = list(states.values())
-    return solve_positions([TableSolver(game)], found, [int(state[11] > 4) for state in found], ("early", "late"))
+        state = game.state_after(line := waiting.pop())
+        if game.over(state) or state.tobytes() in lines: continue
+        lines[state.tobytes()] = line
+        waiting += [[*line, action] for action in game.legal_actions(state)]
+    found = list(lines.values())
+    return solve_positions([TableSolver(game)], found, [int(len(line) > 4) for line in found], ("early", "late"))
 
 
 class Worst(Player):
@@ -56,7 +58,7 @@ def test_phases_are_counted_apart(positions):
 def test_a_file_gives_the_same_set(positions, tmp_path):
     positions.save(tmp_path / "set.npz")
     again = read_positions(tmp_path / "set.npz", positions.game)
-    for name in ("states", "results", "phase"): assert (getattr(again, name) == getattr(positions, name)).all()
+    for name in ("states", "moves", "results", "phase"): assert (getattr(again, name) == getattr(positions, name)).all()
     assert again.phases == positions.phases
 
 
@@ -68,17 +70,17 @@ def test_a_wrong_file_is_refused(positions, tmp_path):
     with pytest.raises(ValueError, match="but the player plays connect4"): judge(RandomPlayer(other), positions)
     results = positions.results.copy()
     results[7, np.flatnonzero(results[7] != ILLEGAL)[0]] = ILLEGAL
-    PositionSet(game, positions.states, results, positions.phase, positions.phases).save(path)
+    replace(positions, results=results).save(path)
     with pytest.raises(ValueError, match="do not fit its legal moves"): read_positions(path, game)
-    PositionSet(game, positions.states, positions.results[:, :5], positions.phase, positions.phases).save(path)
+    replace(positions, results=positions.results[:, :5]).save(path)
     with pytest.raises(ValueError, match="results has shape"): read_positions(path, game)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(ValueError, match="is damaged"): read_positions(path, game)
     with pytest.raises(ValueError, match="none.npz is missing"): read_positions(tmp_path / "none.npz", game)
-    np.savez(path, game=game.name, states=positions.states)
+    np.savez(path, game=game.name, moves=positions.moves)
     with pytest.raises(ValueError, match="is not a set of positions: it has no 'results'"): read_positions(path, game)
-    for name in ("states", "phase", "phases"):
-        parts = dict(states=positions.states, results=positions.results, phase=positions.phase, phases=positions.phases)
+    for name in ("moves", "phase", "phases"):
+        parts = dict(moves=positions.moves, results=positions.results, phase=positions.phase, phases=positions.phases)
         np.savez(path, game=game.name, **{**parts, name: np.int8(3)})
         with pytest.raises(ValueError, match="has shape|do not fit"): read_positions(path, game)
 
@@ -97,12 +99,13 @@ def test_a_damaged_file_is_one_sentence(positions, tmp_path):
 def test_drawn_positions_are_different_quiet_and_repeatable():
     game = get_game("connect4")
     draw = lambda **options: draw_positions(game, range(12, 15), 40, RolloutPlayer(game, 20, seed=1), 5, **options)
-    states = draw(quiet=.5)
+    lines = draw(quiet=.5)
+    states = [game.state_after(line) for line in lines]
     assert sum(can_win_at_once(game, state) for state in states) == 20
     keys = {canonical(game, state) for state in states}
     assert len(keys) == 40 and {int(state[44]) for state in states} == {12, 13, 14}
-    assert np.array_equal(draw(quiet=.5), states)
-    assert not keys & {canonical(game, state) for state in draw(known=frozenset(keys))}
+    assert draw(quiet=.5) == lines
+    assert not keys & {canonical(game, game.state_after(line)) for line in draw(known=frozenset(keys))}
     mirrored = states[0].copy()
     mirrored[:42] = mirrored[:42].reshape(6, 7)[:, ::-1].ravel()
     assert canonical(game, mirrored) == canonical(game, states[0])
@@ -120,7 +123,7 @@ def test_the_positions_of_the_package_are_solved_right(name, every):
     found = packaged_positions(game)
     chosen = np.arange(len(found))[::every]
     if name == "connect4": chosen = chosen[(found.phase[chosen] > 0) | (np.arange(len(chosen)) % 8 == 0)]   # A few openings
-    again = solve_positions([get_solver(game)], found.states[chosen], found.phase[chosen], found.phases)
+    again = solve_positions([get_solver(game)], found.moves[chosen], found.phase[chosen], found.phases)
     assert len(chosen) > 15 and (again.results == found.results[chosen]).all()
     assert len({canonical(game, state) for state in found.states}) == len(found)
 

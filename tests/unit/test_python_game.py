@@ -428,8 +428,10 @@ def test_what_cannot_become_a_game_is_said_at_once():
         tictactoe(type("Half", (), dict(__init__=lambda self, seed: None, mover=lambda self: 0)))
     with pytest.raises(ValueError, match="1 to 65536 actions and 1 to 32767 moves, not 9 and 40000"): tictactoe(max_length=40000)
     game = tictactoe()
-    for row in (np.zeros(3, np.int16), np.zeros(game.state_size), game.new()[::-1], np.full(game.state_size, 99, np.int16)):
-        with pytest.raises(ValueError, match="this is not a row of the game"): game.mover(row)
+    for row in (np.zeros(3, np.int16), np.zeros(game.state_size)):
+        with pytest.raises(ValueError, match="a state has"): game.mover(row)
+    with pytest.raises(ValueError, match="this is not a row of the game"): game.mover(np.full(game.state_size, 99, np.int16))
+    assert game.mover(np.repeat(game.state_after([4]), 2)[::2]) == 1   # A row that is not in one piece is copied
     with pytest.raises(ValueError, match=r"action 4 is not legal here; legal: 0, 1, 2, 3, 5"): game.play(game.state_after([4]), 4)
 
 
@@ -658,12 +660,12 @@ class Heap:
         self.heap -= int(weight(action))
         self.seat = 1 - self.seat
 
-def python():
+def python(name):
     sizes = dict(players=2, actions=3, shape=(HEAP + 1,), max_length=HEAP)
-    return PythonGame("tictactoe", functools.partial(Heap, HEAP), **sizes)
+    return PythonGame(name, functools.partial(Heap, HEAP), **sizes)
 
-games = [compiled("nim"), compiled("connect4"), python(), get_game("connect4")]
-register("python_heap", python)
+games = [compiled("nim"), compiled("connect4"), python("tictactoe"), get_game("connect4")]
+register("python_heap", lambda: python("python_heap"))
 games.append(get_game("python_heap"))
 with open(sys.argv[1], "wb") as file: cloudpickle.dump(games, file)
 '''
