@@ -249,6 +249,7 @@ class DiskCache:
         file = self.files.pop(signature, None)
         if file is None or not self.store.check_cachable(result): return
         if not _can_be_found(result.signature.return_type): return
+        if ".numba.unresolved$" in result.library.get_llvm_str(): return   # A recursion that no process could load
         try:
             self.store.locator.ensure_cache_path()
             _write_file(file, dumps(self.store.reduce(result)))

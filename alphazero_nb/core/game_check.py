@@ -91,8 +91,8 @@ class _Checker:
                 other = self.first[function](*copies)
                 answer = self.second[function](*args)
         except Exception as error: self.failed(function, error)
-        same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(args, copies)) and answer in (None, other)
-        self.law(same, function, self.agreement)
+        same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(args, copies))
+        self.law(same and (None in (answer, other) or answer == other), function, self.agreement)
         return answer
 
     def failed(self, function: str, error: Exception) -> None:
@@ -164,6 +164,9 @@ class Checker(_Checker):
         out = np.zeros(self.game.players, np.float32)
         self.read("returns", state, out)
         self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results must lie in [−1, 1], not {out.tolist()}")
+        opposite = not getattr(self.game, "zero_sum", False) or abs(out.sum()) <= 1e-5 or self.mover != OVER
+        self.law(opposite, "returns", f"two players must have opposite results, not {out.tolist()}; if they need not "
+                                      f"in this game, create it with zero_sum=False")
         return out.tolist()
 
     def hidden(self, state, mover, legal, planes) -> None:
@@ -208,10 +211,12 @@ class _Tally:
         self.game, self.lengths, self.movers, self.results = game, [], Counter(), []
         self.low, self.high = np.full(game.state_size, 1 << 15), np.full(game.state_size, -1 << 15)
         self.end = np.zeros(game.state_size, int)   # The lowest number in final rows, if below 0
+        self.falls = np.ones(game.state_size, bool)   # False for a number that has risen
 
-    def moved(self, mover: int, state) -> None:
+    def moved(self, mover: int, before, after) -> None:
         if mover >= 0: self.movers[mover] += 1
-        self.low, self.high = np.minimum(self.low, state), np.maximum(self.high, state)
+        self.low, self.high = np.minimum(self.low, before), np.maximum(self.high, before)
+        self.falls &= after <= before
 
     def ended(self, length: int, state, result: list) -> None:
         self.lengths.append(length)
@@ -235,9 +240,9 @@ class _Tally:
         if self.game.players == 1 or not len(results): return self.counts()
         sums, found = results.sum(1), [f"player {seat} never moves" for seat in range(self.game.players)
                                        if not self.movers[seat]]
-        if np.ptp(sums) > 1e-5: found.append(f"the results of a game sum to {sums.min():.3g} at least and "
-                                             f"{sums.max():.3g} at most; where one player wins what another loses, "
-                                             f"the sum is always the same")
+        if self.game.players == 2 and np.ptp(sums) > 1e-5 and getattr(self.game, "zero_sum", True):
+            found.append(f"the results of a game sum to {sums.min():.3g} at least and {sums.max():.3g} at most; where "
+                         f"one player wins what the other loses, the sum is always the same")
         both = int((results > 0).all(1).sum())
         if both: found.append(f"all players win in {both} of {len(results)} games")
         return found + self.counts()
@@ -245,8 +250,8 @@ class _Tally:
     def counts(self) -> list[str]:
         "Return a warning for each count that falls below zero at the end."
         if self.game.in_python: return []   # The row is the history
-        below = np.flatnonzero((self.low >= 0) & (self.high >= self.low + 2) & (self.end < 0))
-        return [f"state[{i}] falls to −{-self.end[i]} at the end of a game, and is never below 0 before; does `legal` "
+        below = np.flatnonzero(self.falls & (self.low >= 0) & (self.high >= self.low + 2) & (self.end < 0))
+        return [f"state[{i}] falls to −{-self.end[i]} at the end of a game, and is never below 0 before; `legal` may "
                 f"allow more than there is" for i in below]
 
 # %% ../../nbs/01a_core.game_check.ipynb #01a40269
@@ -269,8 +274,8 @@ def _play_one(checker: Checker, tally: _Tally, rng, turn: int, end: float) -> No
         mover = checker.mover
         _compare(checker, state, twin, legal, turn)
         move, left = legal[rng.integers(len(legal))], state.copy()
-        tally.moved(mover, left)
         checker.call("play", state, move)
+        tally.moved(mover, left, state)
         checker.call("play", twin, move if mover == CHANCE else int(game.symmetries[1][turn][move]))
         checker.history.append(move)
         if mover != CHANCE: checker.seen(left)
