@@ -351,7 +351,7 @@ def _stays(module: str | None) -> bool:
 def checked_helper(helper, copy):
     "Return a compiled helper that checks every index, for `Rewired`."
     options = {key: value for key, value in helper.targetoptions.items() if key not in ("nopython", "boundscheck")}
-    return _keep(njit(boundscheck=True, locals=dict(helper.locals), **options)(copy))
+    return njit(boundscheck=True, locals=dict(helper.locals), **options)(copy)
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40011
 @intrinsic
