@@ -198,9 +198,9 @@ class CheckReport:
         total = low if low == high else f"{low} to {high}"
         if len(self.movers) == 1: facts.append(f"results {total}")
         else:
-            facts += [f"player {seat} moved {share:.0%}" for seat, share in enumerate(self.movers)]
+            facts += [f"player {seat} moved {100 * share:.0f} %" for seat, share in enumerate(self.movers)]
             facts += [f"results sum to {total}"]
-            facts += [f"player {seat} won {share:.0%}" for seat, share in enumerate(self.winners)]
+            facts += [f"player {seat} won {100 * share:.0f} %" for seat, share in enumerate(self.winners)]
         return "\n".join([f"{self.name} keeps its contract: {', '.join(facts)}.",
                           *[f"Warning: {warning}." for warning in self.warnings]])
 
