@@ -25,7 +25,7 @@ except ImportError: register_dispatcher = None   # Other version of numba: every
 
 # %% auto #0
 __all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'lean_kernel', 'compile_for',
-           'prefetch']
+           'Rewired', 'checked_helper', 'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -249,6 +249,7 @@ class DiskCache:
         file = self.files.pop(signature, None)
         if file is None or not self.store.check_cachable(result): return
         if not _can_be_found(result.signature.return_type): return
+        if ".numba.unresolved$" in result.library.get_llvm_str(): return   # A recursion that no process could load
         try:
             self.store.locator.ensure_cache_path()
             _write_file(file, dumps(self.store.reduce(result)))
@@ -296,6 +297,61 @@ def compile_for(signature, function, **options):
         try: return _compile_once(signature, function, **_LEAN, **options)
         except NumbaError: pass   # It makes arrays, or the next line says what is wrong
     return _compile_once(signature, function, **_COUNTS, **options)
+
+# %% ../../nbs/02_core.compiled.ipynb #5ea40022
+class Rewired:
+    "Copies of plain functions. `helper(helper, copy)` replaces a compiled helper, `data(value)` anything else."
+    def __init__(self, helper, data=lambda value: value): self.helper, self.data, self.done = helper, data, {}
+
+    def function(self, function: types.FunctionType):
+        "Return a copy; the function itself if nothing in it is replaced."
+        copy = self._empty(function)
+        return copy if self._fill(copy, function) else function
+
+    def value(self, value, rest=()):
+        "Return what stands for a value in a copy; `rest` are the attributes that are taken from it."
+        if isinstance(value, types.ModuleType): return self._module(value, rest)
+        if not is_jitted(value) or _stays(value.py_func.__module__): return self.data(value)
+        if id(value) not in self.done:
+            copy = self._empty(value.py_func)
+            self.done[id(value)] = self.helper(value, copy), value   # Before it is filled: it may call itself
+            self._fill(copy, value.py_func)
+        return self.done[id(value)][0]
+
+    def _module(self, module, rest):
+        if not rest or _stays(module.__name__) or rest[0] not in vars(module): return module
+        copy, _ = self.done.setdefault(id(module), (types.ModuleType(module.__name__), module))
+        for name in vars(module).keys() - vars(copy).keys(): setattr(copy, name, getattr(module, name))
+        setattr(copy, rest[0], self.value(getattr(module, rest[0]), rest[1:]))
+        return copy
+
+    def _empty(self, function):
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        copy = types.FunctionType(function.__code__, dict(function.__globals__), function.__name__,
+                                  function.__defaults__, cells or None)
+        copy.__kwdefaults__, copy.__qualname__, copy.__module__ = (
+            function.__kwdefaults__, function.__qualname__, function.__module__)
+        return copy
+
+    def _fill(self, copy, function) -> bool:
+        "Give a copy its values. Return True if one differs from that of the function."
+        full = [pair for pair in zip(copy.__closure__ or (), function.__closure__ or ()) if pair[1] != types.CellType()]
+        for ours, theirs in full: ours.cell_contents = self.value(theirs.cell_contents)
+        known = [chain for chain in outside_names(function.__code__) if chain[0] in function.__globals__]
+        for name, *rest in known: copy.__globals__[name] = self.value(function.__globals__[name], rest)
+        return (any(ours.cell_contents is not theirs.cell_contents for ours, theirs in full)
+                or any(copy.__globals__[name] is not function.__globals__[name] for name, *_ in known))
+
+# %% ../../nbs/02_core.compiled.ipynb #5ea40024
+def _stays(module: str | None) -> bool:
+    "Return True if this module belongs to Python, NumPy, numba or this package."
+    return _is_library(module) or (module or "").partition(".")[0] == "alphazero_nb"
+
+
+def checked_helper(helper, copy):
+    "Return a compiled helper that checks every index, for `Rewired`."
+    options = {key: value for key, value in helper.targetoptions.items() if key not in ("nopython", "boundscheck")}
+    return njit(boundscheck=True, locals=dict(helper.locals), **options)(copy)
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40011
 @intrinsic

@@ -11,9 +11,8 @@ from typing import Callable
 import numpy as np
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.errors import NumbaError
 from numba.extending import intrinsic
-from .compiled import compile_for, digest, lean_kernel
+from .compiled import Rewired, checked_helper, compile_for, digest, lean_kernel
 from .streams import dice
 
 # %% auto #0
@@ -23,7 +22,7 @@ __all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_leg
            'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'REWARDS', 'write_inputs', 'outcome_at',
            'draw_outcome', 'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game', 'board_symmetries',
            'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'same_game', 'check_loadable',
-           'broken_law', 'Checker', 'check_game']
+           'broken_law', 'seat_law']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -110,18 +109,24 @@ def _compile(name: str, function: Callable, **options):
                             f"the contract requires {len(signature.args)}.")
     try:
         return compile_for(signature, python, **options)
-    except NumbaError as error:
-        raise ContractError(_explain(name, python, str(error))) from error
+    except Exception as error: sentence = _explain(name, python, str(error) or repr(error))
+    raise ContractError(sentence)   # Without numba's pages about its types
 
 # %% ../../nbs/01_core.game.ipynb #1bcbd6f4
 def _explain(name: str, function: Callable, message: str) -> str:
     "Return numba's error as one sentence that names the function and the line."
     message = re.sub(r"\x1b\[[0-9;]*m", "", message)
-    lines = re.findall(r"line (\d+)", message) or [str(function.__code__.co_firstlineno)]
-    what = [line.strip(" >-") for line in message.splitlines() if line.strip()]
+    numbers = re.findall(r"line (\d+)", message) or [function.__code__.co_firstlineno]
     skip = ("Failed in", "During:", "File ", "This error", "Overload", "Rejected", "There are", "def ", "^", "<source")
-    what = next((line for line in what if not line.startswith(skip) and len(line) > 10), what[0])
-    return f"{name} ({function.__name__}, line {lines[-1]}) cannot be compiled: {what}"
+    found = [line.strip(" >-") for line in message.splitlines() if line.strip()]
+    what = [line for line in found if not line.startswith(skip) and len(line) > 10] or found
+    answer = re.search(r"No conversion from (.+) to (\w+) for '[^']*return_value", message)
+    if not answer: why = " ".join(what[:2] if what[0].endswith("signature:") else what[:1]).rstrip(".")
+    elif answer[2] == "none": why = f"it returns a value ({answer[1]}), but {name} must return nothing"
+    elif answer[1] == "none": why = f"it can end without `return`, but {name} must return a whole number"
+    else: why = f"it returns a value of type {answer[1]}, but {name} must return a whole number"
+    if answer and answer[1] == "none": numbers = [max(line for *_, line in function.__code__.co_lines() if line)]
+    return f"{name} ({function.__name__}, line {numbers[-1]}) cannot be compiled: {why}."
 
 # %% ../../nbs/01_core.game.ipynb #68c53394
 class ByHand:
@@ -392,13 +397,16 @@ class Game(Sendable):
     def has_chance(self) -> bool: return self.outcomes > 0   # True if chance may move after the start
 
     def check(self, games: int = 20, seed: int = 0) -> None:
-        "Check the contract in random games; a ContractError names the requirement that fails."
-        check_game(self, games, seed)
+        "Check the contract in random games, and print what they were like. A ContractError names a broken requirement."
+        from alphazero_nb.core.game_check import check_game   # It imports this module
+        print(check_game(self, games, seed))
 
     def twins(self) -> tuple:
-        "Return the rules compiled with bounds checks, the plain rules, and the requirement that both agree."
-        safe = {key: _compile(key, f, boundscheck=True) for key, f in self.functions.items()}
-        return safe, self.functions, "compiled and plain Python must agree (does a number overflow int16 or int8?)"
+        "Return the plain rules, the rules compiled with a check of every index, and the requirement that both agree."
+        careful = Rewired(checked_helper)
+        plain = {key: careful.function(f) for key, f in self.functions.items()}
+        safe = {key: _compile(key, f, boundscheck=True) for key, f in plain.items()}
+        return plain, safe, "compiled and plain Python must agree (does a number overflow int16 or int8?)"
 
 # %% ../../nbs/01_core.game.ipynb #3556e2de
 def _nothing_hidden(state, seed): pass
@@ -558,149 +566,7 @@ def broken_law(name: str, function: str, moves: list, seed: int, law: str) -> Co
     return ContractError(f"{name}: {function} breaks the contract after moves {moves} (seed {seed}): {law}.")
 
 
-class _Checker:
-    "Calls the rules, and raises a `ContractError` at the first requirement that fails."
-    def __init__(self, game: Game):
-        self.game, self.history, self.seed = game, [], 0
-        self.safe, self.plain, self.agreement = game.twins()
-
-    def law(self, holds: bool, function: str, law: str, cause: BaseException | None = None) -> None:
-        if not holds: raise broken_law(self.game.name, function, self.history, self.seed, law) from cause
-
-    def call(self, function: str, *args):
-        "Return the answer of the checked function; it must agree with plain Python."
-        copies = [np.copy(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
-        try:
-            answer = self.safe[function](*args)
-            with np.errstate(over="ignore"): slow = self.plain[function](*copies)
-        except Exception as error:
-            cause = self.game.cause(error)
-            if isinstance(cause, ContractError): raise cause
-            self.law(False, function, f"it must not raise an error, but it raised {cause!r}", cause)
-        same = all(np.array_equal(a, b) for a, b in zip(args, copies)) and (answer is None or answer == slow)
-        self.law(same, function, self.agreement)
-        return answer
-
-    def read(self, function: str, state, *args):
-        "Return the answer of a function that must not change the state."
-        before = state.copy()
-        answer = self.call(function, state, *args)
-        self.law(np.array_equal(before, state), function, "it must not change the state")
-        return answer
-
-# %% ../../nbs/01_core.game.ipynb #5ca3b67f
-class Checker(_Checker):
-    "The requirements of the contract, for one position at a time."
-    def position(self, state) -> list[int]:
-        "Check a position and return its legal actions; an empty list at the end."
-        game, mover = self.game, self.read("mover", state)
-        known, dice = -1 <= mover < game.players, mover == CHANCE and game.has_chance
-        more = f", a chance node, but the game has no chance; {self.where(state)}" if mover == CHANCE else ""
-        self.law(known or dice, "mover", f"it must be −1 or a seat below {game.players}, not {mover}{more}")
-        if mover == CHANCE: return self.rolls(state)
-        if mover == OVER:
-            self.result(state)
-            return []
-        actions = np.full(game.max_legal, -7, np.int32)
-        count = self.read("legal", state, actions)
-        self.law(1 <= count <= game.max_legal, "legal", f"there must be 1 to {game.max_legal} actions, not {count}")
-        legal = actions[:count].tolist()
-        self.law(legal == sorted(set(legal)), "legal", f"actions must be in increasing order, not {legal}")
-        self.law(0 <= legal[0] and legal[-1] < game.actions, "legal", f"actions must lie in 0 to {game.actions - 1}")
-        self.hidden(state, mover, legal, self.seen(state))
-        if self.game.has_material: self.counted(state)
-        if self.game.rewards: self.result(state)
-        return legal
-
-    def counted(self, state) -> None:
-        out = np.zeros(self.game.players, np.float32)
-        self.read("material", state, out)
-        self.law(bool(np.isfinite(out).all()), "material", f"it must write finite numbers, not {out.tolist()}")
-
-    def seen(self, state) -> np.ndarray:
-        planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.privileged_size, np.int8)
-        self.read("observe", state, planes)
-        if len(more): self.read("privileged", state, more)
-        return np.concatenate([planes, more])
-
-    def where(self, state) -> str: return f"position: {' '.join(self.game.text(state).split())}"
-
-    def rolls(self, state) -> list[int]:
-        probabilities, where = np.zeros(self.game.outcomes), self.where(state)
-        self.read("chance", state, probabilities)
-        self.law(bool(probabilities.any()), "chance", f"the list of outcomes must not be empty; {where}")
-        worst = int(probabilities.argmin())   # The place of a NaN, if there is one
-        self.law(bool(probabilities[worst] >= 0), "chance", f"a probability must not be negative, but outcome {worst} "
-                                                            f"has {probabilities[worst]:g}; {where}")
-        total = probabilities.sum()
-        self.law(abs(total - 1) < 1e-6, "chance", f"the probabilities must add up to 1, not to {total:.6g}; {where}")
-        return np.flatnonzero(probabilities).tolist()
-
-    def result(self, state) -> list[float]:
-        out = np.zeros(self.game.players, np.float32)
-        self.read("returns", state, out)
-        self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results must lie in [−1, 1], not {out.tolist()}")
-        return out.tolist()
-
-    def hidden(self, state, mover, legal, planes) -> None:
-        world, actions = state.copy(), np.zeros(self.game.max_legal, np.int32)
-        self.call("resample_hidden", world, self.seed)
-        known = slice(self.game.observation_size)
-        same = self.read("mover", world) == mover and np.array_equal(self.seen(world)[known], planes[known])
-        same = same and actions[:self.read("legal", world, actions)].tolist() == legal
-        self.law(same, "resample_hidden", "it must not change the mover, the legal actions or the observation")
-
-# %% ../../nbs/01_core.game.ipynb #c566209e
-def _play_one(checker: Checker, rng, turn: int) -> None:
-    "Play a random game beside its copy under symmetry `turn`; 0 for cards, where both get the same deal."
-    game, checker.history = checker.game, []
-    observation, action = (array[turn] for array in game.symmetries)
-    state, twin = np.zeros((2, game.state_size), np.int16)
-    for row in (state, twin): checker.call("start", row, checker.seed)
-    checker.law(checker.read("mover", state) != CHANCE, "start", "chance must not move first; deal in start")
-    legal = checker.position(state)
-    while legal:
-        dice = game.mover(state) == CHANCE   # Outcomes keep their numbers under a symmetry
-        turned = dice or np.array_equal(checker.seen(state)[observation], checker.seen(twin))
-        turned = turned and sorted(legal if dice else action[legal].tolist()) == checker.position(twin)
-        checker.law(turned, "symmetries", f"symmetry {turn} must transform observation and legal actions alike")
-        move, left = legal[rng.integers(len(legal))], state.copy()
-        checker.call("play", state, move)
-        checker.call("play", twin, move if dice else int(action[move]))
-        checker.history.append(move)
-        if not dice: checker.seen(left)
-        checker.law(len(checker.history) <= game.max_length, "play", f"a game must end within {game.max_length} moves")
-        legal = checker.position(state)
-    over = not checker.position(twin) and checker.result(state) == checker.result(twin)
-    checker.law(over, "symmetries", "a transformed game must end at the same move and with the same result")
-
-# %% ../../nbs/01_core.game.ipynb #e75251e6
-def _check_groups(checker: Checker, count: int, features: int, actions: int) -> None:
-    game = checker.game
-    checker.law(game.shape == (game.observation_size,), "groups", "the observation must be a vector")
-    fit = (count * features <= game.observation_size and count * actions <= game.actions
-           and game.privileged_size % count == 0)
-    checker.law(fit, "groups", f"{count} parts of {features} numbers and {actions} actions must fit into the "
-                               f"observation and the actions, and privileged must be {count} equal parts")
-
-
-def _check_closed(checker: Checker) -> None:
-    "Two symmetries in succession must be a symmetry again: this covers those that move the start position."
-    pairs = list(zip(*checker.game.symmetries))
-    known = {(observation.tobytes(), action.tobytes()) for observation, action in pairs}
-    closed = all((o[other].tobytes(), then[a].tobytes()) in known for o, a in pairs for other, then in pairs)
-    checker.law(closed, "symmetries", "two of them in succession must be one of them")
-
-
-def check_game(game: Game, games: int = 20, seed: int = 0) -> None:
-    "Check the contract in `games` random games; a ContractError names the requirement that fails."
-    checker, rng = Checker(game), np.random.default_rng(seed)
-    for name, array, size in zip(("observation", "action"), game.symmetries, (game.input_size, game.actions)):
-        whole = array.shape[1] == size and np.array_equal(np.sort(array), np.tile(np.arange(size), (len(array), 1)))
-        checker.law(whole, "symmetries", f"each {name} array must be a permutation of {size} numbers")
-    if game.groups: _check_groups(checker, *game.groups)
-    turns = (0,) if game.has_hidden_information else game.start_symmetries
-    if len(game.start_symmetries) < len(game.symmetries[0]): _check_closed(checker)
-    for number in range(games):
-        checker.seed = seed + number
-        _play_one(checker, rng, turns[number % len(turns)])
+def seat_law(players: int, mover, more: str = "") -> str:
+    "Return the requirement that a wrong answer of `mover` breaks."
+    counted = "; seats are counted from 0" if mover == players else ""
+    return f"it must be −1 or a seat below {players}, not {mover!r}{counted}{more}"

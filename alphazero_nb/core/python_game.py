@@ -11,7 +11,7 @@ from typing import Callable
 import numpy as np
 from numba import njit
 from .compiled import kernel
-from .game import CHANCE, SIGNATURES, ContractError, Game, broken_law
+from .game import CHANCE, OVER, SIGNATURES, ContractError, Game, broken_law, seat_law
 
 # %% auto #0
 __all__ = ['HEADER', 'Positions', 'Reading', 'Seeing', 'Rules', 'RuleError', 'PythonGame', 'why_not_sendable']
@@ -84,7 +84,7 @@ class Reading:
         mover = self.find(at, count).mover()
         if mover in range(-1, self.game.players) or (mover == CHANCE and self.game.has_chance): return int(mover)
         more = f", a chance node, but the game has no chance; {self.where(at, count)}" if mover == CHANCE else ""
-        self.refuse("mover", at, count, f"it must be −1 or a seat below {self.game.players}, not {mover!r}{more}")
+        self.refuse("mover", at, count, seat_law(self.game.players, mover, more))
 
     def legal(self, at: int, count: int, out: int) -> int:
         given, game = list(self.find(at, count).legal()), self.game
@@ -152,8 +152,12 @@ class Rules(Seeing):
     "All eight rules."
     def start(self, at: int, count: int, seed: int) -> int:
         key = struct.pack(_KEY, seed, 0, 0)
-        self.positions.keep(key, self.positions.make(seed))
+        position = self.positions.make(seed)
         ctypes.memmove(at + 2, key, len(key))
+        self.positions.keep(key, position)
+        first, dice = position.mover(), self.game.has_chance
+        if first == OVER: self.refuse("start", at, count, "the game must not be over at its start")
+        if first == CHANCE and dice: self.refuse("start", at, count, "chance must not move first; draw from the seed")
         return 0
 
     def play(self, at: int, count: int, action: int) -> int:

@@ -20,6 +20,7 @@ from ..core.streams import Purpose, derive_seed
 from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, default_listeners)
 from ..core.game import Game, check_loadable, get_game
+from ..core.game_check import check_new_rules
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.inference import can_use_int8
@@ -447,6 +448,8 @@ class Trainer:
         from_folder: bool = False,         # Learn from games that other machines play with `produce_games`
         **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
     ):
+        game = get_game(game) if isinstance(game, str) else game
+        notes = check_new_rules(game)   # Before anything plays; a ContractError names a mistake in the rules
         self.plan = plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings,
                                      reproducible, network, layout, engine, from_folder)
         self.game, self.preset, self.device, self.seed = plan.game, plan.preset, plan.device, plan.seed
@@ -454,6 +457,7 @@ class Trainer:
         self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))
         self.folder = RunFolder(folder, plan.config())
         self.progress = RunProgress(plan, self.folder)
+        self.progress.notes += notes
 
     learner = property(lambda self: self.progress.state.learner)
     replay = property(lambda self: self.progress.state.replay)

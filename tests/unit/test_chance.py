@@ -119,7 +119,7 @@ BROKEN = {
     "negative": (dict(chance=negative), "chance", "a probability must not be negative, but outcome 1 has -0.5"),
     "sum": (dict(chance=short), "chance", "the probabilities must add up to 1, not to 0.5"),
     "empty": (dict(chance=empty), "chance", "the list of outcomes must not be empty"),
-    "beyond": (dict(chance=beyond), "chance", "index is out of bounds"),
+    "beyond": (dict(chance=beyond), "chance", "out of bounds"),
     "undeclared": (dict(chance=None, outcomes=0), "mover", "a chance node, but the game has no chance"),
     "first": (dict(start=start_with_chance), "start", "chance must not move first"),
 }

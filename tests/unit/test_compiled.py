@@ -457,3 +457,25 @@ def test_a_numba_without_the_option_counts(monkeypatch):
     row = np.zeros(3, np.int64)
     compile_for((int64[::1], int64), rows_plus)(row, 1)
     assert row.tolist() == [1, 2, 3] and lean_kernel(lambda x: x + 1)(1) == 2
+
+
+RECURSION = """
+import numpy as np
+from numba import njit
+from alphazero_nb.core.compiled import kernel
+
+@njit
+def count(n): return 0 if n <= 0 else 1 + count(n - 1)
+
+@kernel
+def counted(n): return count(n)
+"""
+
+
+def test_a_recursion_that_widens_its_numbers_works_in_the_next_process(tmp_path):
+    "The helper for int16 calls the one for int64, which calls itself; numba cannot load such code from disk."
+    (tmp_path / "recursion.py").write_text(RECURSION)
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", "from recursion import *; print(counted(np.int16(9)))"], cwd=tmp_path,
+                              capture_output=True, text=True, timeout=300, env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
+        assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr

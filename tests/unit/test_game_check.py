@@ -1,0 +1,230 @@
+"""The mistakes of somebody who writes a first game: what the check says of each, and what training does with it."""
+import os
+import subprocess
+import sys
+import threading
+from itertools import count
+
+import numpy as np
+import pytest
+
+from alphazero_nb.core import game_check
+from alphazero_nb.core.game import ContractError, _registry, get_game
+from alphazero_nb.core.game_check import CallTrace, check_game, check_in_process, check_new_rules
+from alphazero_nb.training.trainer import Trainer
+from broken_games import (BROKEN, CRASHES, WARNINGS, heap, legal_greedy, legal_without_return,
+                          mover_without_return, nim, observe_that_answers, observe_with_text, play_with_helper,
+                          returns_as_it_likes, returns_two_winners)
+
+
+def test_a_right_game_is_described_and_warns_of_nothing(capsys):
+    report = check_game(nim())
+    assert not report.warnings and report.games == 20 and report.sums == (0, 0)
+    assert sum(report.movers) == pytest.approx(1) and sum(report.winners) == pytest.approx(1)
+    assert 4 <= report.moves[1] <= report.moves[0] <= report.moves[2] <= 10
+    assert nim().check() is None
+    shown = capsys.readouterr().out
+    assert shown == f"{report}\n" and shown.startswith("nim keeps its contract: 20 random games, ") and "Warning" not in shown
+    assert check_game(heap()).movers == report.movers, "the same games in Python"
+
+
+def test_the_report_counts_what_games_recounted_by_hand_have():
+    "Every game of the check, played again by hand."
+    played, game = [], nim()
+    check_game(game, games=6, trace=lambda function, moves, seed: played.append((function, list(moves), seed)))
+    lines = {seed: max((moves for _, moves, s in played if s == seed), key=len) for seed in range(6)}
+    report = check_game(game, games=6)
+    ends = [game.state_after(line) for line in lines.values()]
+    assert all(game.over(state) for state in ends)
+    assert report.moves == (np.mean([len(line) for line in lines.values()]), min(map(len, lines.values())), max(map(len, lines.values())))
+    assert report.winners[0] == pytest.approx(np.mean([game.returns(state)[0] == 1 for state in ends]))
+    first = sum((len(line) + 1) // 2 for line in lines.values())
+    assert report.movers[0] == pytest.approx(first / sum(map(len, lines.values())))
+
+
+# What breaks the contract ------------------------------------------------------------------------
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_mistake_is_one_sentence_and_the_same_each_time(broken):
+    make, function, words = BROKEN[broken]
+    said = set()
+    for check in (lambda: make().check(), lambda: check_game(make())):
+        with pytest.raises(ContractError) as error: check()
+        said.add(str(error.value))
+    sentence, = said
+    assert sentence.startswith((f"nim: {function} breaks the contract", f"heap: {function} breaks the contract"))
+    assert words in sentence and "\n" not in sentence and sentence.endswith(".") and "overflow" not in sentence, sentence
+
+
+@pytest.mark.parametrize("broken", ["an index of a helper", "NaN", "five points", "seats from 1", "nothing is legal",
+                                    "over at the start", "chance first in Python"])
+def test_no_broken_game_is_trained(broken, tmp_path, monkeypatch):
+    "The trainer says what `check` says, in a process of its own, and leaves no folder."
+    monkeypatch.setattr(game_check, "check_game", None)   # Of this process
+    game = BROKEN[broken][0]()
+    monkeypatch.setitem(_registry, game.name, lambda: game)
+    with pytest.raises(ContractError, match=f"{BROKEN[broken][1]} breaks the contract") as error:
+        Trainer(game.name, "tiny", tmp_path / "run", device="cpu", listeners=())
+    assert BROKEN[broken][2] in str(error.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("broken", ["over at the start in Python", "chance first in Python"])
+def test_a_python_game_that_begins_wrong_cannot_be_played_at_all(broken):
+    "Not even by an engine, which checks nothing."
+    with pytest.raises(ContractError, match="start breaks the contract"): BROKEN[broken][0]().new()
+
+
+def test_the_moves_of_an_error_lead_there():
+    game = BROKEN["seats from 1"][0]()
+    with pytest.raises(ContractError, match=r"after moves \[\d\] \(seed 0\)") as error: game.check()
+    move = int(str(error.value).partition("[")[2][0])
+    state = game.new()
+    game.compiled["play"](state, move)
+    assert game.mover(state) == 2
+
+
+# What cannot be compiled -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(legal=legal_without_return), "can end without `return`, but legal must return a whole number"),
+    (dict(mover=mover_without_return), "can end without `return`, but mover must return a whole number"),
+    (dict(observe=observe_that_answers), "but observe must return nothing"),
+    (dict(observe=observe_with_text), "setitem(array(int8"),
+    (dict(play=play_with_helper), "stones_that_nothing_defines"),
+], ids=["no return", "a branch without return", "an answer", "a text as index", "an unknown name"])
+def test_an_error_of_compilation_is_one_sentence_all_in_all(changes, words):
+    "As a script prints it: a traceback of this package and one line, without numba's pages."
+    (name, function), = changes.items()
+    with pytest.raises(ContractError) as error: nim(**changes)
+    sentence = str(error.value)
+    assert sentence.startswith(f"{name} ({function.__name__}, line ") and words in sentence and sentence.endswith(".")
+    assert "\n" not in sentence and error.value.__cause__ is None and error.value.__context__ is None
+    line = int(sentence.partition(", line ")[2].partition(")")[0])
+    assert function.__code__.co_firstlineno <= line <= max(line for *_, line in function.__code__.co_lines() if line)
+
+
+# What only looks like a mistake ------------------------------------------------------------------
+
+@pytest.mark.parametrize("odd", WARNINGS)
+def test_what_looks_like_a_mistake_is_a_warning(odd, capsys):
+    make, words = WARNINGS[odd]
+    make().check()
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith(("nim keeps its contract: ", "heap keeps its contract: "))
+    assert len(shown) == 1 + len(words) and all(word in line for word, line in zip(words, shown[1:])), shown
+    assert all(line.startswith("Warning: ") and line.endswith(".") for line in shown[1:])
+
+
+@pytest.mark.parametrize("returns", [returns_two_winners, returns_as_it_likes])
+def test_results_of_two_players_that_do_not_cancel_are_named(returns):
+    "As a warning; as an error where the game says that its players have opposite results."
+    game = nim(returns=returns)
+    if getattr(game, "zero_sum", False):
+        with pytest.raises(ContractError, match="opposite results"): check_game(game)
+    else: assert any("sum to" in warning or "all players win" in warning for warning in check_game(game).warnings)
+
+
+@pytest.mark.parametrize("name", ["connect4", "dots(rows=2,cols=2)", "pig(goal=20)", "blob(players=3,cards=2)"])
+def test_the_games_of_the_package_cause_no_warning(name):
+    assert check_game(get_game(name), games=4).warnings == ()
+
+
+# In a process of its own -------------------------------------------------------------------------
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are exit codes there")
+@pytest.mark.parametrize("fault", CRASHES)
+def test_what_ends_or_holds_a_process_is_one_sentence(fault, monkeypatch):
+    "The time of a call counts from the one that loops on, however slow the machine is."
+    (make, words), read, looks = CRASHES[fault], CallTrace.read, count(1)
+
+    def look(trace):
+        calls, function, moves, seed = read(trace)
+        loops = (function, len(moves)) in (("observe", 1), ("legal", 0))
+        return (calls if loops or not calls else -next(looks)), function, moves, seed
+    if "does not return" in words: monkeypatch.setattr(CallTrace, "read", look)
+    limit = dict(timeout_s=1) if "does not return" in words else {}
+    with pytest.raises(ContractError, match=words + r" \(seed \d+\); ") as error: check_in_process(make(), **limit)
+    assert "\n" not in str(error.value)
+
+
+def test_the_child_says_what_this_process_says():
+    for game in (nim(), heap(), nim(legal=legal_greedy)): assert check_in_process(game) == check_game(game)
+
+
+def test_a_game_that_cannot_be_sent_is_checked_here(monkeypatch):
+    lock = threading.Lock()
+    assert check_in_process(heap(lock=lock)).games == 20
+    with pytest.raises(ContractError, match="results must lie"): check_in_process(heap(lock=lock, returns=lambda self: [2, 0]))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert check_in_process(nim()).games == 20
+    monkeypatch.setattr(sys, "executable", None)
+    assert check_in_process(nim()).games == 20
+
+
+def test_a_check_ends_when_its_time_is_over():
+    assert check_game(nim(), seconds=0).games == 0 and "no random game ended" in str(check_game(nim(), seconds=0))
+
+
+def test_rules_that_have_passed_are_checked_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(game_check, "check_in_process", lambda game: calls.append(game) or check_game(game))
+    first = nim(legal=legal_greedy)
+    file = game_check._passed_file(first)
+    file.unlink(missing_ok=True)
+    notes = check_new_rules(first)
+    assert len(calls) == 1 and notes[0].startswith("nim keeps") and notes[1].startswith("Warning: state[0] falls")
+    assert check_new_rules(first) == [] and len(calls) == 1
+    again = nim(legal=legal_greedy)
+    assert check_new_rules(again) == notes[1:] and len(calls) == 1, "the file beside the machine code"
+    for other in (nim(legal=legal_greedy, max_length=11), nim(max_length=12), heap(), heap()):
+        before = len(calls)
+        check_new_rules(other)
+        assert len(calls) == before + 1
+    for name in ("connect4", "2048"): assert check_new_rules(get_game(name)) == []
+    file = game_check._passed_file(again)
+    file.write_text("{")
+    assert len(check_new_rules(nim(legal=legal_greedy))) == 2
+
+
+def test_the_check_is_a_note_of_the_run(tmp_path, monkeypatch):
+    game = WARNINGS["one side moves in Python"][0]()
+    monkeypatch.setitem(_registry, "heap", lambda: game)
+    run = Trainer("heap", "tiny", tmp_path / "run", device="cpu", listeners=())
+    assert run.progress.notes[0].startswith("heap keeps its contract") and "Warning: player 1 never moves." in run.progress.notes
+
+
+INTERRUPTED = '''
+import os, signal, subprocess, sys, threading
+from alphazero_nb.core import game_check
+from broken_games import heap, wait
+
+popen = subprocess.Popen
+def start(*args, **options):
+    process = popen(*args, **options)
+    print(process.pid, flush=True)
+    return process
+subprocess.Popen = start
+look = game_check.CallTrace.read
+def read(trace):
+    seen = look(trace)
+    if seen[0] > 0: {action}
+    return seen
+game_check.CallTrace.read = read
+try: game_check.check_in_process(heap(legal=wait))
+except KeyboardInterrupt: print("interrupted", flush=True)
+'''
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
+@pytest.mark.parametrize("action, said", [("os.kill(os.getpid(), signal.SIGINT)", "interrupted"),
+                                          ("os.kill(os.getpid(), signal.SIGKILL)", None)], ids=["interrupt", "kill"])
+def test_no_child_outlives_its_parent(action, said):
+    "The rules of the child loop for ever; the parent is interrupted or killed as soon as they do."
+    import psutil
+    source = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + INTERRUPTED.format(action=action)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
+    child, *rest = done.stdout.split()
+    assert rest == ([said] if said else []), done.stderr
+    try: psutil.Process(int(child)).wait(60)
+    except psutil.NoSuchProcess: pass
