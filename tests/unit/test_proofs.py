@@ -230,8 +230,8 @@ def test_results_of_two_players_are_opposite_unless_the_game_says_otherwise():
     rules = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, chance=chance, outcomes=2,
                  state_size=5, players=2, actions=3, shape=(1,), max_length=5)
     compiled = Game("random", **rules)
-    with pytest.raises(ContractError, match=words): compiled.check(games=1, seed=2)
-    with pytest.raises(ValueError, match=words): search(compiled, Ignorant(compiled), compiled.new(2)[None], SearchSettings(200))
+    with pytest.raises(ContractError, match=words): compiled.check(games=1, seed=20)
+    with pytest.raises(ValueError, match=words): search(compiled, Ignorant(compiled), compiled.new(20)[None], SearchSettings(200))
 
 
 @pytest.mark.parametrize("name, declared", [("tic_tac_toe", True), ("hex(board_size=3)", True), ("catch", False)])
