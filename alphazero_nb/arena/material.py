@@ -45,8 +45,8 @@ FINAL = 1e6   # A won game, in units of material
 
 @kernel
 def alpha_beta(api, states, actions, out, depth, seat, low, high, left):
-    """Return the lead of `seat` when both sides play `depth` best moves from states[depth], cut off at `low` and `high`.
-    When left[0] is 0, the search ends, and its result means nothing."""
+    """Return the lead of `seat` when both sides play `depth` best moves from states[depth], cut off at `low` and
+    `high`. When left[0] is 0, the search ends, and its result means nothing."""
     if left[0] <= 0: return low
     mover = call_mover(api[MOVER], states[depth])
     if mover < 0:

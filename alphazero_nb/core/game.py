@@ -346,7 +346,8 @@ class Game(Sendable):
         sizes = [state_size, players, actions, self.observation_size, self.max_legal, outcomes]
         optional = {key: _address(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
         self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes +
-                            [optional["privileged"], privileged_size, optional["material"], rewards, self.zero_sum, max_length], np.int64)
+                            [optional["privileged"], privileged_size, optional["material"], rewards, self.zero_sum,
+                             max_length], np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
 
@@ -549,8 +550,8 @@ class Checker(_Checker):
         self.read("returns", state, out)
         self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results must lie in [−1, 1], not {out.tolist()}")
         opposite = not self.game.zero_sum or abs(out.sum()) <= 1e-5 or not self.game.over(state)
-        self.law(opposite, "returns", f"two players must have opposite results, not {out.tolist()}; if they need not in "
-                                      f"this game, create it with zero_sum=False")
+        self.law(opposite, "returns", f"two players must have opposite results, not {out.tolist()}; if they need not "
+                                      f"in this game, create it with zero_sum=False")
         return out.tolist()
 
     def hidden(self, state, mover, legal, planes) -> None:

@@ -131,8 +131,8 @@ class Seeing(Reading):
         if not all(-1 <= result <= 1 for result in given):
             self.refuse("returns", at, count, f"results must lie in [−1, 1], not {given}")
         if self.game.zero_sum and abs(sum(given)) > 1e-5 and self.find(at, count).mover() == OVER:
-            self.refuse("returns", at, count, f"two players must have opposite results, not {given}; if they need not in "
-                                              f"this game, create it with zero_sum=False")
+            self.refuse("returns", at, count, f"two players must have opposite results, not {given}; if they need not "
+                                              f"in this game, create it with zero_sum=False")
         ctypes.memmove(out, array.array("f", given).tobytes(), 4 * len(given))
         return 0
 
@@ -317,8 +317,8 @@ class PythonGame(Game):
         missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
         rules = dict(_bridge(self._calls), **dict.fromkeys(missing))
         super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
-                         max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards, zero_sum=zero_sum,
-                         symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
+                         max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
+                         zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
                          action_names=action_names, outcome_names=outcome_names, text=self._draw)
         self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
         self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}

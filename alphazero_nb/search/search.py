@@ -14,9 +14,10 @@ import numpy as np
 from ..core.compiled import lean_kernel, prefetch
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
-from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, RETURNS, REWARDS, ZERO_SUM,
-                                    Game, call_legal, call_mover, call_play, call_returns, draw_outcome, write_inputs)
-from .tree import (EvaluationError, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
+from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PLAYERS, RETURNS, REWARDS,
+                                    ZERO_SUM, Game, call_legal, call_mover, call_play, call_returns, draw_outcome,
+                                    write_inputs)
+from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
                                       find_child, hang, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 
 # %% auto #0
@@ -76,6 +77,7 @@ def read_result(api, state, result):
 def expand(api, counts, nodes, edges, actions, tree, node, state):
     "Set the mover of `node` and, if a player moves there, its edges. Return the mover."
     mover = call_mover(api[MOVER], state)
+    if mover < CHANCE or mover >= api[PLAYERS]: raise ValueError("mover returned neither a seat nor -1 nor -2")
     nodes[node].mover = mover
     if mover < 0: return mover
     count = call_legal(api[LEGAL], state, actions)
@@ -188,8 +190,8 @@ def apply_evaluation(api, trees, node, logits, relative):
     if api[REWARDS]: read_result(api, trees.states[node], result)
     for k in range(len(result)):
         if not abs(relative[k]) < 1e6:   # NaN, too
-            raise EvaluationError("the evaluator returned NaN or infinity as a value; check the weights of the network, "
-                                  "or your own evaluate().")
+            raise NotFinite("the evaluator returned NaN or infinity as a value; check the weights of the network, "
+                            "or your own evaluate().")
         result[(nodes[node].mover + k) % len(result)] += scale * relative[k]
     back_up(nodes, edges, trees.values, node, result)
 
@@ -314,8 +316,8 @@ class Requests:
         self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
         self.tables = RequestTables(
             np.zeros(len(trees.counts), np.int32), np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32),
-            np.zeros(n, np.int32), np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32),
-            np.zeros(LANES, np.int32))
+            np.zeros(n, np.int32), np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32),
+            np.zeros(n * game.max_legal, np.int32), np.zeros(LANES, np.int32))
 
     def gather(self, game: Game, settings: SearchSettings, simulations: int | None = None) -> bool:
         "Run all trees to their next requests. Return False when the searches are over."

@@ -14,7 +14,7 @@ from ..core.game import CHANCE
 
 # %% auto #0
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
-           'EvaluationError', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
+           'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
            'best_if_decided', 'correct', 'prove', 'share_ties', 'drop_refuted', 'hang', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
@@ -113,13 +113,13 @@ def add_edges(counts, nodes, edges, tree, node, mover, actions, count):
         edge.prior, edge.value, edge.visits, edge.child, edge.action, edge.exact = 0, 0, 0, -1, actions[i], 0
 
 # %% ../../nbs/30_search.tree.ipynb #cc9995a0
-class EvaluationError(ValueError):
+class NotFinite(ValueError):
     "An evaluator has returned NaN or infinity."
 
 
 @lean_kernel
 def set_priors(nodes, edges, node, logits):
-    "Set the priors of `node` to the softmax of `logits`, one per edge. Raise an EvaluationError if it does not exist."
+    "Set the priors of `node` to the softmax of `logits`, one per edge. Raise NotFinite if there is none."
     first, count = nodes[node].first, nodes[node].count
     top = logits[0]
     for i in range(1, count): top = max(top, logits[i])
@@ -129,8 +129,8 @@ def set_priors(nodes, edges, node, logits):
         edges[first + i].prior = weight
         total += weight
     if not total > 0:
-        raise EvaluationError("the evaluator returned NaN or infinity as a logit; check the weights of the network, "
-                              "or your own evaluate().")
+        raise NotFinite("the evaluator returned NaN or infinity as a logit; check the weights of the network, "
+                        "or your own evaluate().")
     for i in range(count): edges[first + i].prior = edges[first + i].prior / total
 
 # %% ../../nbs/30_search.tree.ipynb #32a8a471
@@ -139,8 +139,8 @@ WON, LOST = 1 - 1e-5, -1 + 1e-5   # No result is better than 1 or worse than −
 
 @lean_kernel
 def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
-    """Return the edge of `node` with the largest PUCT score, or −1 if all are proven losses. `pending` counts the leaves
-    that wait at and below each node."""
+    """Return the edge of `node` with the largest PUCT score, or −1 if all are proven losses. `pending` counts the
+    leaves that wait at and below each node."""
     row = nodes[node]
     total, mass, expected = row.visits, 0.0, values[node, row.mover] / row.visits
     if pending is not None: total += pending[node]

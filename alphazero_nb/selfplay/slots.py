@@ -14,7 +14,7 @@ from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, Game, call
                                     call_resample_hidden, call_start, draw_outcome, game_module)
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
-from ..search.tree import (EvaluationError, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
+from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
                                       root_of)
 from ..search.search import (PAUSED, Breaks, Requests, apply_evaluation, count_worlds, init_root,
                                         merge_worlds, read_result, run_to_leaf, write_request)
@@ -257,7 +257,7 @@ def add_noise_to_worlds(trees, requests, slots, slot):
 
 @lean_kernel
 def search_slot(api, trees, requests, cache, slots, slot, count):
-    "Run a slot's trees to their next requests or a pause. Return the new number of rows, and False at the search's end."
+    "Run a slot's trees to their next requests or a pause. Return the number of rows, and False if the search is over."
     row, settings, waits = slots.rows[slot], slots.settings[0], False
     nodes, edges, worlds = trees.nodes, trees.edges, int(settings.worlds)
     for tree in range(slot * worlds, (slot + 1) * worlds):
@@ -337,7 +337,7 @@ class SlotBlock:
                 with self.breaks:
                     r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
                                                  self.log.tables, r.count)
-            except EvaluationError: raise
+            except NotFinite: raise
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
             if cramped: self.log.grow()
         return bool(self.trees.left[0] > 0)
@@ -358,7 +358,7 @@ class SlotBlock:
         if answers is None: return
         if self.asked == version: remember(self.cache, self.requests.tables, self.requests.count, *answers)
         try: self.requests.apply(*answers)
-        except EvaluationError: raise
+        except NotFinite: raise
         except Exception as error:   # Of the rules, which are asked for the result so far
             t = self.requests.tables
             failed = next((tree for tree in t.rows[:self.requests.count] if t.waiting[tree] > 0), 0)

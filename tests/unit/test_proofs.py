@@ -18,8 +18,8 @@ from alphazero_nb.games import tictactoe
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.one_game import GameSearch
-from alphazero_nb.search.search import Requests, SearchSettings, init_root, sample_seeds, search
-from alphazero_nb.search.tree import EvaluationError, make_trees, root_of
+from alphazero_nb.search.search import Breaks, Requests, SearchSettings, init_root, sample_seeds, search
+from alphazero_nb.search.tree import NotFinite, make_trees, root_of
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.slots import SlotBlock, retrace
@@ -294,7 +294,7 @@ def test_an_evaluation_that_is_no_number_is_an_error(where, number, name):
              lambda: Agent(game, Ill(game, where, number), 100).value(game.new())]
     for call in calls + [one_game] * (name == "tictactoe"):
         error = error_of(call)
-        assert type(error) is EvaluationError and "the evaluator returned NaN or infinity" in str(error), call
+        assert type(error) is NotFinite and "the evaluator returned NaN or infinity" in str(error), call
         assert "\n" not in str(error) and "Reproduce" not in str(error)
 
 
@@ -361,3 +361,21 @@ def nothing_seen(state, planes): pass
 def test_noise_without_a_shape_is_an_error(shape):
     error = error_of(lambda: gamma(np.zeros(1, np.uint64), 0, shape))
     assert isinstance(error, ValueError) and "positive" in str(error)
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "dots(rows=2,cols=2)", "pig(goal=20)", "blob(players=3,cards=2)"])
+def test_a_search_that_returns_to_python_after_each_simulation_is_the_same(name, monkeypatch):
+    "The same visits, values and batches, with one leaf and with several; the same games of self-play."
+    game, settings, found = get_game(name), SearchSettings(200, worlds=2), []
+    states = np.stack([game.new(seed) for seed in range(3)])
+
+    def results():
+        for leaves in (1, 12):
+            evaluator = HashEvaluator(game)
+            result = search(game, evaluator, states, settings, seed=1, leaves=leaves)
+            yield result.visits.tolist(), result.values.tolist(), evaluator.batches
+        with SelfPlayEngine(game, None, device="cpu", layout="threads", simulations=20, games=4, seed=3, listeners=()) as engine:
+            yield engine.generate_games(6)
+    found.append(list(results()))
+    monkeypatch.setattr(Breaks, "__enter__", lambda self: self.trees.left.__setitem__(0, 1))
+    assert list(results()) == found[0]
