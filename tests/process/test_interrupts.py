@@ -44,29 +44,28 @@ class Short:
 short = Game("short", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, state_size=1, players=2,
              actions=2, shape=(1,), max_length=1)
 slow = PythonGame("slow", Short, players=2, actions=2, shape=(1,), max_length=1)
-many = SearchSettings(10_000_000, proofs=False)
+def settings(n): return SearchSettings(n, proofs=False)
+def searched(game, count, n): search(game, UniformEvaluator(game), np.stack([game.new()] * count), settings(n))
+def acts(player, game): player.acts(game.new()[None])
 
-def one_game():
-    one = GameSearch(short, UniformEvaluator(short), many, room=10_000_000)
+def one_game(n):
+    one = GameSearch(short, UniformEvaluator(short), settings(n), room=n)
     one.start(short.new())
-    while one.step(10_000_000): pass
+    while one.step(n): pass
 
-def self_play():
+def self_play(n):
     with SelfPlayEngine(short, None, device="cpu", layout="threads", games=2, listeners=(),
-                        settings=SelfPlaySettings(many, fast_simulations=10_000_000)) as engine:
+                        settings=SelfPlaySettings(settings(n), fast_simulations=n)) as engine:
         engine.generate_games(2)
 
-def ask(player, game): return lambda: player.acts(game.new()[None])
-dots = get_game("dots(rows=6,cols=6)")
-calls = dict(
-    search=("gather", lambda: search(short, UniformEvaluator(short), short.new()[None], many)),
-    block=("gather", lambda: search(short, UniformEvaluator(short), np.stack([short.new()] * 3), many)),
-    leaves=("gather", lambda: Agent(short, UniformEvaluator(short), 10_000_000, proofs=False).act(short.new())),
-    python=("gather", lambda: search(slow, UniformEvaluator(slow), slow.new()[None], many)),
-    one_game=("gather", one_game), self_play=("advance", self_play),
-    rollouts=("_search", ask(RolloutPlayer(short, 10_000_000), short)),
-    minimax=("_act", ask(get_player("minimax:12", dots), dots)),
-    solver=("scores", lambda: Connect4Search().scores(get_game("connect4").new())))
+dots, four, many = get_game("dots(rows=6,cols=6)"), get_game("connect4"), 10_000_000
+calls = dict(   # A function of the calls, and the calls with a number of simulations
+    search=("gather", lambda n: searched(short, 1, n)), block=("gather", lambda n: searched(short, 3, n)),
+    leaves=("gather", lambda n: acts(Agent(short, UniformEvaluator(short), n, proofs=False), short)),
+    python=("gather", lambda n: searched(slow, 1, n)), one_game=("gather", one_game), self_play=("advance", self_play),
+    rollouts=("_search", lambda n: acts(RolloutPlayer(short, n), short)),
+    minimax=("_act", lambda n: acts(get_player("minimax:12" if n == many else "minimax:1", dots), dots)),
+    solver=("scores", lambda n: Connect4Search().scores(four.new(), limit=1 << 62 if n == many else 10)))
 
 def interrupt(name):
     "Interrupt the main thread once a thread is inside this function."
@@ -83,9 +82,13 @@ def interrupt(name):
     os.kill(os.getpid(), signal.SIGINT)
 
 name, call = calls[sys.argv[1]]
+call(20)   # Compiles everything: an interrupt of the compiler is another matter
 threading.Thread(target=interrupt, args=(name,), daemon=True).start()
-try: call()
-except KeyboardInterrupt: print("stopped", flush=True)
+try: call(many)
+except KeyboardInterrupt:
+    for thread in threading.enumerate():
+        if "actor" in thread.name: thread.join()   # A thread of self-play stops, too
+    print("stopped", flush=True)
 '''
 
 
