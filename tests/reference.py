@@ -1,8 +1,11 @@
 """Slow references in plain Python: a tree search written from its definition, and exact solutions."""
+import itertools
 import math
 import zlib
 
 import numpy as np
+
+from alphazero_nb.core.game import CHANCE
 
 
 class HashEvaluator:
@@ -137,6 +140,22 @@ def solve(game, state, known):
             known[key] = max((solve(game, game.play(state, action), known) for action in game.legal_actions(state)),
                              key=lambda result: result[mover])
     return known[key]
+
+
+def outcomes_of(game, state, known):
+    """All results by seat that best play can have, a set: players to whom several moves are worth the same take any of
+    them, each time anew. Where chance moves, the expectations over the outcomes."""
+    key = state.tobytes()
+    if key in known: return known[key]
+    if game.over(state): return known.setdefault(key, {tuple(game.returns(state).tolist())})
+    mover, after = game.mover(state), [outcomes_of(game, game.play(state, a), known) for a in game.legal_actions(state)]
+    if mover == CHANCE:
+        shares = [share for _, share in game.chance(state)]
+        found = {tuple(np.round(np.dot(shares, results), 7)) for results in itertools.product(*after)}
+    else:   # A result can be chosen if each other move may turn out no better for the mover
+        least = [min(result[mover] for result in results) for results in after]
+        found = {result for results in after for result in results if result[mover] > max(least) - 1e-6}
+    return known.setdefault(key, found)
 
 
 def best_actions(game, state, known):

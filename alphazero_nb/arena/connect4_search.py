@@ -5,6 +5,7 @@
 # %% ../../nbs/50_arena.connect4_search.ipynb #2361435b
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from ..games.connect4 import CELLS, COLUMNS, ROWS
 
 # %% auto #0
 __all__ = ['HEIGHT', 'BOTTOM', 'BOARD', 'COLUMN_CELLS', 'MIDDLE_FIRST', 'KEY_BITS', 'BOUND_BITS', 'UNKNOWN', 'ODD_ROWS',
-           'LOOK_AHEAD', 'NODE', 'ILLEGAL', 'read_bits', 'count_ones', 'winning_cells', 'score_of_win', 'safe_moves',
-           'order_moves', 'read_bounds', 'write_bounds', 'has_line', 'follow_up_bound', 'bound_by_moves',
+           'LOOK_AHEAD', 'NODE', 'ILLEGAL', 'SOON', 'read_bits', 'count_ones', 'winning_cells', 'score_of_win',
+           'safe_moves', 'order_moves', 'read_bounds', 'write_bounds', 'has_line', 'follow_up_bound', 'bound_by_moves',
            'SearchTables', 'enter_node', 'leave_node', 'alpha_beta', 'solve_position', 'score_moves', 'Connect4Search',
            'guess_scores']
 
@@ -246,7 +247,8 @@ def score_moves(tables, state, distances, scores):
     return tables.effort[0] < tables.effort[1]
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #a6b961cd
-ILLEGAL = -128   # In place of the score of a move that is not legal
+ILLEGAL = -128      # In place of the score of a move that is not legal
+SOON = 1_000_000    # Nodes of a search that needs no interrupt, a fraction of a second
 
 
 class Connect4Search:
@@ -265,8 +267,16 @@ class Connect4Search:
         limit: int = 1 << 62,     # Maximum number of nodes
     ) -> np.ndarray | None:       # (7,) int8, ILLEGAL in full columns; None if the limit was reached
         "Return the score of each move: positive if it wins under perfect play, and larger the sooner it wins."
-        scores, self.tables.effort[:] = np.full(COLUMNS, ILLEGAL, np.int8), (0, limit)
-        return scores if score_moves(self.tables, state, distances, scores) else None
+        scores, self.tables.effort[:] = np.full(COLUMNS, ILLEGAL, np.int8), (0, min(limit, SOON))
+        if score_moves(self.tables, state, distances, scores): return scores
+        if limit <= SOON: return None
+        self.tables.effort[1] = limit
+        with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
+            try: done = pool.submit(score_moves, self.tables, state, distances, scores).result()
+            except BaseException:
+                self.tables.effort[1] = 0     # Ends the search
+                raise
+        return scores if done else None
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #a911fd70
 def guess_scores(state) -> np.ndarray:

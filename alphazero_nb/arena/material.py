@@ -5,15 +5,13 @@
 # %% ../../nbs/56_arena.material.ipynb #6d6ffd16
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
-from ..core.device import usable_cores
 from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed, uniform
-from ..core.game import (LEGAL, MATERIAL, MOVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
+from ..core.game import (LEGAL, MATERIAL, MOVER, PLAY, Game, call_legal, call_mover, call_play,
                                     call_returns)
-from .players import Player, register_player
+from ..search.search import read_result
+from .players import Player, act_in_threads, register_player
 
 # %% auto #0
 __all__ = ['FINAL', 'lead_of', 'capture', 'alpha_beta', 'look_ahead', 'MaterialPlayer', 'GreedyPlayer', 'MinimaxPlayer']
@@ -46,18 +44,19 @@ FINAL = 1e6   # A won game, in units of material
 
 
 @kernel
-def alpha_beta(api, states, actions, out, depth, seat, low, high):
-    "Return the lead of `seat` when both sides play `depth` best moves from states[depth], cut off at `low` and `high`."
+def alpha_beta(api, states, actions, out, depth, seat, low, high, left):
+    """Return the lead of `seat` when both sides play `depth` best moves from states[depth], cut off at `low` and
+    `high`. When left[0] is 0, the search ends, and its result means nothing."""
+    if left[0] <= 0: return low
     mover = call_mover(api[MOVER], states[depth])
     if mover < 0:
-        out[:] = 0
-        call_returns(api[RETURNS], states[depth], out)
+        read_result(api, states[depth], out)
         return (FINAL + depth) * out[seat]
     if depth == 0: return lead_of(api, states[0], seat, out)
     for i in range(call_legal(api[LEGAL], states[depth], actions[depth])):
         states[depth - 1, :] = states[depth]
         call_play(api[PLAY], states[depth - 1], actions[depth, i])
-        score = alpha_beta(api, states, actions, out, depth - 1, seat, low, high)
+        score = alpha_beta(api, states, actions, out, depth - 1, seat, low, high, left)
         if mover == seat: low = max(low, score)
         else: high = min(high, score)
         if low >= high: break
@@ -65,7 +64,7 @@ def alpha_beta(api, states, actions, out, depth, seat, low, high):
 
 # %% ../../nbs/56_arena.material.ipynb #c934b6de
 @kernel
-def look_ahead(api, states, actions, out, depth, random):
+def look_ahead(api, states, actions, out, depth, random, left):
     "Return a best move in states[depth] by a search of `depth` moves, a random one among equals."
     seat, moves, best, chosen = call_mover(api[MOVER], states[depth]), actions[depth], -np.inf, -1
     count = call_legal(api[LEGAL], states[depth], moves)
@@ -74,7 +73,7 @@ def look_ahead(api, states, actions, out, depth, random):
         moves[i], moves[k] = moves[k], moves[i]
         states[depth - 1, :] = states[depth]
         call_play(api[PLAY], states[depth - 1], moves[i])
-        score = alpha_beta(api, states, actions, out, depth - 1, seat, best, np.inf)
+        score = alpha_beta(api, states, actions, out, depth - 1, seat, best, np.inf, left)
         if score > best: best, chosen = score, moves[i]
     return chosen
 
@@ -92,7 +91,7 @@ class MaterialPlayer(Player):
         states = self.game.as_states(states)
         seeds = [derive_seed(self.seed, Purpose.RANDOM_MOVES, self.asked + i) for i in range(len(states))]
         self.asked += len(states)
-        with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))
+        return act_in_threads(self._act, states, seeds)
 
     def _tables(self, seed: int, depth: int = 0) -> tuple:
         "Return the scratch arrays of one search: states, actions, one number per seat, and a random generator."
@@ -105,7 +104,7 @@ class GreedyPlayer(MaterialPlayer):
     "Makes the best capture, or a random move if nothing can be captured."
     def __init__(self, game: Game, seed: int = 0): super().__init__(game, "greedy", seed)
 
-    def _act(self, state, seed) -> int:
+    def _act(self, state, seed, left) -> int:
         states, actions, out, random = self._tables(seed)
         return capture(self.game.api, state, states[0], actions[0], out, random)
 
@@ -119,10 +118,10 @@ class MinimaxPlayer(MaterialPlayer):
             raise ValueError(f"minimax needs a game of two players without dice and hidden information; {game.name} is none.")
         self.depth = depth
 
-    def _act(self, state, seed) -> int:
+    def _act(self, state, seed, left) -> int:
         states, actions, out, random = self._tables(seed, self.depth)
         states[self.depth] = state
-        return look_ahead(self.game.api, states, actions, out, self.depth, random)
+        return look_ahead(self.game.api, states, actions, out, self.depth, random, left)
 
 
 def _minimax(game, number, seed) -> MinimaxPlayer:

@@ -15,17 +15,17 @@ import numpy as np
 from ..core.device import usable_cores
 from ..core.compiled import kernel, lean_kernel
 from ..core.streams import Purpose, derive_seed, uniform
-from ..core.game import (CHANCE, LEGAL, MOVER, OVER, PLAY, RETURNS, Game, call_legal, call_mover, call_play,
-                                    call_returns, did_you_mean, draw_outcome, same_game)
+from ..core.game import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, Game, call_legal, call_mover,
+                                    call_play, did_you_mean, draw_outcome, same_game)
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
-from ..search.search import draw_worlds, expand, init_root, throw
+from ..search.search import draw_worlds, expand, init_root, read_result, throw
 from ..search.agent import Agent
 from .solvers import get_solver
 
 # %% auto #0
-__all__ = ['UCT_CONSTANT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'RolloutPlayer', 'HeuristicPlayer',
-           'SolverPlayer', 'register_player', 'get_player']
+__all__ = ['UCT_CONSTANT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'act_in_threads', 'RolloutPlayer',
+           'HeuristicPlayer', 'SolverPlayer', 'register_player', 'get_player']
 
 # %% ../../nbs/52_arena.players.ipynb #68073086
 class Player:
@@ -77,23 +77,25 @@ def select_uct(nodes, edges, node, random, c):
 @lean_kernel
 def play_out(api, state, random, actions, chances, result):
     "Play random moves to the end of the game, in place, and write the result by seat."
-    while True:
+    for _ in range(api[MAX_LENGTH] + 1):
         mover = call_mover(api[MOVER], state)
-        if mover == OVER: break
+        if mover == OVER:
+            read_result(api, state, result)
+            return
         if mover == CHANCE: action = draw_outcome(api, state, chances, uniform(random, 0))
         else: action = actions[int(uniform(random, 0) * call_legal(api[LEGAL], state, actions))]
         call_play(api[PLAY], state, action)
-    result[:] = 0
-    call_returns(api[RETURNS], state, result)
+    raise ValueError("a game is longer than its max_length; increase max_length")
 
 # %% ../../nbs/52_arena.players.ipynb #f3b656fd
 @kernel
 def search_uct(api, trees, random, simulations, c):
-    "Search the root position of the first tree by UCT. Return the most visited action."
+    "Search the root position of the first tree by UCT, while trees.left allows it. Return the most visited action."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, 0)
     state, nodes[root].visits = np.empty(states.shape[1], np.int16), 1
     for _ in range(simulations):
+        if trees.left[0] <= 0: break
         node = root
         while nodes[node].mover != OVER:
             if nodes[node].mover == CHANCE:
@@ -120,6 +122,19 @@ def search_uct(api, trees, random, simulations, c):
     return edges[best].action
 
 # %% ../../nbs/52_arena.players.ipynb #001497e6
+def act_in_threads(
+    act: Callable,       # act(state, seed, left) -> action; its kernel ends when left[0] is 0
+    states, seeds,
+) -> np.ndarray:         # (n,)
+    "Return an action for each state. An interrupt ends the kernels of all threads."
+    left = np.ones(1, np.int64)
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        try: return np.array(list(pool.map(lambda state, seed: act(state, seed, left), states, seeds)))
+        except BaseException:
+            left[0] = 0
+            raise
+
+
 class RolloutPlayer(Player):
     "The fixed baseline: UCT with `simulations` random playouts per move, divided among worlds if cards are hidden."
     def __init__(self, game: Game, simulations: int, seed: int = 0, c: float = UCT_CONSTANT, worlds: int = 10):
@@ -133,15 +148,16 @@ class RolloutPlayer(Player):
         states = self.game.as_states(states)
         seeds = [derive_seed(self.seed, Purpose.PLAYOUTS, self.searched + i) for i in range(len(states))]
         self.searched += len(states)
-        with ThreadPoolExecutor(usable_cores()) as pool: return np.array(list(pool.map(self._act, states, seeds)))
+        return act_in_threads(self._act, states, seeds)
 
-    def _act(self, state, seed) -> int:
-        try: return self._search(state, seed)
+    def _act(self, state, seed, left) -> int:
+        try: return self._search(state, seed, left)
         except RuleError as error: raise error from self.game.cause(error)   # Only this thread knows the cause
 
-    def _search(self, state, seed) -> int:
+    def _search(self, state, seed, left) -> int:
         game, random, visits = self.game, np.array([seed], np.uint64), Counter()
         trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
+        trees = trees._replace(left=left)
         trees.random[0] = ~np.uint64(seed)   # Other outcomes in the tree than in the playouts
         for number, world in enumerate(draw_worlds(game, state[None], self.worlds, seed)):
             init_root(game.api, trees, 0, world)

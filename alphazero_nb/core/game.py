@@ -19,10 +19,10 @@ from .streams import dice
 __all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
            'call_resample_hidden', 'call_chance', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE',
            'RESAMPLE_HIDDEN', 'PROBABILITIES', 'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL',
-           'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'REWARDS', 'write_inputs', 'outcome_at',
-           'draw_outcome', 'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game', 'board_symmetries',
-           'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'same_game', 'check_loadable',
-           'broken_law', 'seat_law']
+           'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'REWARDS', 'ZERO_SUM', 'MAX_LENGTH', 'write_inputs',
+           'outcome_at', 'draw_outcome', 'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game',
+           'board_symmetries', 'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'same_game',
+           'check_loadable', 'broken_law', 'seat_law']
 
 # %% ../../nbs/01_core.game.ipynb #deb2fe69
 _ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
@@ -62,7 +62,7 @@ call_chance = _caller(SIGNATURES["chance"])
 # %% ../../nbs/01_core.game.ipynb #35729228
 START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN, PROBABILITIES = range(8)
 STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL, OUTCOMES = range(8, 14)
-PRIVILEGED, PRIVILEGED_SIZE, MATERIAL, REWARDS = 14, 15, 16, 17
+PRIVILEGED, PRIVILEGED_SIZE, MATERIAL, REWARDS, ZERO_SUM, MAX_LENGTH = range(14, 20)
 
 # %% ../../nbs/01_core.game.ipynb #46500cec
 @lean_kernel
@@ -332,6 +332,7 @@ class Game(Sendable):
         chance: Callable | None = None, # None if chance never moves after the start
         outcomes: int = 0,              # Number of distinct outcomes of chance
         rewards: bool = False,          # True if `returns` gives the result so far in every position
+        zero_sum: bool | None = None,   # True if two players' results are always opposite; None: yes for two
         privileged: Callable | None = None, # Hidden information, `privileged_size` numbers for the value of a network
         privileged_size: int = 0,
         groups: tuple | None = None,    # (count, features, actions): observation and actions begin with `count`
@@ -361,9 +362,11 @@ class Game(Sendable):
             raise ValueError(f"{name}: chance and outcomes go together; give both or neither.")
         if privileged and len(shape) != 1:
             raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
+        if zero_sum and players != 2: raise ValueError(f"{name}: zero_sum is for two players; leave it out.")
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
         self.outcomes, self._outcome_names = outcomes, outcome_names
+        self.zero_sum = players == 2 if zero_sum is None else bool(zero_sum)
         self.cells = None if cells is None else np.asarray(cells, np.int64)
         self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
         self.match_start, self._move_names, self.seat_names, self.rewards = match_start, move_names, seat_names, rewards
@@ -382,7 +385,8 @@ class Game(Sendable):
         sizes = [state_size, players, actions, self.observation_size, self.max_legal, outcomes]
         optional = {key: _address(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
         self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes +
-                            [optional["privileged"], privileged_size, optional["material"], rewards], np.int64)
+                            [optional["privileged"], privileged_size, optional["material"], rewards, self.zero_sum,
+                             max_length], np.int64)
 
     def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
 

@@ -164,7 +164,7 @@ class Checker(_Checker):
         out = np.zeros(self.game.players, np.float32)
         self.read("returns", state, out)
         self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results must lie in [−1, 1], not {out.tolist()}")
-        opposite = not getattr(self.game, "zero_sum", False) or abs(out.sum()) <= 1e-5 or self.mover != OVER
+        opposite = not self.game.zero_sum or abs(out.sum()) <= 1e-5 or self.mover != OVER
         self.law(opposite, "returns", f"two players must have opposite results, not {out.tolist()}; if they need not "
                                       f"in this game, create it with zero_sum=False")
         return out.tolist()
@@ -240,7 +240,7 @@ class _Tally:
         if self.game.players == 1 or not len(results): return self.counts()
         sums, found = results.sum(1), [f"player {seat} never moves" for seat in range(self.game.players)
                                        if not self.movers[seat]]
-        if self.game.players == 2 and np.ptp(sums) > 1e-5 and getattr(self.game, "zero_sum", True):
+        if self.game.players == 2 and np.ptp(sums) > 1e-5 and self.game.zero_sum:
             found.append(f"the results of a game sum to {sums.min():.3g} at least and {sums.max():.3g} at most; where "
                          f"one player wins what the other loses, the sum is always the same")
         both = int((results > 0).all(1).sum())

@@ -130,6 +130,9 @@ class Seeing(Reading):
                         f"there must be {self.game.players} results, one per player, not {len(given)}")
         if not all(-1 <= result <= 1 for result in given):
             self.refuse("returns", at, count, f"results must lie in [−1, 1], not {given}")
+        if self.game.zero_sum and abs(sum(given)) > 1e-5 and self.find(at, count).mover() == OVER:
+            self.refuse("returns", at, count, f"two players must have opposite results, not {given}; if they need not "
+                                              f"in this game, create it with zero_sum=False")
         ctypes.memmove(out, array.array("f", given).tobytes(), 4 * len(given))
         return 0
 
@@ -305,6 +308,7 @@ class PythonGame(Game):
         players: int, actions: int, shape: tuple, max_length: int, max_legal: int | None = None,
         outcomes: int = 0,       # Number of distinct outcomes of chance; positions then have `chance`
         rewards: bool = False,   # True if `returns` gives the result so far in every position
+        zero_sum: bool | None = None,   # True if two players' results are always opposite; None: yes for two
         symmetries: list | None = None, start_symmetries: tuple | None = None, cells: np.ndarray | None = None,
         action_names: Callable | None = None, outcome_names: Callable | None = None,
         text: Callable | None = None,   # position -> str; replaces text() of the position
@@ -318,7 +322,7 @@ class PythonGame(Game):
         rules = dict(_bridge(self._calls), **dict.fromkeys(missing))
         super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
                          max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
-                         symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
+                         zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
                          action_names=action_names, outcome_names=outcome_names, text=self._draw)
         self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
         self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}

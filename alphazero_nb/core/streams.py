@@ -66,7 +66,8 @@ def normal(random, i):
 # %% ../../nbs/04_core.streams.ipynb #791cc742
 @lean_kernel
 def gamma(random, i, shape):
-    "Return a gamma variate of this shape from generator `i`."
+    "Return a gamma variate of this shape from generator `i`. Raise a ValueError unless 0 < shape < inf."
+    if not 0 < shape < math.inf: raise ValueError("the shape of a gamma variate must be a positive number")
     d = shape + (1 if shape < 1 else 0) - 1 / 3
     while True:
         x = normal(random, i)

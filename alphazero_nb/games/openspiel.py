@@ -64,6 +64,7 @@ class Spiel:
         self.seats = np.repeat(np.eye(self.players + 1, self.players, dtype=np.int8), places, axis=1)
         has_chance = game.get_type().chance_mode != game.get_type().ChanceMode.DETERMINISTIC
         self.outcomes = game.max_chance_outcomes() if has_chance else 0
+        self.zero_sum = self.players == 2 and game.get_type().utility == game.get_type().Utility.ZERO_SUM
         self.rewards = game.get_type().reward_model == game.get_type().RewardModel.REWARDS   # Points on the way
         self.max_length = game.max_game_length() + (_most_rolls(game) if has_chance else 0)
         self.local, self.names = threading.local(), None
@@ -181,5 +182,5 @@ def openspiel(
     spiel = Spiel(loaded)
     _try_out(spiel)
     return PythonGame(_name(game, given), spiel.start, players=spiel.players, actions=loaded.num_distinct_actions(),
-                      outcomes=spiel.outcomes, rewards=spiel.rewards, shape=spiel.shape, max_length=spiel.max_length,
-                      action_names=spiel.action_name)
+                      outcomes=spiel.outcomes, rewards=spiel.rewards, zero_sum=spiel.zero_sum, shape=spiel.shape,
+                      max_length=spiel.max_length, action_names=spiel.action_name)

@@ -5,7 +5,7 @@
 # %% ../../nbs/31_search.search.ipynb #6cf9746c
 from __future__ import annotations
 
-import math
+import math, time
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import NamedTuple
@@ -14,16 +14,17 @@ import numpy as np
 from ..core.compiled import lean_kernel, prefetch
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
-from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OVER, PLAY, RETURNS, REWARDS, Game, call_legal,
-                                    call_mover, call_play, call_returns, draw_outcome, write_inputs)
-from .tree import (Trees, add_edges, add_node, back_up, copy_row, drop_refuted, find_child, hang,
-                                      make_trees, prove, root_of, select_edge, set_priors)
+from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PLAYERS, RETURNS, REWARDS,
+                                    ZERO_SUM, Game, call_legal, call_mover, call_play, call_returns, draw_outcome,
+                                    write_inputs)
+from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
+                                      find_child, hang, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 
 # %% auto #0
-__all__ = ['LANES', 'require', 'SearchSettings', 'expand', 'init_root', 'next_share', 'throw', 'spread_of', 'run_to_leaf',
-           'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending',
-           'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests', 'run_trees', 'SearchResult', 'read_roots',
-           'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
+__all__ = ['PAUSED', 'LANES', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root', 'next_share', 'throw',
+           'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables',
+           'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests',
+           'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require(settings, **ranges) -> None:
@@ -56,11 +57,27 @@ class SearchSettings:
                 noise_total=(1e-3, None), worlds=(1, 63))
         if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
 
+# %% ../../nbs/31_search.search.ipynb #b6811cec
+@lean_kernel
+def read_result(api, state, result):
+    "Write the result by seat, or that so far in a game with rewards. Raise a ValueError if it breaks the contract."
+    result[:] = 0
+    call_returns(api[RETURNS], state, result)
+    total = 0.0
+    for player in range(len(result)):
+        if not abs(result[player]) <= 1 + 1e-5:   # NaN, too
+            raise ValueError("returns wrote a result that is NaN or lies outside [-1, 1]; results must lie in [-1, 1]")
+        total += result[player]
+    if api[ZERO_SUM] and abs(total) > 1e-5 and call_mover(api[MOVER], state) == OVER:
+        raise ValueError("the results of the two players are not opposite; if that is what the game means, "
+                         "create it with zero_sum=False")
+
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @lean_kernel
 def expand(api, counts, nodes, edges, actions, tree, node, state):
     "Set the mover of `node` and, if a player moves there, its edges. Return the mover."
     mover = call_mover(api[MOVER], state)
+    if mover < CHANCE or mover >= api[PLAYERS]: raise ValueError("mover returned neither a seat nor -1 nor -2")
     nodes[node].mover = mover
     if mover < 0: return mover
     count = call_legal(api[LEGAL], state, actions)
@@ -94,9 +111,11 @@ def throw(api, trees, tree, node):
     "Roll at a chance node until a player moves or the game is over. Return the node there, and True if it is new."
     nodes, states, state, share = trees.nodes, trees.states, trees.rolled, next_share(trees, tree, node)
     copy_row(state, states[node])
-    while call_mover(api[MOVER], state) == CHANCE:
+    for _ in range(api[MAX_LENGTH]):
+        if call_mover(api[MOVER], state) != CHANCE: break
         call_play(api[PLAY], state, draw_outcome(api, state, trees.chances, share))
         share = uniform(trees.random, tree)   # Of a second roll at the same node
+    else: raise ValueError("chance moves more than max_length times in a row")
     child = find_child(nodes, states, node, state)
     if child >= 0: return child, False
     child = add_node(trees.counts, nodes, trees.values, tree, node, 0)
@@ -106,6 +125,9 @@ def throw(api, trees, tree, node):
     return child, True
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
+PAUSED = -2   # Answer of `run_to_leaf` when trees.left is used up
+
+
 @lean_kernel
 def spread_of(nodes, edges, root):
     "Return the difference between the best and the worst mean result of a move; 1 before two have been tried."
@@ -119,13 +141,16 @@ def spread_of(nodes, edges, root):
 
 @lean_kernel
 def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
-    "Run simulations. Return the node that needs the network, or −1 when the root has its visits or is proven."
+    "Run simulations. Return the node that needs the network, −1 when the root has its visits or is proven, or PAUSED."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
+    ties_agree = values.shape[1] == 1 or api[ZERO_SUM] > 0
     if pending is not None: budget -= pending[root]
     if nodes[root].visits == 0: return root
     alone = values.shape[1] == 1 and len(trees.chances) > 0   # One player against chance
     while nodes[root].visits <= budget and not nodes[root].exact:
+        if trees.left[0] <= 0: return PAUSED
+        trees.left[0] -= 1
         node = root
         spread = spread_of(nodes, edges, root) if alone else 1.0
         while nodes[node].mover != OVER and not nodes[node].exact:
@@ -136,6 +161,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
             if pending is not None:
                 if nodes[node].visits == 0: return node
             edge = select_edge(nodes, edges, values, node, spread * c_puct, spread * fpu, pending)
+            if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(nodes, edges, node)
             child = edges[edge].child
             if child >= 0:
                 node = child
@@ -149,10 +175,9 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
         if nodes[node].exact:
             back_up(nodes, edges, values, node, result)
             continue
-        result[:] = 0
-        call_returns(api[RETURNS], states[node], result)
+        read_result(api, states[node], result)
         back_up(nodes, edges, values, node, result)
-        if proofs: prove(nodes, edges, values, node, result)
+        if proofs: prove(nodes, edges, values, node, result, ties_agree)
     return -1
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
@@ -162,8 +187,12 @@ def apply_evaluation(api, trees, node, logits, relative):
     nodes, edges, result, scale = trees.nodes, trees.edges, trees.result, 1 + api[REWARDS]
     set_priors(nodes, edges, node, logits)
     result[:] = 0
-    if api[REWARDS]: call_returns(api[RETURNS], trees.states[node], result)
-    for k in range(len(result)): result[(nodes[node].mover + k) % len(result)] += scale * relative[k]
+    if api[REWARDS]: read_result(api, trees.states[node], result)
+    for k in range(len(result)):
+        if not abs(relative[k]) < 1e6:   # NaN, too
+            raise NotFinite("the evaluator returned NaN or infinity as a value; check the weights of the network, "
+                            "or your own evaluate().")
+        result[(nodes[node].mover + k) % len(result)] += scale * relative[k]
     back_up(nodes, edges, trees.values, node, result)
 
 # %% ../../nbs/31_search.search.ipynb #87c1c7ee
@@ -189,6 +218,7 @@ def merge_worlds(trees, first, worlds):
 class RequestTables(NamedTuple):
     "Requests of a block of trees, one row per waiting tree."
     waiting: np.ndarray       # (trees,) int32, the number of rows that each tree waits for
+    walks: np.ndarray         # (trees,) int32, the number of leaves that each tree has gathered for this batch
     rows: np.ndarray          # (rows,) int32, the tree of each row
     leaves: np.ndarray        # (rows,) int32, the node of each row
     observations: np.ndarray  # (rows, input_size) int8
@@ -214,6 +244,20 @@ def add_pending(nodes, pending, node, count):
         pending[node] += count
         node = nodes[node].parent
 
+
+# %% ../../nbs/31_search.search.ipynb #f03e39c3
+class Breaks:
+    "Context of the kernel calls of a search: trees.left limits each of them to about a tenth of a second."
+    def __init__(self, trees: Trees): self.trees, self.most, self.start = trees, 256, 0.0
+
+    def __enter__(self):
+        self.trees.left[0], self.start = self.most, time.perf_counter()
+        return self
+
+    def __exit__(self, *error):
+        if self.trees.left[0] > 0: return   # The call has ended by itself
+        change = 0.1 / max(time.perf_counter() - self.start, 1e-6)
+        self.most = max(1, min(1 << 24, int(self.most * min(change, 4.0))))
 
 # %% ../../nbs/31_search.search.ipynb #a10c0011
 LANES = 16   # Paths that are followed side by side
@@ -268,19 +312,23 @@ class Requests:
     def __init__(self, game: Game, trees: Trees, leaves: int = 1):
         n = len(trees.counts) * leaves
         self.api, self.trees, self.leaves, self.count = game.api, trees, leaves, 0   # count: rows in use
+        self.breaks = Breaks(trees)
         self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
         self.tables = RequestTables(
-            np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32),
-            np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32), np.zeros(n * game.max_legal, np.int32),
-            np.zeros(LANES, np.int32))
+            np.zeros(len(trees.counts), np.int32), np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32),
+            np.zeros(n, np.int32), np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32),
+            np.zeros(n * game.max_legal, np.int32), np.zeros(LANES, np.int32))
 
     def gather(self, game: Game, settings: SearchSettings, simulations: int | None = None) -> bool:
         "Run all trees to their next requests. Return False when the searches are over."
         budget = settings.simulations if simulations is None else simulations
-        proofs, n = settings.proofs and not game.has_hidden_information, len(self.trees.counts)
-        self.count, waits = run_trees(game.api, self.trees, self.tables, 0, 0, n, budget, settings.c_puct,
-                                      settings.fpu, proofs, self.leaves, self.pending)
-        return waits
+        proofs, self.count, paused = settings.proofs and not game.has_hidden_information, 0, True
+        self.tables.walks[:] = np.where(self.tables.waiting > 0, self.leaves, 0)
+        while paused:   # Ctrl-C raises its exception here, between two calls
+            with self.breaks:
+                self.count, paused = run_trees(game.api, self.trees, self.tables, self.count, budget, settings.c_puct,
+                                               settings.fpu, proofs, self.leaves, self.pending)
+        return bool(self.tables.waiting.any())
 
     def arguments(self) -> tuple:
         "Return the arguments of an evaluator's `evaluate` or `submit`."
@@ -294,25 +342,24 @@ class Requests:
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @lean_kernel
-def run_trees(api, trees, requests, count, first, last, budget, c_puct, fpu, proofs, leaves=1, pending=None):
-    "Run trees `first` to `last` − 1 to their next requests. Return the number of rows, and True if a tree waits."
-    nodes, edges, states, waiting = trees.nodes, trees.edges, trees.states, requests.waiting
-    waits = False
-    for tree in range(first, last):
-        if waiting[tree] == 0:
-            for _ in range(leaves):
-                node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending)
-                if node < 0: break
-                if pending is not None:
-                    add_pending(nodes, pending, node, 1)
-                    if pending[node] > 1: continue
-                write_request(api, nodes, edges, states[node], requests.observations, requests.edge_offsets,
-                              requests.edge_actions, node, count)
-                requests.rows[count], requests.leaves[count] = tree, node
-                waiting[tree] += 1
-                count += 1
-        waits |= waiting[tree] > 0
-    return count, waits
+def run_trees(api, trees, requests, count, budget, c_puct, fpu, proofs, leaves=1, pending=None):
+    "Run all trees to their next requests, after `count` rows. Return the number of rows, and True if this is not done."
+    nodes, edges, states, walks = trees.nodes, trees.edges, trees.states, requests.walks
+    for tree in range(len(walks)):
+        while walks[tree] < leaves:
+            node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending)
+            if node == PAUSED: return count, True
+            walks[tree] = walks[tree] + 1 if node >= 0 else leaves
+            if node < 0: break
+            if pending is not None:
+                add_pending(nodes, pending, node, 1)
+                if pending[node] > 1: continue
+            write_request(api, nodes, edges, states[node], requests.observations, requests.edge_offsets,
+                          requests.edge_actions, node, count)
+            requests.rows[count], requests.leaves[count] = tree, node
+            requests.waiting[tree] += 1
+            count += 1
+    return count, False
 
 # %% ../../nbs/31_search.search.ipynb #4f4f0eed
 @dataclass(frozen=True)

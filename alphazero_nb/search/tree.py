@@ -13,9 +13,9 @@ from ..core.compiled import lean_kernel
 from ..core.game import CHANCE
 
 # %% auto #0
-__all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
-           'set_priors', 'select_edge', 'back_up', 'find_child', 'best_if_decided', 'correct', 'prove', 'drop_refuted',
-           'hang', 'keep_subtree']
+__all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
+           'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
+           'best_if_decided', 'correct', 'prove', 'share_ties', 'drop_refuted', 'hang', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -54,6 +54,7 @@ class Trees(NamedTuple):
     random: np.ndarray   # (trees,) uint64, generators of the outcomes of chance
     chances: np.ndarray  # (outcomes,) float64, scratch array for the probabilities of a roll
     rolled: np.ndarray   # (state_size,) int16, scratch array for the position after a roll
+    left: np.ndarray     # (1,) int64, simulations that the searches may still run before they return to Python
 
 
 def make_trees(
@@ -73,7 +74,7 @@ def make_trees(
         np.zeros(count, TREE), np.zeros(count * node_room, NODE), np.zeros(count * edge_room, EDGE),
         np.zeros((count * node_room, players), np.float32), np.zeros((count * node_room, state_size), np.int16),
         np.zeros(node_room, np.int32), np.zeros(max_legal, np.int32), np.zeros(players, np.float32),
-        np.zeros(count, np.uint64), np.zeros(outcomes), np.zeros(state_size, np.int16))
+        np.zeros(count, np.uint64), np.zeros(outcomes), np.zeros(state_size, np.int16), np.full(1, 1 << 62))
 
 
 @lean_kernel
@@ -112,9 +113,13 @@ def add_edges(counts, nodes, edges, tree, node, mover, actions, count):
         edge.prior, edge.value, edge.visits, edge.child, edge.action, edge.exact = 0, 0, 0, -1, actions[i], 0
 
 # %% ../../nbs/30_search.tree.ipynb #cc9995a0
+class NotFinite(ValueError):
+    "An evaluator has returned NaN or infinity."
+
+
 @lean_kernel
 def set_priors(nodes, edges, node, logits):
-    "Set the priors of `node` to the softmax of `logits`, one per edge."
+    "Set the priors of `node` to the softmax of `logits`, one per edge. Raise NotFinite if there is none."
     first, count = nodes[node].first, nodes[node].count
     top = logits[0]
     for i in range(1, count): top = max(top, logits[i])
@@ -123,6 +128,9 @@ def set_priors(nodes, edges, node, logits):
         weight = math.exp(np.float64(logits[i]) - top)
         edges[first + i].prior = weight
         total += weight
+    if not total > 0:
+        raise NotFinite("the evaluator returned NaN or infinity as a logit; check the weights of the network, "
+                        "or your own evaluate().")
     for i in range(count): edges[first + i].prior = edges[first + i].prior / total
 
 # %% ../../nbs/30_search.tree.ipynb #32a8a471
@@ -131,7 +139,8 @@ WON, LOST = 1 - 1e-5, -1 + 1e-5   # No result is better than 1 or worse than −
 
 @lean_kernel
 def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
-    "Return the edge of `node` with the largest PUCT score. `pending` counts the leaves that wait at and below each node."
+    """Return the edge of `node` with the largest PUCT score, or −1 if all are proven losses. `pending` counts the
+    leaves that wait at and below each node."""
     row = nodes[node]
     total, mass, expected = row.visits, 0.0, values[node, row.mover] / row.visits
     if pending is not None: total += pending[node]
@@ -157,20 +166,29 @@ def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
 
 # %% ../../nbs/30_search.tree.ipynb #27f340e2
 @lean_kernel
+def repeat_result(values, node, visits, result):
+    "Write the result of a proven node with this many visits, and give its sums one visit more."
+    for player in range(values.shape[1]):
+        result[player] = values[node, player] / np.float32(visits)
+        values[node, player] = result[player] * np.float32(visits + 1)
+
+
+@lean_kernel
 def back_up(nodes, edges, values, node, result):
     "Add `result`, one number per seat, to `node` and all its ancestors. A proven node replaces it with its own."
     while True:
         row = nodes[node]
-        if row.exact:
-            for player in range(values.shape[1]): result[player] = values[node, player] / np.float32(row.visits)
+        if row.exact: repeat_result(values, node, row.visits, result)
+        else:
+            for player in range(values.shape[1]): values[node, player] += result[player]
         row.visits += 1
-        for player in range(values.shape[1]): values[node, player] += result[player]
         if row.parent < 0: break
         above = nodes[row.parent]
         if above.mover != CHANCE:
             edge = edges[above.first + row.branch]
             edge.visits += 1
-            edge.value += result[above.mover]
+            if edge.exact: edge.value = result[above.mover] * np.float32(edge.visits)
+            else: edge.value += result[above.mover]
         node = row.parent
 
 # %% ../../nbs/30_search.tree.ipynb #30c00002
@@ -189,9 +207,21 @@ def find_child(nodes, states, node, state):
     return -1
 
 # %% ../../nbs/30_search.tree.ipynb #30f10002
+TIE = 1e-5   # Exact results closer than this are equal; the tables round
+
+
 @lean_kernel
-def best_if_decided(nodes, edges, node):
-    "Return the edge that decides the result of `node`: a proven win, or the best if all are proven; −1 if none does."
+def results_agree(nodes, edges, values, edge, other):
+    "Return True if two proven edges have the same result for every seat."
+    a, b = edges[edge].child, edges[other].child
+    for player in range(values.shape[1]):
+        if abs(values[a, player] / nodes[a].visits - values[b, player] / nodes[b].visits) > TIE: return False
+    return True
+
+
+@lean_kernel
+def best_if_decided(nodes, edges, values, node, ties_agree):
+    "Return the edge that decides the result of `node` for every seat, or −1. `ties_agree`: see above."
     best, best_mean, all_exact = -1, -1e30, True
     row = nodes[node]
     for e in range(row.first, row.first + row.count):
@@ -200,7 +230,12 @@ def best_if_decided(nodes, edges, node):
             continue
         mean = edges[e].value / edges[e].visits
         if mean > best_mean: best, best_mean = e, mean
-    return best if all_exact or best_mean >= WON else -1
+    if ties_agree: return best if all_exact or best_mean >= WON else -1
+    if not all_exact: return -1
+    for e in range(row.first, row.first + row.count):
+        if edges[e].value / edges[e].visits < best_mean - TIE: continue
+        if not results_agree(nodes, edges, values, e, best): return -1
+    return best
 
 
 @lean_kernel
@@ -218,7 +253,7 @@ def correct(nodes, edges, values, node, result):
 
 
 @lean_kernel
-def prove(nodes, edges, values, node, result):
+def prove(nodes, edges, values, node, result, ties_agree):
     "Give a visited `node` its exact result, and prove the ancestors that this decides."
     while True:
         correct(nodes, edges, values, node, result)
@@ -227,10 +262,23 @@ def prove(nodes, edges, values, node, result):
         if row.parent < 0 or nodes[row.parent].exact or nodes[row.parent].mover == CHANCE: break
         edges[nodes[row.parent].first + row.branch].exact = 1
         node = row.parent
-        best = best_if_decided(nodes, edges, node)
+        best = best_if_decided(nodes, edges, values, node, ties_agree)
         if best < 0: break
         child = edges[best].child
         for player in range(values.shape[1]): result[player] = values[child, player] / np.float32(nodes[child].visits)
+
+# %% ../../nbs/30_search.tree.ipynb #78e95396
+@lean_kernel
+def share_ties(nodes, edges, node):
+    "Return the least visited of the proven edges that are best for the mover of `node`. Raise a ValueError if none is."
+    row, best, chosen = nodes[node], -1e30, -1
+    for e in range(row.first, row.first + row.count):
+        if edges[e].exact: best = max(best, edges[e].value / edges[e].visits)
+    for e in range(row.first, row.first + row.count):
+        if not edges[e].exact or edges[e].value / edges[e].visits < best - TIE: continue
+        if chosen < 0 or edges[e].visits < edges[chosen].visits: chosen = e
+    if chosen < 0: raise ValueError("no move has a score; c_puct, fpu or a result is too large or NaN.")
+    return chosen
 
 # %% ../../nbs/30_search.tree.ipynb #30f10004
 @lean_kernel
@@ -245,7 +293,7 @@ def drop_refuted(nodes, edges, root):
         if not edges[e].exact: refuted = best >= WON
         else:
             mean = edges[e].value / edges[e].visits
-            refuted = mean < best - 1e-5 or (mean <= LOST and likeliest >= 0)
+            refuted = mean < best - TIE or (mean <= LOST and likeliest >= 0)
         if refuted: edges[e].visits = 0
         left += edges[e].visits
     if left == 0 and likeliest >= 0: edges[likeliest].visits = 1

@@ -66,13 +66,14 @@ class Actor(threading.Thread):
         "Run one turn of a block. Return True if it waits for evaluations or has more to do."
         block.receive(self.pool.inference.network.version)
         self.fill(block)
-        block.advance()
+        ready = block.advance()
         for _ in range(4):   # A game may end without the network; such games must not keep the other slots waiting
             records = block.collect()
             if not records: break
             for record in records: self.source.finish(record, self.pool.inference.name)
             self.fill(block)
-            block.advance()
+            ready = block.advance()
+        if not ready: return True   # The generation may stop before the rest of the turn
         if block.requests.count: block.submit(self.pool.inference.evaluator)
         return block.requests.count > 0 or bool(records)
 

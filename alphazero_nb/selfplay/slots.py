@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, RETURNS, START, Game, call_mover, call_play,
-                                    call_resample_hidden, call_returns, call_start, draw_outcome)
+from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, Game, call_mover, call_play,
+                                    call_resample_hidden, call_start, draw_outcome)
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
-from ..search.tree import copy_row, drop_refuted, find_child, keep_subtree, make_trees, root_of
-from ..search.search import (Requests, apply_evaluation, count_worlds, init_root, merge_worlds, run_to_leaf,
-                                        write_request)
+from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
+                                      root_of)
+from ..search.search import (PAUSED, Breaks, Requests, apply_evaluation, count_worlds, init_root,
+                                        merge_worlds, read_result, run_to_leaf, write_request)
 from ..search.cache import ROOM, make_cache, recall, remember, renew
 from .settings import SelfPlaySettings
 
@@ -256,13 +257,14 @@ def add_noise_to_worlds(trees, requests, slots, slot):
 
 @lean_kernel
 def search_slot(api, trees, requests, cache, slots, slot, count):
-    "Run a slot's trees to their next requests. Return the new number of rows, and True if the slot waits."
+    "Run a slot's trees to their next requests or a pause. Return the number of rows, and False if the search is over."
     row, settings, waits = slots.rows[slot], slots.settings[0], False
     nodes, edges, worlds = trees.nodes, trees.edges, int(settings.worlds)
     for tree in range(slot * worlds, (slot + 1) * worlds):
         while requests.waiting[tree] == 0:
             if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
             node = run_to_leaf(api, trees, tree, row.budget, settings.c_puct, settings.fpu, settings.proofs > 0)
+            if node == PAUSED: waits = True
             if node < 0: break
             write_request(api, nodes, edges, trees.states[node], requests.observations, requests.edge_offsets,
                           requests.edge_actions, node, count)
@@ -300,8 +302,7 @@ def play_step(api, trees, requests, cache, slots, log, count):
             row.ply += 1
             if make_move(api, trees, slots, log, slot, edge): begin_search(slots, slot)
             else:
-                log.outcome[slot, :] = 0
-                call_returns(api[RETURNS], slots.true_states[slot], log.outcome[slot])
+                read_result(api, slots.true_states[slot], log.outcome[slot])
                 row.done = 1
         row.busy = 0
     return count, cramped
@@ -313,7 +314,7 @@ class SlotBlock:
         self.game, self.worlds = game, count_worlds(game, settings.search)
         self.trees = make_trees(slots * self.worlds, settings.search.simulations, game.max_legal, game.state_size,
                                 game.players, game.outcomes)
-        self.requests, self.log = Requests(game, self.trees), GameLog(game, slots)
+        self.requests, self.log, self.breaks = Requests(game, self.trees), GameLog(game, slots), Breaks(self.trees)
         self.tables = _make_slots(game, slots, settings)
         self.slots, self.true_states = self.tables.rows, self.tables.true_states
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
@@ -327,15 +328,19 @@ class SlotBlock:
         try: begin_game(self.game.api, self.trees, self.tables, slot, number, seed)
         except Exception as error: raise game_failed(self, error) from self.game.cause(error)
 
-    def advance(self) -> None:
-        "Advance every slot to its next request. Raise GameFailed if the rules raise an exception."
+    def advance(self) -> bool:
+        """Advance the slots to their next requests. Return False if some are not there yet: call it again.
+        Raise GameFailed if the rules raise an exception."""
         r, cramped = self.requests, True
         while cramped:
             try:
-                r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
-                                             self.log.tables, r.count)
+                with self.breaks:
+                    r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
+                                                 self.log.tables, r.count)
+            except NotFinite: raise
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
             if cramped: self.log.grow()
+        return bool(self.trees.left[0] > 0)
 
     def submit(self, evaluator) -> None:
         "Send the requests; `receive` waits for the evaluations."
@@ -353,6 +358,7 @@ class SlotBlock:
         if answers is None: return
         if self.asked == version: remember(self.cache, self.requests.tables, self.requests.count, *answers)
         try: self.requests.apply(*answers)
+        except NotFinite: raise
         except Exception as error:   # Of the rules, which are asked for the result so far
             t = self.requests.tables
             failed = next((tree for tree in t.rows[:self.requests.count] if t.waiting[tree] > 0), 0)
@@ -383,6 +389,7 @@ def retrace(game: Game, seed: int, actions) -> np.ndarray:
     state = game.state_after(actions, seed)
     if game.mover(state) >= 0: game.resample_hidden(state, seed), game.inputs(state)
     game.legal_actions(state), game.returns(state)
+    if game.rewards or game.over(state): read_result(game.api, state, np.zeros(game.players, np.float32))
     return state
 
 # %% ../../nbs/42_selfplay.slots.ipynb #f06e65bd

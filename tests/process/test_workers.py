@@ -311,7 +311,7 @@ def table(breaks: bool):
         if breaks and state[0] == 270: raise ValueError("the table collapsed")
         state[0], state[1] = state[0] * 3 + action, state[1] + 1
 
-    def returns(state, out): out[state[0] % 2] = 1
+    def returns(state, out): out[state[0] % 2], out[1 - state[0] % 2] = 1, -1
     def observe(state, planes): planes[0], planes[1] = state[0] % 100, state[1]
     return Game("table", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                 state_size=2, players=2, actions=3, shape=(2,), max_length=7)

@@ -78,7 +78,7 @@ def test_the_seed_decides_and_the_number_of_cores_does_not(monkeypatch):
     states = random_states(game, 30, seed=9)
     for name in ("greedy", "minimax:2"):
         first = get_player(name, game, seed=4).acts(states).tolist()
-        monkeypatch.setattr("alphazero_nb.arena.material.usable_cores", lambda: 1)
+        monkeypatch.setattr("alphazero_nb.arena.players.usable_cores", lambda: 1)
         assert get_player(name, game, seed=4).acts(states).tolist() == first
         assert get_player(name, game, seed=5).acts(states).tolist() != first
         monkeypatch.undo()
