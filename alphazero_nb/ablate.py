@@ -5,51 +5,87 @@
 # %% ../nbs/81_ablate.ipynb #6dd073b6
 from __future__ import annotations
 
-import hashlib, json, math, textwrap
+import hashlib, json, math, os, textwrap
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Callable
 
 import numpy as np
-from .core.events import RunDone
-from .core.game import did_you_mean, file_stem, get_game
-from .core.intervals import mean_interval, student_factor
+from .core.events import RunDone, describe_games
+from .core.game import Game, did_you_mean, file_stem, get_game
+from .core.intervals import linked_groups, score_interval, student_factor
 from .network.checkpoint import write_whole
+from .network.networks import PolicyValueNet
 from .search.agent import Agent
 from .selfplay.settings import default_settings
 from .arena.judge import answer_positions, read_positions
+from .arena.ladder import check_match
 from .arena.matches import play_match
+from .arena.players import names_program
 from .training.learner import default_training
-from .training.trainer import Trainer
+from .training.trainer import Trainer, make_plan
 from .ui.plots import label, new_figure
 from .ui.svg import BLUE, GREY
 
 # %% auto #0
-__all__ = ['GROUPS', 'GAMES', 'trainer_arguments', 'Experiment', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack',
-           'unpack', 'seed_spread', 'compare', 'measure_name', 'Laboratory', 'experiment_table', 'plot_experiment']
+__all__ = ['GROUPS', 'LARGEST', 'GAMES', 'require_kind', 'check_groups', 'trainer_arguments', 'check_run', 'Experiment',
+           'find_program', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack', 'unpack', 'seed_spread', 'compare',
+           'Points', 'points_row', 'measure_name', 'set_names', 'Laboratory', 'experiment_table', 'plot_experiment']
 
 # %% ../nbs/81_ablate.ipynb #bd6c9869
 GROUPS = ("preset", "train", "play", "search")
+LARGEST = dict(batch_size=65_536, simulations=100_000, fast_simulations=100_000, games_per_iteration=1_000_000,
+               evaluate_games=1_000_000, random_start_plies=100_000)   # More would fill the memory
+_KINDS = dict(int=(int, "a whole number"), float=((int, float), "a number"), bool=(bool, "true or false"),
+              str=(str, "a text"), dict=(dict, "an object"), list=((list, tuple), "a list"))
 
 
+def _short(value) -> str:
+    "Return a value of a file as text of bounded length."
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def require_kind(name: str, value, kind: str, largest: float = 10**9) -> None:   # kind: "int", "float | None" and so on
+    "Raise a ValueError that names a value if it is of another kind, or if it is a number beyond ± `largest`."
+    kind, *others = kind.split(" | ")
+    if kind not in _KINDS or (value is None and "None" in others): return
+    types, words = _KINDS[kind]
+    if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
+        raise ValueError(f"{name} is {_short(value)}; it must be {words}.")
+    if kind in ("int", "float") and not -largest <= value <= largest:
+        raise ValueError(f"{name} is {_short(value)}; it must be at most {largest:,}.")
+    if kind == "str" and not (value.isprintable() and len(value) <= 1000):
+        raise ValueError(f"{name} is {_short(value)}; it must be at most 1,000 printable characters.")
+
+# %% ../nbs/81_ablate.ipynb #78663758
 def _changed(settings, changes: dict, group: str):
-    "Return settings with some fields changed. Raise a ValueError that names an unknown field."
-    names = [field.name for field in fields(settings)]
-    for name in changes:
-        if name not in names:
-            raise ValueError(f"{group} has no setting {name!r}; choose one of {', '.join(names)}."
-                             f"{did_you_mean(name, names)}")
+    "Return settings with some fields changed. Raise a ValueError that names an unknown field or a bad value."
+    kinds = {field.name: field.type for field in fields(settings) if field.name != "search"}   # A group of its own
+    for name, value in changes.items():
+        if name not in kinds:
+            raise ValueError(f"{group} has no setting {_short(name)}; choose one of {', '.join(kinds)}."
+                             f"{did_you_mean(name, kinds)}")
+        require_kind(name, value, kinds[name], LARGEST.get(name, 10**9))
     return replace(settings, **changes)
 
 
-def trainer_arguments(game, settings: dict) -> dict:
-    "Return the arguments of a Trainer for the settings of a run. Raise a ValueError for an unknown or a bad one."
+def check_groups(settings) -> None:
+    "Raise a ValueError if something is not a name of a network and objects of settings, by group."
+    require_kind("the entry", settings, "dict")
     for group, changes in settings.items():
         if group not in GROUPS:
-            raise ValueError(f"group {group!r} is unknown; choose one of {', '.join(GROUPS)}."
+            raise ValueError(f"group {_short(group)} is unknown; choose one of {', '.join(GROUPS)}."
                              f"{did_you_mean(group, GROUPS)}")
         if not isinstance(changes, str if group == "preset" else dict):
-            raise ValueError(f"{group} is {changes!r}; it must be {'a name' if group == 'preset' else 'an object'}.")
+            wanted = "a name" if group == "preset" else "an object"
+            raise ValueError(f"{group} is {_short(changes)}; it must be {wanted}.")
+        require_kind(group, changes, "str" if group == "preset" else "dict")
+
+
+def trainer_arguments(game: Game, settings: dict) -> dict:
+    "Return the arguments of a Trainer for the settings of a run. Raise a ValueError for an unknown or a bad one."
+    check_groups(settings)
     play = default_settings(game)
     play = replace(play, search=_changed(play.search, settings.get("search", {}), "search"))
     train = replace(default_training(game), evaluate_every=0)   # The time of matches would not be the same for all
@@ -57,6 +93,53 @@ def trainer_arguments(game, settings: dict) -> dict:
                 train_settings=_changed(train, settings.get("train", {}), "train"))
 
 # %% ../nbs/81_ablate.ipynb #190adc6e
+_NUMBERS = dict(minutes="float", turn="float", games="int", per_phase="int")
+_LISTS = dict(seeds=("int", 0, 2**63 - 1), simulations=("int", 1, LARGEST["simulations"]),
+              positions=("str", None, None))
+
+
+def _check_numbers(experiment) -> None:
+    "Raise a ValueError that names a number which is no number, or out of bounds."
+    for name, kind in _NUMBERS.items():
+        value = getattr(experiment, name)
+        require_kind(name, value, kind, 1_000_000)
+        if not value > 0: raise ValueError(f"{name} is {value}; it must be above 0.")
+
+
+def _check_lists(experiment) -> None:
+    "Raise a ValueError that names a list which is no list, has a bad entry, or an entry twice."
+    for name, (kind, least, most) in _LISTS.items():
+        values = getattr(experiment, name)
+        require_kind(name, values, "list")
+        for value in values:
+            require_kind(f"an entry of {name}", value, kind, most or 0)
+            if least is not None and value < least:
+                raise ValueError(f"an entry of {name} is {value}; it must be at least {least}.")
+        if len(set(values)) < len(values): raise ValueError(f"{name} has an entry twice; leave one out.")
+    if not experiment.simulations: raise ValueError("simulations is empty; it must have a number.")
+
+
+def check_run(game: Game, settings: dict) -> None:
+    "Raise a ValueError if a run with these settings could not be trained. Nothing is played."
+    plan = make_plan(game, layout="threads", **trainer_arguments(game, settings))
+    if not plan.train.evaluate_every: check_match(game, plan.train.baseline, plan.train.evaluate_games)
+    PolicyValueNet(game, plan.preset)
+
+
+def _check_runs(experiment, game: Game) -> None:
+    "Raise a ValueError that names the control or a variant if it could not be trained."
+    if "control" in experiment.variants: raise ValueError("no variant may be called control.")
+    for name, own in (("control", experiment.control), *experiment.variants.items()):
+        require_kind("the name of a variant", name, "str")
+        if not 0 < len(name) <= 80: raise ValueError(f"variant {_short(name)} needs a name of 1 to 80 characters.")
+        try:
+            check_groups(own)
+            check_run(game, experiment.settings(name))
+        except ValueError as error: raise ValueError(f"{name}: {error}") from error
+    if len(set(map(experiment.folder, experiment.names))) < len(experiment.names):
+        raise ValueError("two variants have the same settings and nearly the same name; leave one out.")
+
+# %% ../nbs/81_ablate.ipynb #a0650c6d
 @dataclass(frozen=True)
 class Experiment:
     "A control and its variants. Raises a ValueError if a run could not be trained or judged."
@@ -72,15 +155,23 @@ class Experiment:
     games: int = 200                # Games of each variant against the control's agent of the same seed
 
     def __post_init__(self):
+        require_kind("game", self.game, "str")
+        _check_numbers(self)
+        _check_lists(self)
         game = get_game(self.game)
         if game.has_hidden_information:
             raise ValueError(f"{self.game} has hidden information; the laboratory has no judge for it.")
+        require_kind("variants", self.variants, "dict")
         if not self.seeds or not self.variants: raise ValueError("an experiment needs a seed and a variant.")
-        if "control" in self.variants: raise ValueError("no variant may be called control.")
-        for name in ("minutes", "turn", "games", "per_phase"):
-            if not getattr(self, name) > 0: raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0.")
-        for name in self.names: trainer_arguments(game, self.settings(name))
-        for path in self.positions: read_positions(path, game)
+        _check_runs(self, game)
+        found = [read_positions(path, game).digest for path in self.positions]
+        if len(set(found)) < len(found):
+            raise ValueError("two files of positions have the same positions; leave one out.")
+
+    def folder(self, name: str) -> str:
+        "Return the name of the folder of a run. It contains a hash of the settings."
+        settings = json.dumps([self.game, self.settings(name)], sort_keys=True)
+        return f"{file_stem(name)}-{hashlib.sha256(settings.encode()).hexdigest()[:6]}"
 
     @property
     def names(self) -> list[str]: return ["control", *self.variants]
@@ -92,20 +183,47 @@ class Experiment:
             merged[group] = {**merged.get(group, {}), **value} if isinstance(value, dict) else value
         return merged
 
-# %% ../nbs/81_ablate.ipynb #a0650c6d
-def read_experiment(path: str | Path) -> Experiment:
-    "Read an experiment from a JSON file, with paths relative to this file. Raise a ValueError that says what is wrong."
-    try: data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error: raise ValueError(f"{path} is not a JSON file: {error}.") from error
+# %% ../nbs/81_ablate.ipynb #83d6a813
+def find_program(data) -> str | None:   # As read from JSON
+    "Return a text of a file that names a program, or None."
+    waiting = [data]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)): waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and names_program(value): return value
+    return None
+
+
+def _read_object(path: Path) -> dict:
+    "Return an object with fields of an experiment from a JSON file. Raise a ValueError that says what is wrong."
+    try:
+        if path.stat().st_size > 1_000_000: raise ValueError("it has more than 1 MB")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a JSON file: {str(error).rstrip('.')}.") from error
     names = [field.name for field in fields(Experiment)]
     if not isinstance(data, dict) or not {"game", "minutes", "variants"} <= data.keys():
         raise ValueError(f"{path} must be an object with game, minutes and variants.")
     for name in data:
         if name not in names:
-            raise ValueError(f"{path}: {name!r} is unknown; choose from {', '.join(names)}.{did_you_mean(name, names)}")
-    data["positions"] = [str(Path(path).parent / file) for file in data.get("positions", [])]
-    try: return Experiment(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
-    except (TypeError, AttributeError) as error: raise ValueError(f"{path}: {error}.") from error
+            raise ValueError(f"{path}: {_short(name)} is unknown; choose from {', '.join(names)}."
+                             f"{did_you_mean(name, names)}")
+    if program := find_program(data):
+        raise ValueError(f"{path}: {_short(program)} is a program, which a file may not name; "
+                         f"choose a player of the package, such as random.")
+    return data
+
+
+def read_experiment(path: str | Path) -> Experiment:
+    "Read an experiment from a JSON file, with paths relative to this file. Raise a ValueError that says what is wrong."
+    data = _read_object(Path(path))
+    try:
+        files = data.get("positions", [])
+        require_kind("positions", files, "list")
+        for file in files: require_kind("an entry of positions", file, "str")
+        data["positions"] = [str(Path(path).parent / file) for file in files]
+        return Experiment(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+    except ValueError as error: raise ValueError(f"{path}: {error}") from error
 
 # %% ../nbs/81_ablate.ipynb #c0609367
 class Stopped(Exception):
@@ -120,9 +238,8 @@ class Runs:
     def __iter__(self): return ((name, seed) for seed in self.experiment.seeds for name in self.experiment.names)
 
     def path(self, name: str, seed: int) -> Path:
-        "Return the folder of a run. Its name contains a hash of the settings."
-        settings = json.dumps([self.experiment.game, self.experiment.settings(name)], sort_keys=True)
-        return self.folder / f"{file_stem(name)}-{hashlib.sha256(settings.encode()).hexdigest()[:6]}" / f"seed-{seed}"
+        "Return the folder of a run."
+        return self.folder / self.experiment.folder(name) / f"seed-{seed}"
 
     def trainer(self, name: str, seed: int) -> Trainer:
         "Return the trainer of a run."
@@ -166,12 +283,14 @@ class Results:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged ({error}); delete it, and the agents are judged again.") from error
 
-    def get(self, name: str, make: Callable):
-        "Return the stored result of this name, or make it and store it."
+    def get(self, name: str, make: Callable, read: Callable):
+        "Return read(result) for the stored result of this name, or make it and store it."
         if name not in self.found:
             self.found[name] = make()
             write_whole(self.path, json.dumps(self.found, indent=0).encode())
-        return self.found[name]
+        try: return read(self.found[name])
+        except (TypeError, ValueError, LookupError) as error:
+            raise ValueError(f"{self.path} is damaged ({error}); delete it, and the agents are judged again.") from None
 
 
 def pack(kept: np.ndarray) -> str:
@@ -180,8 +299,10 @@ def pack(kept: np.ndarray) -> str:
 
 
 def unpack(text: str, count: int) -> np.ndarray:
-    "Return the first `count` bits of a text from `pack`: (count,) bool."
-    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))[:count].astype(bool)
+    "Return the first `count` bits of a text from `pack`: (count,) bool. Raise a ValueError if it has fewer."
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))
+    if not count <= len(bits) < count + 8: raise ValueError(f"it holds {len(bits)} answers, not {count}")
+    return bits[:count].astype(bool)
 
 # %% ../nbs/81_ablate.ipynb #a524b2f3
 def seed_spread(groups: list) -> float:   # One list per variant, with one mean per seed; NaN for a single seed
@@ -196,54 +317,92 @@ def compare(
     mine: list,      # One array of results per seed
     control: list,   # The same of the control
     spread: float,   # From `seed_spread`; NaN for a single seed
+    groups=None,     # (n,) results with the same number are not independent of each other; None: all independent
 ) -> dict:
     "Return mean, difference from the control, and low and high end of the difference's 95 % interval."
     mean = float(np.mean([row.mean() for row in mine]))
-    gaps = [a.astype(float) - b for a, b in zip(mine, control)]
-    difference = float(np.mean([gap.mean() for gap in gaps]))
-    half = math.sqrt(2) * spread if len(mine) > 1 else mean_interval(gaps[0])[2] - difference
-    return dict(mean=mean, difference=difference, low=difference - half, high=difference + half)
+    gaps = np.mean([a.astype(float) - b for a, b in zip(mine, control)], 0)
+    difference, groups = float(gaps.mean()), range(len(gaps)) if groups is None else groups
+    ends = score_interval((gaps + 1) / 2, groups)
+    half = math.sqrt(2) * spread if len(mine) > 1 else 0.0
+    return dict(mean=mean, difference=difference, low=min(2 * ends[0] - 1, difference - half),
+                high=max(2 * ends[1] - 1, difference + half))
 
-# %% ../nbs/81_ablate.ipynb #7b21e3e4
+# %% ../nbs/81_ablate.ipynb #f7ed0d09
 GAMES = "points against the control"
 
 
+@dataclass(frozen=True)
+class Points:
+    "The result of some games, as far as its interval needs it. Raises a ValueError if it is no such result."
+    scores: list      # Mean score of each opening, from both seats
+    groups: list      # Group of each opening, see `MatchResult.groups`
+    games: int
+    different: int    # Games, each counted once
+
+    def __post_init__(self):
+        fits = len(self.scores) == len(self.groups) > 0 and all(0 <= score <= 1 for score in self.scores)
+        if not (fits and all(type(number) is int for number in (*self.groups, self.games, self.different))):
+            raise ValueError("a match has no scores")
+
+
+def points_row(name: str, found: list[Points], spread: float) -> dict:   # One result per seed; NaN for a single seed
+    "Return the row of a variant: its share of the points, and the difference from a half with its 95 % interval."
+    scores = np.concatenate([points.scores for points in found])
+    groups = linked_groups([(seed, group) for seed, points in enumerate(found) for group in points.groups])
+    (low, high), mean = score_interval(scores, groups), float(scores.mean())
+    half = 0.0 if math.isnan(spread) else spread
+    return dict(measure=GAMES, phase="all", name=name, mean=mean, difference=mean - .5, low=min(low, mean - half) - .5,
+                high=max(high, mean + half) - .5, games=sum(points.games for points in found),
+                different=sum(points.different for points in found))
+
+# %% ../nbs/81_ablate.ipynb #5fee099b
 def measure_name(positions: str, simulations: int) -> str:
     "Return what is measured by asking for moves in a set of positions."
     return f"{positions}, " + ("network alone" if simulations == 1 else f"{simulations} simulations")
+
+
+def set_names(paths) -> list[str]:
+    "Return a short name for each file of positions: its stem, or its path from their common folder if stems repeat."
+    stems, files = [Path(path).stem for path in paths], [Path(path).absolute() for path in paths]
+    if len(set(stems)) == len(stems): return stems
+    common = os.path.commonpath([file.parent for file in files])
+    return [file.relative_to(common).as_posix() for file in files]
 
 
 class Laboratory:
     "Trains, judges and compares the runs of an experiment in a folder."
     def __init__(self, experiment: Experiment, folder: str | Path, say: Callable = print):
         self.experiment, self.say, self.game = experiment, say, get_game(experiment.game)
-        self.sets = {Path(path).stem: read_positions(path, self.game).sample(experiment.per_phase)
-                     for path in experiment.positions}
+        self.sets = {name: read_positions(path, self.game).sample(experiment.per_phase)
+                     for name, path in zip(set_names(experiment.positions), experiment.positions)}
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.runs, self.results = Runs(experiment, folder, say), Results(Path(folder) / "answers.json")
 
     def key(self, name: str, seed: int, *rest) -> str:
-        "Return the name of a result of a run. It changes when the run has trained further."
+        "Return the name of a result of a run. It has a hash of the network, which changes when the run trains further."
         path, run = self.runs.path(name, seed), self.runs.trainer(name, seed)
-        return "/".join(map(str, (path.parent.name, path.name, run.iteration, *rest)))
+        return "/".join(map(str, (path.parent.name, path.name, run.folder.checkpoint.networks[run.iteration], *rest)))
 
     def answers(self, name: str, seed: int, positions: str, simulations: int) -> np.ndarray:
         "Return which positions a run's agent answers with a move that keeps the result: (n,) bool."
-        found, rows = self.sets[positions], self.experiment.per_phase
+        found = self.sets[positions]
         def ask():
             self.say(f"judging {name}, seed {seed}: {measure_name(positions, simulations)}")
             return pack(found.keeps(answer_positions(self.runs.agent(name, seed, simulations), found)))
-        return unpack(self.results.get(self.key(name, seed, positions, rows, simulations), ask), len(found))
+        key = self.key(name, seed, found.digest, simulations)
+        return self.results.get(key, ask, lambda text: unpack(text, len(found)))
 
-    def points(self, name: str, seed: int) -> np.ndarray:
-        "Return the scores of a variant's agent in games against the control's: (games,)."
+    def points(self, name: str, seed: int) -> Points:
+        "Return the result of a variant's agent in games against the control's."
         simulations, games = self.experiment.simulations[-1], self.experiment.games
         def play():
             self.say(f"{games} games of {name}, seed {seed}, against the control")
             players = [self.runs.agent(one, seed, simulations) for one in (name, "control")]
-            return play_match(self.game, *players, games, seed=seed).scores.tolist()
-        control = self.key("control", seed)
-        return np.array(self.results.get(self.key(name, seed, control, games, simulations), play))
+            match = play_match(self.game, *players, games, seed=seed)
+            return [match.independent.tolist(), match.groups.tolist(), len(match.scores), match.different]
+        key = self.key(name, seed, self.key("control", seed), games, simulations)
+        return self.results.get(key, play, lambda row: Points(*row))
 
     def judged(self, positions: str, simulations: int) -> list[dict]:
         "Return a row for each run name and phase, and one over all phases."
@@ -252,21 +411,19 @@ class Laboratory:
         groups = [*((phase, found.phase == index) for index, phase in enumerate(found.phases)),
                   ("all", np.full(len(found), True))]
         rows = []
-        for phase, here in groups:
+        for phase, here in ((phase, here) for phase, here in groups if here.any()):
             kept = {name: [row[here] for row in asked[name]] for name in names}
             spread = seed_spread([[row.mean() for row in kept[name]] for name in names])
             rows += [dict(measure=measure_name(positions, simulations), phase=phase, name=name,
-                          **compare(kept[name], kept["control"], spread)) for name in names]
+                          **compare(kept[name], kept["control"], spread, found.groups[here])) for name in names]
         return rows
 
     def played(self) -> list[dict]:
         "Return a row for each variant, with its share of the points against the control."
         names, seeds = self.experiment.names[1:], self.experiment.seeds
-        scores = {name: [self.points(name, seed) for seed in seeds] for name in names}
-        spread = seed_spread([[row.mean() for row in scores[name]] for name in names]) / math.sqrt(2)
-        even = {name: [np.full(len(row), .5) for row in scores[name]] for name in names}
-        return [dict(measure=GAMES, phase="all", name=name, **compare(scores[name], even[name], spread))
-                for name in names]
+        found = {name: [self.points(name, seed) for seed in seeds] for name in names}
+        spread = seed_spread([[np.mean(points.scores) for points in found[name]] for name in names])
+        return [points_row(name, found[name], spread) for name in names]
 
     def trained(self) -> list[dict]:
         "Return a row for each run: what it did with its time."
@@ -312,7 +469,9 @@ def experiment_table(result: dict) -> str:   # From Laboratory.run
         part = [row for row in rows if row["measure"] == measure]
         phases, names = (list(dict.fromkeys(row[key] for row in part)) for key in ("phase", "name"))
         cells = {(row["name"], row["phase"]): _cell(row) for row in part}
-        lines = [measure, "".ljust(wide) + "".join(phase.rjust(15) for phase in phases)]
+        repeats = [row for row in part if row.get("different", 0) < row.get("games", 0)]
+        said = [f"; {row['name']}: {describe_games(row['games'], row['different'])}" for row in repeats]
+        lines = ["".join([measure, *said]), "".ljust(wide) + "".join(phase.rjust(15) for phase in phases)]
         lines += [name.ljust(wide) + "".join(cells[name, phase].rjust(15) for phase in phases) for name in names]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)

@@ -242,7 +242,7 @@ class UciPlayer(Player):
         self.engine.close()
 
 
-register_player("uci", UciPlayer)
+register_player("uci", UciPlayer, program=True)
 
 # %% ../../nbs/57_arena.external.ipynb #dadf0b65
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 # %% ../../nbs/55_arena.judge.ipynb #eedeafb7
 from __future__ import annotations
 
-import queue
+import hashlib, queue
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
@@ -17,7 +17,7 @@ import numpy as np
 from ..core.compiled import kernel
 from ..core.game import (LEGAL, MOVER, PLAY, START, Game, call_legal, call_mover, call_play, call_start,
                                     file_stem, same_game)
-from ..core.intervals import wilson_interval
+from ..core.intervals import independent_count, linked_groups, wilson_interval
 from .connect4_search import ILLEGAL
 from .matches import canonical
 
@@ -47,6 +47,18 @@ class PositionSet:
     def keeps(self, actions) -> np.ndarray:
         "Return True where an action has the best result, (n,)."
         return np.take_along_axis(self.results, np.asarray(actions)[:, None], 1)[:, 0] == self.results.max(1)
+
+    @property
+    def groups(self) -> np.ndarray:
+        "The number of each different position, (n,) int: a position that repeats says nothing new."
+        return linked_groups([state.tobytes() for state in self.states])
+
+    @property
+    def digest(self) -> str:
+        "A hash of the game, the positions and their results. Two sets with the same name may differ."
+        digest = hashlib.sha256(repr((self.game.name, len(self), self.phases)).encode())
+        for column in (self.states, self.results, self.phase): digest.update(np.ascontiguousarray(column).tobytes())
+        return digest.hexdigest()
 
     def sample(self, count: int) -> "PositionSet":
         "Return a set with at most `count` positions of each phase, taken at even distances."
@@ -221,6 +233,7 @@ class Judgement:
     kept: int             # Moves that keep the result
     critical: int         # Positions in which some move does not
     critical_kept: int
+    independent: float | None = None   # As many independent positions measure the share as well; None: all of them
 
     @property
     def share(self) -> float: return self.kept / max(1, self.positions)
@@ -228,7 +241,7 @@ class Judgement:
     @property
     def interval(self) -> tuple[float, float]:
         "The 95 % interval of the share."
-        low, high = wilson_interval(self.share, max(1, self.positions))
+        low, high = wilson_interval(self.share, self.independent or max(1, self.positions))
         return float(low), float(high)
 
     def to_dict(self) -> dict:
@@ -262,6 +275,8 @@ def answer_positions(
 def judge(player, positions: PositionSet, block: int = 256, progress: Callable | None = None) -> list[Judgement]:
     "Return how often a player's moves keep the result: in each phase, and over all positions at the end."
     kept, critical = positions.keeps(answer_positions(player, positions, block, progress)), positions.critical
-    groups = [(name, positions.phase == index) for index, name in enumerate(positions.phases)]
-    counts = lambda here: (int(part[here].sum()) for part in (here, kept, critical, critical & kept))
-    return [Judgement(name, *counts(here)) for name, here in (*groups, ("all", np.full(len(positions), True)))]
+    parts, groups = [(name, positions.phase == index) for index, name in enumerate(positions.phases)], positions.groups
+    def row(name, here):
+        counts = (int(part[here].sum()) for part in (here, kept, critical, critical & kept))
+        return Judgement(name, *counts, independent_count(kept[here], groups[here]) if here.any() else None)
+    return [row(name, here) for name, here in (*parts, ("all", np.full(len(positions), True)))]

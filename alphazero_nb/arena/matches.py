@@ -11,8 +11,8 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 from ..core.streams import Purpose, derive_seed
-from ..core.events import MatchMoved, MatchPlayed, tell_measures
-from ..core.intervals import elo, mean_interval, wilson_interval
+from ..core.events import MatchMoved, MatchPlayed, describe_games, tell_measures
+from ..core.intervals import elo, linked_groups, mean_interval, score_interval
 from ..core.game import Game
 
 # %% auto #0
@@ -114,39 +114,57 @@ class MatchResult:
     opponent: str
     scores: np.ndarray  # (games,) float: fraction of opponents beaten; with two players 1 win, 0.5 draw, 0 loss
     lengths: np.ndarray # (games,) int
-    deals: np.ndarray | None = None  # (games,) int: the deal of each game; games that share a deal are not independent
-    games: tuple = field(default=(), repr=False)   # PlayedGame of each game
+    deals: np.ndarray | None = None  # (games,) int: opening or deal of each game, from 0, in order; None: each its own
+    games: tuple = field(default=(), repr=False)   # PlayedGame of each game, or of each table with a single player
 
     def __str__(self):
         low, high = self.interval
         return (f"{self.player} against {self.opponent}: {self.score:.1%} of the points "
-                f"({low:.1%} to {high:.1%}, {len(self.scores):,} games)")
+                f"({low:.1%} to {high:.1%}, {describe_games(len(self.scores), self.different)})")
 
     @property
-    def independent(self) -> np.ndarray:   # The score of each game, or the mean of each shared deal
+    def keys(self) -> list[tuple]:   # Of each score: place in its deal, start and actions; two games with one player
+        if not self.games: return []
+        _, first, deal = np.unique(self._deals, return_index=True, return_inverse=True)
+        games = [(game.start.tobytes(), tuple(game.actions)) for game in self.games]
+        pairs = zip(*[iter(games)] * (len(games) // len(self.scores)))
+        return list(zip((np.arange(len(self.scores)) - first[deal.ravel()]).tolist(), pairs))
+
+    @property
+    def _deals(self): return np.arange(len(self.scores)) if self.deals is None else self.deals
+
+    @property
+    def different(self) -> int | None: return len(set(self.keys)) or None   # Games, each counted once; None: not known
+
+    @property
+    def independent(self) -> np.ndarray:   # The score of each game, or the mean of each opening or deal
         return self.scores if self.deals is None else np.bincount(self.deals, self.scores) / np.bincount(self.deals)
+
+    @property
+    def groups(self) -> np.ndarray | None:   # The group of each entry of `independent`; None: all independent
+        if self.deals is None and not self.games: return None
+        linked = linked_groups(self._deals, self.keys or self._deals)
+        return linked[np.unique(self._deals, return_index=True)[1]]
 
     @property
     def score(self) -> float: return float(self.independent.mean())
 
     @property
     def interval(self) -> tuple[float, float]:  # 95 %, low and high end
-        if self.deals is not None:
-            _, low, high = mean_interval(self.independent)
-            return max(0.0, low), min(1.0, high)
-        low, high = wilson_interval(self.score, len(self.scores))
-        return float(low), float(high)
+        return score_interval(self.independent, self.groups)
 
     def event(self, iteration: int = -1) -> MatchPlayed:
         "Return the result as an event of this iteration of a run; −1 outside a run."
-        return MatchPlayed(self.player, self.opponent, self.score, *self.interval, len(self.scores), iteration)
+        return MatchPlayed(self.player, self.opponent, self.score, *self.interval, len(self.scores), iteration,
+                           different=self.different)
 
     def to_dict(self) -> dict:
         "Return plain data. Elo is the difference that predicts this score; a win beats over half of the opponents."
         low, high = self.interval
-        return dict(player=self.player, opponent=self.opponent, games=len(self.scores), score=self.score, low=low,
-                    high=high, wins=int((self.scores > .5).sum()), draws=int((self.scores == .5).sum()),
-                    losses=int((self.scores < .5).sum()), elo=elo(self.score), elo_low=elo(low), elo_high=elo(high))
+        return dict(player=self.player, opponent=self.opponent, games=len(self.scores), different=self.different,
+                    score=self.score, low=low, high=high, wins=int((self.scores > .5).sum()),
+                    draws=int((self.scores == .5).sum()), losses=int((self.scores < .5).sum()),
+                    elo=elo(self.score), elo_low=elo(low), elo_high=elo(high))
 
 # %% ../../nbs/53_arena.matches.ipynb #0a93877f
 OPENING_PLIES = 4   # Random moves before a match, in games without hidden information
@@ -192,7 +210,8 @@ def play_match(
     played = (PlayedGame(tuple(p.name for p in table), *line) for table, *line in zip(tables, first, lines))
     if game.players == 1: moves = moves[::2]
     scores = np.array(read_scores(game, states))
-    return MatchResult(player.name, opponent.name, scores, moves + plies, games=tuple(played))
+    deals = np.repeat(np.arange(len(starts)), len(scores) // len(starts))
+    return MatchResult(player.name, opponent.name, scores, moves + plies, deals, tuple(played))
 
 # %% ../../nbs/53_arena.matches.ipynb #6fb5f1d9
 def measure(game: Game, state) -> dict[str, list[float]]:
@@ -216,8 +235,8 @@ class DuplicateResult:
         for name, mine in self.mine.items():
             mine, theirs = np.nanmean(mine, 1), np.nanmean(self.theirs[name], 1)
             every = np.concatenate([self.mine[name], self.theirs[name]])
-            rows[name] = dict(mine=mean_interval(mine), theirs=mean_interval(theirs),
-                              difference=mean_interval(mine - theirs),
+            mean = lambda values: mean_interval(values, self.match.groups)
+            rows[name] = dict(mine=mean(mine), theirs=mean(theirs), difference=mean(mine - theirs),
                               share=bool(0 <= np.nanmin(every) and 0 < np.nanmax(every) <= 1))
         return rows
 
@@ -257,12 +276,16 @@ def play_duplicate(
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))
     starts = [state for state in start_positions(game, deals, 0, seed)[0] for _ in tables]
-    states, moves = play_tables(game, starts, tables * deals, report if listener else None,
-                                seeds=dice_seeds(seed, deals, len(tables)))
+    lines = [[] for _ in starts]
+    states, moves = play_tables(game, starts, tables * deals, report if listener else None, lines,
+                                dice_seeds(seed, deals, len(tables)))
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
     lengths = moves.reshape(deals, -1)[:, :-1][sat]
-    match = MatchResult(player.name, opponent.name, scores[sat], lengths, np.nonzero(sat)[0])
+    names = [tuple(player.name for player in table) for table in tables]
+    played = [PlayedGame(names[table], starts[i], lines[i]) for deal, table in np.argwhere(sat).tolist()
+              for i in [deal * len(tables) + table]]
+    match = MatchResult(player.name, opponent.name, scores[sat], lengths, np.nonzero(sat)[0], tuple(played))
     return DuplicateResult(match, {name: rows[:, seats, seats] for name, rows in values.items()},
                            {name: rows[:, -1] for name, rows in values.items()})
 

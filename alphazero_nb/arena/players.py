@@ -25,7 +25,7 @@ from .solvers import get_solver
 
 # %% auto #0
 __all__ = ['UCT_CONSTANT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'act_in_threads', 'RolloutPlayer',
-           'HeuristicPlayer', 'SolverPlayer', 'register_player', 'get_player']
+           'HeuristicPlayer', 'SolverPlayer', 'register_player', 'names_program', 'get_player']
 
 # %% ../../nbs/52_arena.players.ipynb #68073086
 class Player:
@@ -195,17 +195,25 @@ class SolverPlayer(Player):
 _LIBRARY = dict(greedy="material", minimax="material", uci="external")   # Module of a player with its own page
 _NEED_GAME = "random", "heuristic", "solver", "rollouts", "determinized-rollouts", "pretrained"
 _registry: dict[str, Callable] = {}
+_programs: set[str] = set()
 
 
-def register_player(word: str, factory: Callable) -> None:
+def register_player(word: str, factory: Callable, program: bool = False) -> None:   # program: it runs any command
     "Make `get_player` call `factory(game, rest, seed)` for the name `word` or `word:rest`."
     _registry[word] = factory
+    (_programs.add if program else _programs.discard)(word)
 
 
 def _registered(word: str) -> Callable | None:
     "Return the factory of a player, or None."
     if word in _LIBRARY and word not in _registry: importlib.import_module(f"alphazero_nb.arena.{_LIBRARY[word]}")
     return _registry.get(word)
+
+
+def names_program(name: str) -> bool:
+    "Return True if this player is a program. The command line and Python may name one, a file may not."
+    word = name.partition(":")[0]
+    return _registered(word) is not None and word in _programs
 
 
 def get_player(

@@ -12,9 +12,9 @@ from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
-           'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus',
-           'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict', 'JsonLines',
-           'present_name', 'read_events', 'set_default_listener', 'default_listeners']
+           'describe_games', 'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost',
+           'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict',
+           'JsonLines', 'present_name', 'read_events', 'set_default_listener', 'default_listeners']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -92,6 +92,12 @@ class MatchPlayed:
     games: int
     iteration: int = -1      # Iteration of the training run; −1 outside a run
     measures: dict = field(default_factory=dict)  # Input of `tell_measures`, if the same deals were played twice
+    different: int | None = None  # Different games, each counted once; None if this is not known
+
+
+def describe_games(games: int, different: int | None) -> str:
+    "Describe a number of games, and how many of them were different if some repeat."
+    return f"{games:,} game{'s' * (games != 1)}" + (f", {different:,} different" if isinstance(different, int) and different < games else "")
 
 
 def tell_measure(row: dict) -> tuple:  # (mine, theirs, difference) of one of MatchPlayed.measures, as text

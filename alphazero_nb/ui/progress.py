@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
                                       NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, read_events, tell_keeps, tell_measures)
+                                      WorkerLost, WorkerStarted, describe_games, read_events, tell_keeps,
+                                      tell_measures)
 
 # %% auto #0
 __all__ = ['MOST_SOURCES', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress',
@@ -216,7 +217,7 @@ def _describe_training(event) -> str | None:
         case MatchPlayed():
             means, of = (tell_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
             return (f"{event.player} against {event.opponent}: {means}{event.score:.1%} of the {of} "
-                    f"({event.low:.1%} to {event.high:.1%}, {_count(event.games)})")
+                    f"({event.low:.1%} to {event.high:.1%}, {describe_games(event.games, event.different)})")
         case RunStarted(): return f"{event.game}, {event.preset} network on {event.device}, into {event.folder}."
         case RunDone(): return _describe_end(event)
 

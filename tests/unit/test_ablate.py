@@ -11,8 +11,8 @@ from alphazero_nb.arena.solvers import get_solver
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import RunDone
 from alphazero_nb.core.game import get_game
-from alphazero_nb.ablate import (Experiment, Laboratory, Results, Runs, Stopped, compare, pack, read_experiment,
-                                     seed_spread, trainer_arguments, unpack)
+from alphazero_nb.ablate import (GAMES, Experiment, Laboratory, Points, Results, Runs, Stopped, compare, experiment_table, pack,
+                                 points_row, read_experiment, seed_spread, set_names, trainer_arguments, unpack)
 
 GAME = get_game("tictactoe")
 
@@ -52,7 +52,38 @@ BAD = {
     "a set that is not there": (dict(positions=["none.npz"]), "none.npz is missing"),
     "positions of another game": (dict(game="connect4", control={}, positions=["set.npz"]), "positions of tictactoe"),
     "time that is a text": (dict(minutes="many"), "experiment.json: "),
-    "variants in a list": (dict(variants=["a"]), "experiment.json: "),
+    "variants in a list": (dict(variants=["a"]), "experiment.json: variants is ('a',); it must be an object"),
+    "a variant that is a number": (dict(variants={"a": 4}), "experiment.json: a: the entry is 4; it must be an object"),
+    "an unknown network": (dict(variants={"a": {"preset": "smal"}}), "a: preset 'smal' is unknown"),
+    "a network of one's own": (dict(control={"preset": "custom"}), "control: preset 'custom' is unknown"),
+    "an unknown player": (dict(control={"train": {"baseline": "randm"}}), "control: The baseline cannot play: player 'randm'"),
+    "a text for a number": (dict(control={"train": {"learning_rate": "fast"}}), "control: learning_rate is 'fast'; it must be a number"),
+    "a number for a switch": (dict(control={"play": {"keep_subtree": 3}}), "control: keep_subtree is 3; it must be true or false"),
+    "a text for a switch": (dict(variants={"a": {"play": {"int8": "no"}}}), "a: int8 is 'no'; it must be true or false"),
+    "a switch for a number": (dict(control={"train": {"batch_size": True}}), "control: batch_size is True; it must be a whole number"),
+    "half a position": (dict(control={"train": {"batch_size": 1.5}}), "batch_size is 1.5; it must be a whole number"),
+    "more than fits": (dict(control={"train": {"batch_size": 10**9}}), "batch_size is 1000000000; it must be at most 65,536"),
+    "far more games": (dict(control={"train": {"games_per_iteration": 10**20}}), "games_per_iteration is 100000000000000000000;"),
+    "a number beyond all": (dict(control={"search": {"c_puct": 10**400}}), "control: c_puct is 1000"),
+    "no number": (dict(control={"search": {"c_puct": math.nan}}), "control: c_puct is nan"),
+    "search inside play": (dict(control={"play": {"search": {"simulations": 4}}}), "control: play has no setting 'search'"),
+    "a search of a variant": (dict(variants={"a": {"search": {"worlds": 64}}}), "a: worlds is 64; it must be between 1 and 63"),
+    "time without end": (dict(minutes=1e308), "minutes is 1e+308; it must be at most 1,000,000"),
+    "no time at all": (dict(turn=math.nan), "turn is nan"),
+    "half a game": (dict(games=.5), "games is 0.5; it must be a whole number"),
+    "a seed that is a text": (dict(seeds=["a"]), "an entry of seeds is 'a'; it must be a whole number"),
+    "a large seed": (dict(seeds=[2**63]), "an entry of seeds is 9223372036854775808; it must be at most"),
+    "a negative seed": (dict(seeds=[-1]), "an entry of seeds is -1; it must be at least 0"),
+    "a seed twice": (dict(seeds=[1, 1]), "seeds has an entry twice"),
+    "seeds that are no list": (dict(seeds=4), "seeds is 4; it must be a list"),
+    "no simulations": (dict(simulations=[]), "simulations is empty"),
+    "a search of nothing": (dict(simulations=[0]), "an entry of simulations is 0; it must be at least 1"),
+    "positions in a text": (dict(positions="set.npz"), "positions is 'set.npz'; it must be a list"),
+    "positions that are a number": (dict(positions=[5]), "an entry of positions is 5; it must be a text"),
+    "a set twice": (dict(positions=["set.npz", "set.npz"]), "positions has an entry twice"),
+    "a name without end": (dict(variants={"x" * 100: {}}), "needs a name of 1 to 80 characters"),
+    "a name with line breaks": (dict(variants={"a\nb": {}}), "it must be at most 1,000 printable characters"),
+    "one folder for two": (dict(variants={"a b": {}, "a-b": {}}), "two variants have the same settings"),
 }
 
 
@@ -152,6 +183,75 @@ def test_an_experiment_is_trained_judged_and_played(write, tmp_path, capsys):
     assert "judging" not in (more := capsys.readouterr().out) and "6 games of more steps" in more
 
 
+def make_set(path, seed, count=40):
+    "Write solved positions."
+    states = draw_positions(GAME, range(0, 6), count, RandomPlayer(GAME), seed=seed)
+    solve_positions([get_solver(GAME)], states, np.arange(count) % 2, ("one", "two")).save(path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    "An experiment that has been judged by set.npz, and its folder."
+    folder = tmp_path_factory.mktemp("laboratory")
+    make_set(folder / "set.npz", 1)
+    (folder / "experiment.json").write_text(json.dumps(small(positions=["set.npz"], games=2)))
+    Laboratory(read_experiment(folder / "experiment.json"), folder / "runs", lambda text: None).run()
+    return folder
+
+
+def shares(folder, runs, **changes):
+    "What the laboratory says about the control, by measure and phase, and what it asked."
+    (folder / "experiment.json").write_text(json.dumps(small(games=2, **changes)))
+    asked = []
+    laboratory = Laboratory(read_experiment(folder / "experiment.json"), runs, asked.append)
+    rows = [row for name in laboratory.sets for row in laboratory.judged(name, 4)]
+    right = {(name, phase): np.mean([found.keeps([agent.act(state) for state in found.states])[here].mean()])
+             for name, found in laboratory.sets.items() for agent in [laboratory.runs.agent("control", 0, 4)]
+             for phase, here in [*((p, found.phase == i) for i, p in enumerate(found.phases)), ("all", np.full(len(found), True))]}
+    return {(row["measure"].removesuffix(", 4 simulations"), row["phase"]): row["mean"] for row in rows
+            if row["name"] == "control"}, right, asked
+
+
+def test_another_file_of_the_same_name_is_asked_anew(trained):
+    "Answers to the old positions were compared with the results of the new ones."
+    found, right, asked = shares(trained, trained / "runs", positions=["set.npz"])
+    assert found == pytest.approx(right) and not asked
+    make_set(trained / "set.npz", 2)
+    found, right, asked = shares(trained, trained / "runs", positions=["set.npz"])
+    assert found == pytest.approx(right) and len(asked) == 2
+    make_set(trained / "set.npz", 1)
+    assert not shares(trained, trained / "runs", positions=["set.npz"])[2], "the first answers are still there"
+
+
+def test_files_of_one_name_in_two_folders_are_two_sets(trained):
+    for seed, name in ((1, "weak"), (3, "strong")):
+        (trained / name).mkdir(exist_ok=True)
+        make_set(trained / name / "set.npz", seed)
+    found, right, asked = shares(trained, trained / "runs", positions=["weak/set.npz", "strong/set.npz"])
+    assert found == pytest.approx(right) and {name for name, _ in found} == {"weak/set.npz", "strong/set.npz"}
+    assert set_names(["a/x.npz", "b/y.npz"]) == ["x", "y"] and set_names(["a/b/x.npz", "a/x.npz"]) == ["b/x.npz", "x.npz"]
+
+
+def test_a_run_that_was_trained_anew_is_asked_anew(trained):
+    "A run of as many iterations had the answers of the run that was deleted."
+    make_set(trained / "set.npz", 1)
+    (trained / "experiment.json").write_text(json.dumps(small(positions=["set.npz"], games=2)))
+    laboratory = Laboratory(read_experiment(trained / "experiment.json"), trained / "runs", lambda text: None)
+    key, run = laboratory.key("control", 0), laboratory.runs.trainer("control", 0)
+    run.folder.checkpoint.networks[run.iteration] = "0" * 64
+    assert laboratory.key("control", 0) != key
+
+
+@pytest.mark.parametrize("stored", ["xyz", "", "ff", 4, None, {}, "ff" * 100])
+def test_damaged_answers_are_one_sentence(stored, trained):
+    make_set(trained / "set.npz", 1)
+    (trained / "experiment.json").write_text(json.dumps(small(positions=["set.npz"], games=2)))
+    laboratory = Laboratory(read_experiment(trained / "experiment.json"), trained / "runs", lambda text: None)
+    laboratory.results.found = dict.fromkeys(laboratory.results.found, stored)
+    with pytest.raises(ValueError, match="answers.json is damaged .*delete it"): laboratory.answers("control", 0, "set", 4)
+    with pytest.raises(ValueError, match="answers.json is damaged .*delete it"): laboratory.points("more steps", 0)
+
+
 def test_other_settings_are_another_run(tmp_path):
     runs = Runs(Experiment("tictactoe", 1, {"a b/c": {}}), tmp_path)
     others = Runs(Experiment("tictactoe", 1, {"a b/c": {"train": {"replay_ratio": 2}}}), tmp_path)
@@ -175,8 +275,8 @@ def test_the_spread_of_seeds_is_that_of_a_textbook():
     a, b = [1.0, 2.0, 4.0], [3.0, 3.0, 6.0]   # Variances 7/3 and 3; Student's factor for 4 degrees of freedom: 2.776
     assert seed_spread([a, b]) == pytest.approx(2.776 * math.sqrt((7 / 3 + 3) / 2 / 3))
     assert math.isnan(seed_spread([[1.0], [2.0]]))
-    row = compare([np.array(x) for x in a], [np.array(x) for x in b], .5)
-    assert row["difference"] == pytest.approx(-5 / 3) and row["high"] - row["low"] == pytest.approx(math.sqrt(2))
+    row = compare([np.full(2000, x / 10) for x in a], [np.full(2000, x / 10) for x in b], .5)
+    assert row["difference"] == pytest.approx(-1 / 6) and row["high"] - row["low"] == pytest.approx(math.sqrt(2))
 
 
 def test_with_one_seed_the_positions_are_paired():
@@ -184,7 +284,23 @@ def test_with_one_seed_the_positions_are_paired():
     mine, control = rng.random(400) < .9, rng.random(400) < .9
     row, gaps = compare([mine], [control], math.nan), mine.astype(float) - control
     assert row["difference"] == pytest.approx(gaps.mean())
-    assert (row["high"] - row["low"]) / 2 == pytest.approx(1.96 * gaps.std(ddof=1) / 20)
+    assert (row["high"] - row["low"]) / 2 == pytest.approx(1.96 * gaps.std(ddof=1) / 20, rel=.05)
+    twice = compare([np.tile(mine, 2)], [np.tile(control, 2)], math.nan, np.tile(np.arange(400), 2))
+    assert twice == pytest.approx(row), "a position that repeats counts once"
+
+
+def test_no_difference_is_known_exactly():
+    "Three seeds that agree in everything had an interval without width."
+    right, half = [np.ones(50)] * 3, [Points([.5] * 20, list(range(20)), 40, 40)] * 3
+    row = compare(right, right, seed_spread([[1., 1., 1.]] * 2))
+    assert row["low"] < -.003 and .003 < row["high"]
+    row = points_row("a", half, seed_spread([[.5] * 3]))
+    assert row["low"] < -.01 and .01 < row["high"] and row["difference"] == 0
+    once = points_row("a", [Points([1.] * 200, [0] * 200, 400, 2)], math.nan)
+    assert once["low"] < -.25 and (once["games"], once["different"]) == (400, 2)
+    control = dict(measure=GAMES, phase="all") | once
+    table = experiment_table(dict(rows=[control], runs=[]))
+    assert "points against the control; a: 400 games, 2 different" in table
 
 
 def test_a_sample_is_spread_over_each_phase(write, tmp_path):

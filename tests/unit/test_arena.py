@@ -1,7 +1,9 @@
 "The arena: fair matches, honest intervals, and opponents that are as strong as they say."
 import json
 import math
+import re
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,13 +19,15 @@ from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.core.intervals import elo, mean_interval
+from alphazero_nb.core.intervals import elo, linked_groups, mean_interval, score_interval
 from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
 from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, play_duplicate, play_match, play_series, play_tables,
                                         random_openings, share_beaten)
+from alphazero_nb.cli import main
 from alphazero_nb.arena.ladder import check_match, default_baseline, default_ladder, run_ladder
 from reference import Ignorant, all_positions, best_actions, late_positions
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 TICTACTOE, CONNECT4 = get_game("tictactoe"), get_game("connect4")
 
 
@@ -273,8 +277,7 @@ def test_a_result_as_plain_data():
 
 def test_a_printed_result_is_one_line():
     "It listed every move of every game."
-    game = get_game("tictactoe")
-    result = play_match(game, RandomPlayer(game, 1), RandomPlayer(game, 2), games=300)
+    result = play_match(CONNECT4, RandomPlayer(CONNECT4, 1), RandomPlayer(CONNECT4, 2), games=300)
     assert str(result) == (f"random against random: {result.score:.1%} of the points "
                            f"({result.interval[0]:.1%} to {result.interval[1]:.1%}, 300 games)")
     assert "PlayedGame" not in repr(result)
@@ -480,9 +483,9 @@ def test_every_deal_is_played_from_every_seat_and_once_without():
     assert np.array_equal(found.mine["exact bids"], met) and np.allclose(found.match.scores, scores)
     assert (found.match.player, found.match.opponent, len(found.match.lengths)) == ("last", "heuristic", 36)
     difference = mine.mean(1) - theirs.mean(1)
-    spread = 1.96 * math.sqrt(((difference - difference.mean()) ** 2).sum() / 11 / 12)
+    spread = 2.201 * math.sqrt(((difference - difference.mean()) ** 2).sum() / 11 / 12)   # Student's, 11 degrees of freedom
     measured = found.measures["points a round"]["difference"]
-    assert measured == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread])
+    assert measured == pytest.approx([difference.mean(), difference.mean() - spread, difference.mean() + spread], abs=.01)
 
 
 @pytest.mark.parametrize("make", [First, HeuristicPlayer])
@@ -521,10 +524,10 @@ def test_a_duplicate_as_plain_data_and_as_a_line():
     assert json.loads(json.dumps(row)) == row and (row["deals"], row["games"]) == (2, 4)
     points, exact = row["measures"]["points"], row["measures"]["exact"]
     assert points["mine"][0] == 8.25 and points["theirs"][0] == 7.75 and not points["share"] and exact["share"]
-    spread = 1.96 * 5   # Differences of 5.5 and −4.5: standard deviation 10 / √2, over √2
+    spread = 12.706 * 5   # Differences of 5.5 and −4.5: standard deviation 10 / √2, over √2, for one degree of freedom
     assert points["difference"] == pytest.approx([.5, .5 - spread, .5 + spread])
     line = tell_measures(row["measures"])
-    assert line.startswith("points 8.25 (3.84 to 12.66) against 7.75 (2.36 to 13.14): +0.50 (-9.30 to +10.30); exact 75.0% (")
+    assert line.startswith("points 8.25 (-20.34 to 36.84) against 7.75 (-27.19 to 42.69): +0.50 (-63.03 to +64.03); exact 75.0% (")
     assert "against 75.0% (" in line and line.count(": +") == 2
     assert found.event(7).measures == row["measures"] and found.event(7).iteration == 7 and found.event().score == match.score
 
@@ -581,16 +584,150 @@ def test_a_game_with_a_rule_is_met_by_it():
     assert names == ["random", "heuristic", "determinized-rollouts:10"]
 
 
+# Games that are not independent
+
+
+def bootstrap(scores, groups, rng, times=2000):
+    "The range of the middle 95 % of the mean, if whole groups are drawn again and again."
+    parts = [scores[groups == group] for group in np.unique(groups)]
+    drawn = rng.integers(len(parts), size=(times, len(parts)))
+    sums, sizes = np.array([part.sum() for part in parts]), np.array([len(part) for part in parts])
+    return np.quantile(sums[drawn].sum(1) / sizes[drawn].sum(1), [.025, .975])
+
+
 def test_the_score_of_shared_deals_has_the_spread_of_their_means():
     "Four games of a deal count once: the interval is that of the means over deals, not of four times as many games."
     rng = np.random.default_rng(0)
-    luck = rng.random(50)
-    scores = np.repeat(luck, 4)                        # The four games of a deal go alike
-    shared = MatchResult("a", "b", scores, np.ones(200), np.repeat(np.arange(50), 4))
-    spread = 1.96 * luck.std(ddof=1) / 50 ** .5
-    assert np.allclose(shared.interval, (luck.mean() - spread, luck.mean() + spread))
-    deals = np.array([0] * 3 + [1] * 5)                # Three players won a deal, five lost another
-    uneven = MatchResult("a", "b", np.repeat([1., 0.], [3, 5]), np.ones(8), deals)
-    assert uneven.score == .5 and uneven.interval == (0, 1), "each deal counts once, in the score as in its interval"
-    alone = MatchResult("a", "b", np.repeat([0., 1.], 100), np.ones(200), np.tile(np.arange(100), 2))
-    assert alone.score == .5 and alone.interval == (.5, .5)       # Every deal once won and once lost: no luck is left
+    luck = rng.random(200)
+    scores, deals = np.repeat(luck, 4), np.repeat(np.arange(200), 4)   # The four games of a deal go alike
+    shared = MatchResult("a", "b", scores, np.ones(800), deals)
+    assert np.allclose(shared.interval, bootstrap(scores, deals, rng), atol=.004)
+    won = MatchResult("a", "b", np.repeat([1., 0.], [600, 200]), np.ones(800), deals)
+    assert np.allclose(won.interval, wilson(.75, 200))
+    uneven = MatchResult("a", "b", np.repeat([1., 0.], [3, 5]), np.ones(8), np.array([0] * 3 + [1] * 5))
+    assert uneven.score == .5, "each deal counts once, in the score as in its interval"
+    assert np.allclose(uneven.interval, wilson(.5, 2))
+    alone = MatchResult("a", "b", np.tile([0., 1.], 200), np.ones(400), np.repeat(np.arange(200), 2))
+    low, high = alone.interval   # Every deal once won and once lost: hardly any luck is left
+    assert alone.score == .5 and .47 < low < .5 < high < .53
+
+
+@pytest.mark.parametrize("score", [0., 1.])
+def test_no_interval_is_without_width(score):
+    for count in (1, 2, 18, 200):
+        result = MatchResult("a", "b", np.full(2 * count, score), np.ones(2 * count), np.repeat(np.arange(count), 2))
+        assert np.allclose(result.interval, np.clip(wilson(score, count), 0, 1), atol=1e-7)
+
+
+@pytest.mark.parametrize("name, draw", {
+    "the games of an opening are alike": lambda rng, n: np.repeat(rng.random((n, 1)) < .7, 2, 1),
+    "the first seat wins": lambda rng, n: rng.random((n, 2)) < [.95, .45],
+    "openings differ": lambda rng, n: rng.random((n, 2)) < rng.beta(2, 6 / 7, (n, 1)),
+    "games are independent": lambda rng, n: rng.random((n, 2)) < .7,
+    "many draws": lambda rng, n: rng.choice([0, .5, 1], (n, 2), p=[.1, .4, .5]),
+}.items())
+def test_the_interval_of_games_in_groups_holds_what_it_promises(name, draw):
+    "The true score is 0.7 in each. With few groups a plain bootstrap misses it; with many, both have the same width."
+    rng = np.random.default_rng(0)
+    for count, times in ((5, 1000), (20, 1000), (200, 1000)):
+        scores, groups = [draw(rng, count).astype(float).ravel() for _ in range(times)], np.repeat(np.arange(count), 2)
+        ends = np.array([score_interval(row, groups) for row in scores])
+        assert .93 < ((ends[:, 0] <= .7) & (.7 <= ends[:, 1])).mean()
+    plain = np.mean([np.ptp(bootstrap(row, groups, rng, 400)) for row in scores[:40]])
+    assert np.ptp(ends[:40], axis=1).mean() == pytest.approx(plain, rel=.08)
+
+
+def test_groups_of_unequal_size_agree_with_the_bootstrap():
+    rng = np.random.default_rng(1)
+    groups = np.repeat(np.arange(300), rng.integers(1, 9, 300))
+    scores = (rng.random(len(groups)) < rng.beta(2, 1, 300)[groups]) * 1.
+    assert np.allclose(score_interval(scores, groups), bootstrap(scores, groups, rng), atol=.006)
+    numbers = rng.normal(5, 1, len(groups)) + rng.exponential(3, 300)[groups]
+    assert np.allclose(mean_interval(numbers, groups)[1:], bootstrap(numbers, groups, rng), atol=.06)
+    assert np.ptp(mean_interval(numbers)[1:]) < .7 * np.ptp(mean_interval(numbers, groups)[1:])
+
+
+def test_groups_are_what_equal_keys_connect():
+    "Held against repeated merging of sets."
+    rng = np.random.default_rng(2)
+    for size in (1, 5, 40):
+        columns = [rng.integers(max(1, size), size=size).tolist() for _ in range(2)]
+        sets = [{row for row in range(size) if column[row] == key} for column in columns for key in set(column)]
+        merged = True
+        while merged:
+            merged = False
+            for a in list(sets):
+                for b in list(sets):
+                    if a is not b and a & b and a in sets and b in sets:
+                        sets.remove(b)
+                        a |= b
+                        merged = True
+        groups = linked_groups(*columns)
+        assert sorted(map(sorted, sets)) == sorted(np.flatnonzero(groups == k).tolist() for k in set(groups.tolist()))
+
+
+def nim():
+    "README's game: take one, two or three of fifteen stones."
+    text = next(part for part in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S) if '"nim"' in part)
+    space = {}
+    exec(text.split("az.register")[0], space)
+    return space["nim"]
+
+
+@pytest.mark.parametrize("which", [0, -1])
+@pytest.mark.parametrize("make, different", [(nim, 18), (lambda: TICTACTOE, 216)], ids=["nim", "tictactoe"])
+def test_repeated_games_are_one_game(make, different, which):
+    "400 games of two players without luck of their own in Nim are 18 different ones, from nine openings."
+    game = make()
+    result = play_match(game, First(game), First(game, which, "other"), games=400)
+    assert len(result.scores) == 400 and result.different == result.to_dict()["different"] == different
+    assert result.event().different == different and f"400 games, {different} different)" in str(result)
+    assert len(set(result.groups.tolist())) == different // 2
+    width, independent = np.ptp(result.interval), np.ptp(wilson(result.score, 400))
+    if which: assert width > (3 if game.name == "nim" else 1.2) * independent
+    else: assert result.score == .5 and width > .3 * independent   # The luck of the opening cancels, not its sample
+    again = play_match(game, First(game), First(game, which, "other"), games=4000)
+    assert again.different == different and np.ptp(again.interval) > .95 * width, "more of the same says no more"
+
+
+def test_games_that_differ_stay_independent_where_openings_repeat():
+    "All openings of one move are in use, so an opening brings no luck of its own."
+    result = play_match(CONNECT4, RandomPlayer(CONNECT4, 1), RandomPlayer(CONNECT4, 2), games=100, opening_plies=1)
+    assert result.different == 100 and len(set(result.groups.tolist())) == 50 and "different" not in str(result)
+
+
+def test_a_deal_that_repeats_counts_once():
+    "Sixty deals of which three are different say as much as these three."
+    game = get_game("blob(players=3,cards=1)")
+    starts = [game.new(derive_seed(0, Purpose.OPENINGS, deal)) for deal in range(3)]
+    few = [starts[deal % 3] for deal in range(60)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alphazero_nb.arena.matches.start_positions", lambda game, deals, *rest: (few[:deals], 0))
+        found = play_duplicate(game, First(game), HeuristicPlayer(game), deals=60)
+        once = play_duplicate(game, First(game), HeuristicPlayer(game), deals=3)
+    assert (found.match.different, once.match.different, found.to_dict()["different"]) == (9, 9, 9)
+    for name, row in found.measures.items():
+        for key in ("mine", "theirs", "difference"): assert row[key] == pytest.approx(once.measures[name][key])
+    assert np.allclose(found.match.interval, once.match.interval)
+
+
+def test_with_one_player_both_games_of_a_pair_count():
+    game = get_game("2048")
+    result = play_match(game, First(game), First(game, -1, "last"), games=3)
+    assert len(result.games) == 6 and result.different == 3 and result.groups.tolist() == [0, 1, 2]
+
+
+def test_a_result_without_games_knows_nothing_of_repetitions():
+    result = MatchResult("a", "b", np.ones(4), np.ones(4))
+    assert result.different is result.event().different is None and "(51.0% to 100.0%, 4 games)" in str(result)
+
+
+def test_the_command_line_says_how_many_games_differ(capsys):
+    play = ["arena", "random", "random", "--game", "tictactoe", "--games", "800"]
+    assert main(play) == 0
+    words = re.search(r"lost; 800 games, (\d+) different", capsys.readouterr().out)
+    assert main([*play, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["games"] == 800 and row["different"] == int(words[1]) < 800
+    assert main(["arena", "random", "random", "--game", "connect4", "--games", "20"]) == 0
+    assert "different" not in capsys.readouterr().out

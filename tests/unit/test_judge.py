@@ -27,6 +27,12 @@ def positions():
     return solve_positions([TableSolver(game)], found, [int(len(line) > 4) for line in found], ("early", "late"))
 
 
+class First(Player):
+    "Plays the first legal move."
+    def __init__(self, game): self.game, self.name = game, "first"
+    def acts(self, states): return np.array([self.game.legal_actions(state)[0] for state in states])
+
+
 class Worst(Player):
     "Plays a move with the worst result."
     def __init__(self, solver): self.game, self.name, self.solver = solver.game, "worst", solver
@@ -53,6 +59,17 @@ def test_phases_are_counted_apart(positions):
     for field in ("positions", "kept", "critical", "critical_kept"):
         assert getattr(early, field) + getattr(late, field) == getattr(both, field) > 0
     assert f"{both.share:.1%} of 4,520 positions" in str(both)
+
+
+def test_positions_that_repeat_count_once(positions):
+    "Each of 100 positions four times: the share is as uncertain as that of a hundred."
+    few = positions.sample(50)
+    four = PositionSet(few.game, *(np.tile(part, (4,) + (1,) * (part.ndim - 1)) for part in (few.states, few.results, few.phase)),
+                       few.phases)
+    once, often = judge(First(few.game), few), judge(First(few.game), four)
+    for one, many in zip(once, often):
+        assert many.positions == 4 * one.positions and many.share == one.share and many.interval == pytest.approx(one.interval)
+    assert few.digest == few.sample(50).digest != four.digest and few.digest != positions.digest
 
 
 def test_a_file_gives_the_same_set(positions, tmp_path):

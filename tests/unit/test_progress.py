@@ -39,6 +39,12 @@ SAMPLES = [
 ]
 
 
+def test_a_match_says_how_many_games_differ_if_some_repeat():
+    match = lambda different: describe(MatchPlayed("run", "random", .9, .85, .95, 400, 5, different=different))
+    assert "(85.0% to 95.0%, 400 games, 18 different)" in match(18)
+    for unknown in (None, 400, "18"): assert "(85.0% to 95.0%, 400 games)" in match(unknown)
+
+
 def call(total, seed, ahead=.2, already=0, pause=.05, seats=2, sources=("cuda:0", "cuda:1", "cuda:10")):
     "Events of one call: bursts and pauses, games that were not asked for, and some that were done before."
     rng, done, seconds, finished = random.Random(seed), already, 0., 0
