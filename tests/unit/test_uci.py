@@ -493,7 +493,7 @@ def test_a_name_that_the_output_cannot_encode_does_not_stop_it(monkeypatch, enco
     assert lines[0].startswith(f"id name {name} ") and lines[-1] == "uciok"
 
 
-@pytest.mark.parametrize("good", [0, 1, 7])
+@pytest.mark.parametrize("good", [0, 1, 8])
 def test_an_output_that_is_closed_ends_it_without_an_error(monkeypatch, good):
     "It closes before the first line, after it, and in the middle of a search."
     failed, game, said = [], get_game("chess"), []
