@@ -176,7 +176,27 @@ class Missing(QuantizedConv):
     def add_relu(self, x, other, unit): raise AttributeError("'_OpNamespace' 'onednn' object has no attribute 'qconv'")
 
 
-@pytest.mark.parametrize("broken", [Overflowing, Missing])
+class WithoutZero(QuantizedConv):
+    "Takes every input for one that counts from 0."
+    def __init__(self, conv, shape, step, out, zero=0): super().__init__(conv, shape, step, out, 0)
+
+
+class PaddedWithBytes(QuantizedConv):
+    "Adds the byte 0 around the board, where the number 0 is the byte `zero`."
+    def __call__(self, x, after, dtype):
+        got, zero, (stride, padding, *_) = super().__call__(x, after, dtype), self.weights[1], self.place
+        if zero and max(padding): got[:, :, 0] = 0
+        return got
+
+
+class WrongHead(QuantizedConv):
+    "Rounds the outputs in floating point to bytes."
+    def __call__(self, x, after, dtype):
+        got = super().__call__(x, after, dtype)
+        return got if self.out is not None else got.clamp(0, 255)
+
+
+@pytest.mark.parametrize("broken", [Overflowing, Missing, WithoutZero, PaddedWithBytes, WrongHead])
 def test_operators_that_fail_are_not_used(broken, monkeypatch, forget_probe):
     monkeypatch.setattr(inference, "QuantizedConv", broken)
     network, planes = measured(GAME), positions(GAME, 16)
