@@ -190,7 +190,7 @@ def _play(args):
 
 
 def _uci(args):
-    from alphazero_nb.uci import UciProgram, run_uci
+    from alphazero_nb.uci import UciProgram, print_line, run_uci
 
     def load():
         from alphazero_nb.search.agent import Agent
@@ -200,7 +200,7 @@ def _uci(args):
         check_pretrained(args.folder)
     if hasattr(sys.stdin, "reconfigure"): sys.stdin.reconfigure(errors="replace")
     name = f"alphazero_nb {Path(args.folder).resolve().name if Path(args.folder).exists() else args.folder}"
-    run_uci(UciProgram(load, lambda line: print(line, flush=True), name,
+    run_uci(UciProgram(load, print_line, name,
                        **_given(Simulations=args.simulations)), sys.stdin)
 
 

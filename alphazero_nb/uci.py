@@ -5,21 +5,23 @@
 # %% ../nbs/83_uci.ipynb #5169972b
 from __future__ import annotations
 
-import threading, time
-from dataclasses import dataclass
+import os, sys, threading, time
+from dataclasses import dataclass, replace
 from typing import Callable
 
 import numpy as np
 from .core.game import Game, did_you_mean
 from .core.intervals import elo
 from .games import chess_text
+from .games.chess import no_mate_possible
 from .search.one_game import (GameSearch, RankedMove, advance, playable_visits, plies_to_end,
-                                          ranked_moves, warm_up)
+                                          ranked_moves, root_edges, warm_up)
 
 # %% auto #0
 __all__ = ['MOVES_LEFT', 'OPTIONS', 'COMMANDS', 'ALONE', 'NEED_AGENT', 'Limits', 'read_limits', 'time_for_move', 'centipawns',
-           'score_words', 'read_position', 'without_past', 'GameOnBoard', 'Thought', 'is_decided', 'report',
-           'choose_move', 'think', 'check_option', 'UciProgram', 'best_move', 'search_and_answer', 'handle', 'run_uci']
+           'score_words', 'read_position', 'GameOnBoard', 'restrict_root', 'read_allowed', 'Thought', 'is_decided',
+           'report', 'choose_move', 'think', 'check_option', 'UciProgram', 'ponder', 'best_move', 'search_and_answer',
+           'handle', 'run_uci', 'print_line']
 
 # %% ../nbs/83_uci.ipynb #19bed0a2
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Limits:
     nodes: int | None = None         # New visits of the root
     depth: int | None = None         # Moves of the expected line
     infinite: bool = False           # Search until `stop`
-    searchmoves: tuple = ()          # The only moves that may be chosen, as text
+    ponder: bool = False             # The opponent thinks; all limits count from `ponderhit` on
+    searchmoves: tuple = ()          # The only moves that are searched, as text
     faults: tuple = ()               # A sentence for each word that could not be read
 
 # %% ../nbs/83_uci.ipynb #05c50293
@@ -58,12 +61,12 @@ def read_limits(words: list[str]) -> Limits:
             i += i < len(words) and words[i] not in _NUMBERS + _WORDS
         elif word == "searchmoves":
             while i < len(words) and words[i] not in _NUMBERS + _WORDS: moves, i = [*moves, words[i]], i + 1
-        elif word in _WORDS: found["infinite"] = True
+        elif word in _WORDS: found[word] = True
     if "mate" in found: found["depth"] = 1000   # Until a proof
     pick = lambda name: max(1, found[name]) if name in found else None
     return Limits((found.get("wtime"), found.get("btime")), (found.get("winc", 0), found.get("binc", 0)),
                   pick("movestogo"), pick("movetime"), pick("nodes"), pick("depth"),
-                  "infinite" in found, tuple(moves), tuple(faults))
+                  "infinite" in found, "ponder" in found, tuple(moves), tuple(faults))
 
 # %% ../nbs/83_uci.ipynb #fe53bc2c
 MOVES_LEFT = 30   # Moves for which the time on the clock must last
@@ -101,13 +104,6 @@ def read_position(game: Game, words: list[str]) -> tuple[str, list[str]]:  # FEN
     return " ".join(place[1:]), moves
 
 
-def without_past(game: Game, state):
-    "Return a position, as one that goes on if its rules have ended it by repetition or by the fifty-move rule."
-    if not game.over(state): return state
-    fields = chess_text.to_fen(game, state).split()
-    return chess_text.from_fen(game, " ".join([*fields[:4], "0", fields[5]]))
-
-
 class GameOnBoard:
     "The game that a board has sent, and the search of its last position."
     def __init__(self, search: GameSearch):
@@ -116,28 +112,52 @@ class GameOnBoard:
 
     def reset(self) -> None:
         "Forget the game."
-        self.fen, self.moves, self.state, self.known = "", [], self.game.new_match(), None
+        self.fen, self.moves, self.state, self.known, self.refused = "", [], self.game.new_match(), None, False
 
     def set(self, fen: str, moves: list[str]) -> None:
         "Continue with this game. Raise a ValueError and change nothing if it has an illegal position or move."
         longer = fen == self.fen and moves[:len(self.moves)] == self.moves
         state = self.state if longer else chess_text.from_fen(self.game, fen) if fen else self.game.new_match()
-        state, path = without_past(self.game, state), []
+        state, path = chess_text.without_past(self.game, state), []
         for text in moves[len(self.moves):] if longer else moves:
             try: action = chess_text.uci_to_action(self.game, state, text)
             except ValueError as error: raise ValueError(f"position: {error}") from None
             after = self.game.play(state, action)
-            state = without_past(self.game, after)
+            state = chess_text.without_past(self.game, after)
             path = [*path, action] if path is not None and state is after else None
         if self.known is not None: self.known = [*self.known, *path] if longer and path is not None else None
-        self.fen, self.moves, self.state = fen, list(moves), state
+        self.fen, self.moves, self.state, self.refused = fen, list(moves), state, False
 
-    def begin(self) -> None:
-        "Bring the search to the position on the board, with what it knows already."
-        path, self.known = self.known, []
-        if path is None or not all(advance(self.search, action) for action in path): self.search.start(self.state)
+    def begin(self, only: tuple = ()) -> None:
+        "Bring the search to the position on the board, with what it knows already, or to some of its moves."
+        path, self.known = self.known, None if only else []
+        if only or path is None or not all(advance(self.search, action) for action in path):
+            self.search.start(self.state)
+        if only: restrict_root(self.search, only)
 
 # %% ../nbs/83_uci.ipynb #d5df44ef
+def restrict_root(search: GameSearch, actions) -> None:
+    "Remove all moves but these from the root of a search that has just been started."
+    edges = root_edges(search.trees)
+    kept = edges[np.isin(edges["action"], actions)]
+    edges[:len(kept)] = kept
+    search.trees.nodes["count"][0] = len(kept)
+
+
+def read_allowed(board: GameOnBoard, moves) -> tuple[list[int], list[str]]:  # Actions, and the texts that are none
+    "Read the moves after `searchmoves`."
+    actions, others = [], []
+    for text in moves:
+        try: actions.append(chess_text.uci_to_action(board.game, board.state, text))
+        except ValueError: others.append(text)
+    return actions, others
+
+#
+# ## Thinking
+#
+# The search runs in a thread of its own, one batch after another. Between two batches it looks at the clock and at `stop`, so it stops within the time of a batch, some milliseconds. It reports at most ten times in the first second, and once per second afterwards.
+
+# %% ../nbs/83_uci.ipynb #d004a5b3
 @dataclass
 class Thought:
     "A search that is going on."
@@ -145,17 +165,21 @@ class Thought:
     seat: int
     options: dict
     start: float          # time.monotonic() at `go`
+    clock: float          # time.monotonic() when the clock began to run: at `go`, or at `ponderhit`
+    begun: int = 1        # Visits of the root at `go`, its own evaluation included
     nodes: int = 0        # New visits since then
     reported_s: float = 0.0   # Time of the last report
 
     def seconds(self) -> float: return max(1e-3, time.monotonic() - self.start)
 
+    def used_s(self) -> float: return time.monotonic() - self.clock
+
 
 def is_decided(search: GameSearch, thought: Thought, limit_ms: float | None) -> bool:
     "Return True if the rest of the time cannot change the best move."
     if limit_ms is None or thought.limits.movetime is not None: return False
-    if len(search.game.legal_actions(search.state)) == 1: return True
-    left_s = limit_ms / 1000 - thought.seconds()
+    if len(root_edges(search.trees)) == 1: return True
+    left_s = limit_ms / 1000 - thought.used_s()
     if thought.seconds() < .1: return False
     *_, second, best = np.sort(playable_visits(search.trees))
     return bool(best - second > left_s * thought.nodes / thought.seconds())
@@ -176,14 +200,12 @@ def report(search: GameSearch, thought: Thought) -> list[str]:
                      f"hashfull {min(1000, 1000 * search.visits // search.room)} pv {' '.join(words)}")
     return lines
 
-# %% ../nbs/83_uci.ipynb #d004a5b3
-def choose_move(search: GameSearch, allowed: tuple) -> str:
-    "Return the best move as text, among the allowed ones if there are any."
-    game, state = search.game, search.state
-    names = [chess_text.move_to_uci(game, state, move.action) for move in ranked_moves(search, game.max_legal)]
-    if not allowed: return names[0]
-    legal = [chess_text.move_to_uci(game, state, action) for action in game.legal_actions(state)]
-    return next((name for name in (*names, *legal) if name in allowed), names[0])
+# %% ../nbs/83_uci.ipynb #f6d199f4
+def choose_move(search: GameSearch) -> str:
+    "Return the words after `bestmove`: the best move, and the reply to ponder on if one is expected."
+    game, state, (best, *reply) = search.game, search.state, ranked_moves(search)[0].line
+    move = chess_text.move_to_uci(game, state, best)
+    return f"{move} ponder {chess_text.move_to_uci(game, game.play(state, best), reply[0])}" if reply else move
 
 
 def think(search: GameSearch, thought: Thought, stop: threading.Event, say: Callable) -> None:
@@ -191,13 +213,13 @@ def think(search: GameSearch, thought: Thought, stop: threading.Event, say: Call
     limits, limit_ms = thought.limits, time_for_move(thought.limits, thought.seat, thought.options["Move Overhead"])
     free = limit_ms is None and not limits.infinite and limits.nodes is None and limits.depth is None
     most = thought.options["Simulations"] or (800 if free else None)
-    budget, begun = search.room, max(1, search.visits)
+    budget = search.room
     if most is not None and not limits.infinite: budget = min(budget, most)
-    if limits.nodes is not None: budget = min(budget, begun - 1 + limits.nodes)
+    if limits.nodes is not None: budget = min(budget, thought.begun - 1 + limits.nodes)
     while not stop.is_set():
         more = search.step(budget)
-        thought.nodes = max(0, search.visits - begun)
-        if not more or (limit_ms is not None and 1000 * thought.seconds() >= limit_ms): break
+        thought.nodes = max(0, search.visits - thought.begun)
+        if not more or (limit_ms is not None and 1000 * thought.used_s() >= limit_ms): break
         if limits.depth is not None and search.visits > 1 and len(ranked_moves(search)[0].line) >= limits.depth: break
         if is_decided(search, thought, limit_ms): break
         pause = .1 if thought.seconds() < 1 else 1
@@ -231,12 +253,18 @@ class UciProgram:
         for key, number in options.items(): check_option(key, number, number)
         self.load, self.name, self.leaves, self.room, self.board = load, name, leaves, room, None
         self.options = {**{key: default for key, (default, _, _) in OPTIONS.items()}, **options}
-        self.lock, self.stopping, self.thread, self.output = threading.Lock(), threading.Event(), None, say
-        self.thinking = False
+        self.lock, self.thread, self.output, self.thinking, self.gone = threading.Lock(), None, say, False, False
+        self.stopping, self.released = threading.Event(), threading.Event()   # released: no longer pondering
+        self.released.set()
 
     def say(self, line: str) -> None:
-        "Write a line, whole and at once."
-        with self.lock: self.output(line)
+        "Write a line, whole and at once. If the board has closed the output, end the search."
+        with self.lock:
+            try:
+                if not self.gone: self.output(line)
+            except OSError:
+                self.gone = True
+                self.end_search()
 
     def complain(self, words: str) -> None: self.say(f"info string {' '.join(str(words).split())}")
 
@@ -250,22 +278,43 @@ class UciProgram:
         warm_up(board.search)
         self.board = board
 
+    def begin(self, limits: Limits, only: tuple, obstacle: str) -> None:
+        "Start a search of some moves, or of all if `only` is empty, in a thread."
+        self.finish()
+        self.stopping.clear()
+        if limits.ponder: self.released.clear()
+        self.thinking = True
+        self.thread = threading.Thread(target=search_and_answer, args=(self, limits, only, obstacle),
+                                       name="UCI search", daemon=True)
+        self.thread.start()
+
+    def end_search(self) -> None:
+        "Let the search end, if one is going on."
+        self.stopping.set()
+        self.released.set()
+
     def finish(self) -> None:
         "Stop the search, if one is going on, and wait for its move."
-        self.stopping.set()
+        self.end_search()
         if self.thread is not None: self.thread.join()
 
 # %% ../nbs/83_uci.ipynb #2f9de096
-def best_move(program: UciProgram, limits: Limits) -> str:
-    "Think about the position on the board. Return the best move as text, `(none)` if there is none."
-    board, search = program.board, program.board.search
-    if board.game.over(board.state):
-        program.complain("the game is over in this position.")
-        if limits.infinite: program.stopping.wait()
-        return "(none)"
-    thought = Thought(limits, board.game.mover(board.state), program.options, time.monotonic())
+def ponder(program: UciProgram, thought: Thought) -> None:
+    "Search without limits until `ponderhit` or `stop`. The clock runs from then on."
+    limits, thought.limits = thought.limits, replace(thought.limits, infinite=True)
+    think(program.board.search, thought, program.released, program.say)
+    program.released.wait()
+    thought.limits, thought.clock = limits, time.monotonic()
+
+
+def best_move(program: UciProgram, limits: Limits, only: tuple) -> str:
+    "Search the position on the board. Return the words after `bestmove`, `(none)` if no move has been found."
+    board, search, now = program.board, program.board.search, time.monotonic()
+    thought = Thought(limits, board.game.mover(board.state), program.options, now, now)
     try:
-        board.begin()
+        board.begin(only)
+        thought.begun = max(1, search.visits)
+        if limits.ponder: ponder(program, thought)
         think(search, thought, program.stopping, program.say)
         if limits.infinite: program.stopping.wait()
     except Exception as error:
@@ -273,12 +322,16 @@ def best_move(program: UciProgram, limits: Limits) -> str:
         board.known = None
         if search.visits <= 1 or not np.array_equal(search.state, board.state): return "(none)"
     for line in report(search, thought): program.say(line)
-    return choose_move(search, limits.searchmoves)
+    return choose_move(search)
 
 
-def search_and_answer(program: UciProgram, limits: Limits) -> None:
-    "Think, and say the best move; the body of the thread."
-    move = best_move(program, limits)
+def search_and_answer(program: UciProgram, limits: Limits, only: tuple, obstacle: str) -> None:
+    "Search, unless there is an obstacle, and say the best move; the body of the thread."
+    move = "(none)" if obstacle else best_move(program, limits, only)
+    if obstacle:
+        program.complain(obstacle)
+        program.released.wait()
+        if limits.infinite: program.stopping.wait()
     program.thinking = False   # Before the board hears the move, for it may ask again at once
     program.say(f"bestmove {move}")
 
@@ -289,6 +342,7 @@ def _uci(program, words):
     program.say("id author the alphazero_nb authors")
     for name, (_, least, most) in OPTIONS.items():
         program.say(f"option name {name} type spin default {program.options[name]} min {least} max {most}")
+    program.say("option name Ponder type check default false")
     program.say("uciok")
 
 
@@ -304,6 +358,7 @@ def _setoption(program, words):
     if words[:1] != ["name"]: raise ValueError("setoption needs name NAME value VALUE.")
     at = words.index("value") if "value" in words else len(words)
     name, value = " ".join(words[1:at]), " ".join(words[at + 1:])
+    if name.lower() == "ponder" and value in ("true", "false"): return   # The board decides, by `go ponder`
     known = {key.lower(): key for key in OPTIONS}
     if name.lower() not in known:
         raise ValueError(f"there is no option {name!r}; the options are {', '.join(OPTIONS)}."
@@ -314,30 +369,38 @@ def _setoption(program, words):
 
 # %% ../nbs/83_uci.ipynb #cbf89ed3
 def _position(program, words):
+    program.board.refused = True   # Until it has been read
     program.board.set(*read_position(program.board.game, words))
+
+
+def _obstacle(board: GameOnBoard, limits: Limits, only: list) -> str:
+    "Return why there is no move to search, an empty string if there is one."
+    if board.refused: return "the last position was refused, so there is no move; send a position."
+    if board.game.over(board.state) or no_mate_possible(board.state): return "the game is over in this position."
+    return "no move after searchmoves is legal." if limits.searchmoves and not only else ""
 
 
 def _go(program, words):
     limits, board = read_limits(words), program.board
     for fault in limits.faults: program.complain(fault)
-    legal = [chess_text.move_to_uci(board.game, board.state, action) for action in board.game.legal_actions(board.state)]
-    for move in limits.searchmoves:
-        if move not in legal: program.complain(f"go searchmoves: {move!r} is not a legal move.")
-    program.finish()
-    program.stopping.clear()
-    program.thinking = True
-    program.thread = threading.Thread(target=search_and_answer, args=(program, limits), name="UCI search", daemon=True)
-    program.thread.start()
+    only, others = read_allowed(board, () if board.refused else limits.searchmoves)
+    for text in others: program.complain(f"go searchmoves: {text!r} is not a legal move.")
+    program.begin(limits, tuple(only), _obstacle(board, limits, only))
 
 
 def _stop(program, words): program.finish()
+
+
+def _ponderhit(program, words):
+    if program.released.is_set(): raise ValueError("ponderhit is ignored; no search ponders.")
+    program.released.set()
 
 
 def _nothing(program, words): pass
 
 
 COMMANDS = dict(uci=_uci, isready=_isready, ucinewgame=_ucinewgame, setoption=_setoption, position=_position, go=_go,
-                stop=_stop, ponderhit=_stop, debug=_nothing, register=_nothing)
+                stop=_stop, ponderhit=_ponderhit, debug=_nothing, register=_nothing)
 ALONE = ("position", "go")               # Commands that make no sense during a search
 NEED_AGENT = ("isready", "position", "go")
 
@@ -353,6 +416,7 @@ def handle(program: UciProgram, line: str) -> bool:
         program.complain(f"the command {words[0][:40]!r} is unknown.{did_you_mean(words[0], (*COMMANDS, 'quit'))}")
     elif words[0] in ALONE and program.thinking:
         program.complain(f"{words[0]} is ignored during a search; send stop first.")
+        program.board.refused |= words[0] == "position"
     else:
         if words[0] in NEED_AGENT: program.prepare()
         try: command(program, words[1:])
@@ -361,9 +425,19 @@ def handle(program: UciProgram, line: str) -> bool:
 
 
 def run_uci(program: UciProgram, lines) -> None:
-    "Obey commands until `quit` or the end of the input. Raise a ValueError if the agent cannot be loaded."
+    "Obey commands until `quit`, the end of the input or of the output. Raise a ValueError if the agent cannot be loaded."
     try:
-        for line in lines:
-            if not handle(program, line): break
-    except BrokenPipeError: pass   # The board has gone
+        for line in lines or ():   # None: the input was closed from the start
+            if not handle(program, line) or program.gone: break
     finally: program.finish()
+
+# %% ../nbs/83_uci.ipynb #2d9c1a21
+def print_line(line: str) -> None:
+    "Print a line at once, with question marks for what the output cannot encode. Raise an OSError if it is closed."
+    stream = sys.stdout
+    if stream is None: raise BrokenPipeError("the output is closed")
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try: print(line.encode(encoding, "replace").decode(encoding), file=stream, flush=True)
+    except OSError:
+        with open(os.devnull, "w") as nothing: os.dup2(nothing.fileno(), stream.fileno())
+        raise   # Python writes the rest at its end, to nowhere

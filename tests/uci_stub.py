@@ -10,15 +10,25 @@ import time
 
 import chess
 
-mode, log = sys.argv[1], open(sys.argv[2], "a", buffering=1)
+sys.stdin.reconfigure(encoding="utf-8")
+mode, log = sys.argv[1], open(sys.argv[2], "a", buffering=1, encoding="utf-8")
 board, asked, rng = chess.Board(), 0, random.Random(1)
 
 
 def say(line): print(line, flush=True)
 
 
+def spell(move):
+    "The move in UCI; as the king takes its rook, and in capitals, if the stub is careless."
+    if mode != "careless": return move.uci()
+    if board.is_castling(move): return board.uci(move, chess960=True).upper()
+    return move.uci().upper()
+
+
 def answer():
     moves = list(board.legal_moves)
+    special = [move for move in moves if mode == "careless" and (move.promotion or board.is_castling(move))]
+    if special: return rng.choice(special)
     for move in moves:
         board.push(move)
         mate = board.is_checkmate()
@@ -51,6 +61,6 @@ for line in sys.stdin:
             os._exit(3)
         if asked == 2 and mode == "illegal": say("bestmove a1a8")
         elif asked == 2 and mode == "empty": say("bestmove")
-        else: say(f"info depth 1 score cp 0\nbestmove {answer()} ponder a1a1")
+        else: say(f"info depth 1 score cp 0\nbestmove {spell(answer())} ponder a1a1")
     elif words[0] == "quit" and mode != "stubborn": break
 if mode in ("stubborn", "family"): time.sleep(1000)

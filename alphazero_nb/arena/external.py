@@ -31,11 +31,14 @@ def _read_lines(stream, keep: Callable) -> None:
     keep(None)
 
 
+_KILL = getattr(signal, "SIGKILL", None)   # Windows has no such signal, and no process groups
+
+
 def _end(process: subprocess.Popen, wait_s: float = 0) -> None:
     "End a process and everything that it has started."
     try: process.wait(wait_s)
     except subprocess.TimeoutExpired: pass
-    try: os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+    try: os.killpg(process.pid, _KILL) if _KILL and hasattr(os, "killpg") else process.kill()
     except (ProcessLookupError, PermissionError): pass
     process.wait()
     try: process.stdin.close()
@@ -61,7 +64,7 @@ class EngineProcess:
         try:
             self.process = subprocess.Popen(
                 _words(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, errors="replace", bufsize=1, start_new_session=True)
+                encoding="utf-8", errors="replace", bufsize=1, start_new_session=True)
         except (OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or error
             raise EngineFailed(f"the program {command!r} did not start: {reason}.") from None

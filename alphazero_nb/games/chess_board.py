@@ -258,38 +258,32 @@ _RIGHTS = dict(K=("e1", "h1"), Q=("e1", "a1"), k=("e8", "h8"), q=("e8", "a8"))
 
 
 def _read_castling(field: str, pieces: dict, size: int) -> int:
-    "Return castling rights as bits, White's first."
-    rights, fits = 0, field == "-" or (field and re.fullmatch("K?Q?k?q?", field))
-    _need(fits, f"its castling rights are {field!r} instead of - or some of KQkq in this order")
+    "Return castling rights as bits, White's first, without those whose king or rook is not at home."
+    _need(re.fullmatch("-|[KQkqHAha]+", field), f"its castling rights are {field!r} instead of - or some of KQkq")
+    _need(size == 8 or field == "-", f"it has castling rights ({field}), but there is no castling on this board")
+    given, rights = field.translate(str.maketrans("HAha", "KQkq")), 0   # Some programs name the rook's file
     for number, (right, (king, rook)) in enumerate(_RIGHTS.items()):
-        if right not in field: continue
-        _need(size == 8, f"it has castling rights ({field}), but there is no castling on this board")
         at_home = pieces.get(square_of(king)) == "Kk"[number // 2] and pieces.get(square_of(rook)) == "Rr"[number // 2]
-        _need(at_home, f"it has the castling right {right}, but king and rook are not on {king} and {rook}")
-        rights |= 1 << number
+        rights |= (right in given and at_home) << number
     return rights
 
 
 def _read_en_passant(field: str, pieces: dict, mover: int, size: int) -> int:
-    "Return the en passant square, −1 if there is none."
+    "Return the en passant square, −1 if there is none or no pawn has just passed over it."
     if field == "-": return -1
     _need(re.fullmatch("[a-h][1-8]", field), f"its en passant field is {field!r} instead of - or a square")
     _need(size == 8, f"it has an en passant square ({field}), but no pawn moves two squares on this board")
     square, ahead, rank = square_of(field), -8 if mover == 0 else 8, 5 if mover == 0 else 2
     fits = square // 8 == rank and pieces.get(square + ahead) == "pP"[mover]
-    fits = fits and square not in pieces and square - ahead not in pieces
-    _need(fits, f"its en passant square is {field}, but no pawn has just passed over it")
-    return square
+    return square if fits and square not in pieces and square - ahead not in pieces else -1
 
 # %% ../../nbs/16_games.chess_board.ipynb #3b70a357
 def _numbers(fields) -> list[int]:
-    "Return the last two fields of a FEN."
+    "Return the last two fields of a FEN, each at most as large as this game counts."
     for field, name in zip(fields, ("plies without capture or pawn move", "number of the move")):
-        _need(field.isascii() and field.isdigit() and len(field) < 6, f"its {name} is {field!r} instead of a number")
+        _need(field.isascii() and field.isdigit() and len(field) < 10, f"its {name} is {field!r} instead of a number")
     clock, move = map(int, fields)
-    _need(clock <= 100, f"it has {clock} plies without capture or pawn move, but a game ends after 100")
-    _need(move <= 10_000, f"its move number is {move}; this game counts to 10000")
-    return [clock, max(1, move)]
+    return [min(clock, 100), min(max(1, move), 10_000)]
 
 
 @lean_kernel
@@ -300,17 +294,17 @@ def _can_take_king(row):
 # %% ../../nbs/16_games.chess_board.ipynb #96df65a5
 def _fill_row(text: str, size: int) -> np.ndarray:
     fields = text.split()
-    _need(len(fields) in (4, 6), f"it has {len(fields)} fields instead of 6 (pieces, side to move, castling, "
+    _need(4 <= len(fields) <= 6, f"it has {len(fields)} fields instead of 6 (pieces, side to move, castling, "
                                  f"en passant, plies without capture or pawn move, number of the move)")
     pieces, row = _read_pieces(fields[0], size), np.zeros(ROW, np.int16)
     _check_material(pieces, size)
-    _need(fields[1] in ("w", "b"), f"its side to move is {fields[1]!r} instead of w or b")
-    mover = "wb".index(fields[1])
+    _need(fields[1] in ("w", "b", "W", "B"), f"its side to move is {fields[1]!r} instead of w or b")
+    mover = "wb".index(fields[1].lower())
     row[MOVER], row[SIZE] = mover, size
     rights, passed = _read_castling(fields[2], pieces, size), _read_en_passant(fields[3], pieces, mover, size)
     row[CASTLING] = rights if mover == 0 else rights >> 2 | (rights & 3) << 2
     row[EN_PASSANT] = passed ^ 56 if mover == 1 and passed >= 0 else passed
-    row[CLOCK], row[MOVE] = _numbers(fields[4:] or ("0", "1"))
+    row[CLOCK], row[MOVE] = _numbers([*fields[4:], *("0", "1")[len(fields) - 4:]])
     words = [0] * 6
     for square, letter in pieces.items():
         place = square if mover == 0 else (size - 1 - square // 8) * 8 + square % 8
@@ -325,7 +319,7 @@ def parse_fen(
     text: str,
     size: int = 8,   # Ranks and files of the board
 ) -> np.ndarray:     # (ROW,) int16; a ValueError says what is wrong with the position
-    "Return the row of a position in Forsyth-Edwards notation. The two counters at the end may be missing."
+    "Return the row of a position in Forsyth-Edwards notation. One or both counters at the end may be missing."
     try: return _fill_row(text, size)
     except ValueError as error: raise ValueError(f"the FEN {text!r} is not a position: {error}.") from None
 

@@ -13,11 +13,11 @@ from ..core.game import Game
 from .chess_board import (CUT, ENDED, FENS, MAX_PLIES, MOVE, MOVER, read_pieces, square_of,
                                             write_fen)
 from .chess_moves import CHECKMATE, in_check
-from .chess import VARIANTS, move_text, position
+from .chess import MATERIAL, VARIANTS, move_text, position
 
 # %% auto #0
-__all__ = ['ROSTER', 'RESULTS', 'to_fen', 'is_chess', 'from_fen', 'move_to_uci', 'uci_to_action', 'move_to_san', 'san_to_action',
-           'write_pgn', 'read_pgn', 'require_pgn', 'match_pgn']
+__all__ = ['ROSTER', 'RESULTS', 'to_fen', 'is_chess', 'from_fen', 'without_past', 'move_to_uci', 'uci_to_action', 'move_to_san',
+           'san_to_action', 'write_pgn', 'read_pgn', 'require_pgn', 'match_pgn']
 
 # %% ../../nbs/19_games.chess_text.ipynb #ba9021ad
 def to_fen(game: Game, state) -> str:
@@ -35,10 +35,35 @@ def from_fen(game: Game, text: str) -> np.ndarray:  # (state_size,) int16
     rules = game.new_match()
     return position(text, game.shape[1], int(rules[MAX_PLIES]), int(rules[CUT]))
 
+# %% ../../nbs/19_games.chess_text.ipynb #4042e0b4
+def without_past(game: Game, state):
+    "Return a position as one that goes on, unless it is checkmate or stalemate."
+    if not game.over(state): return state
+    fields = to_fen(game, state).split()
+    state = from_fen(game, " ".join([*fields[:4], "0", fields[5]]))
+    if state[ENDED] == MATERIAL: state[ENDED] = 0
+    return state
+
 # %% ../../nbs/19_games.chess_text.ipynb #49b07e32
 def move_to_uci(game: Game, state, action: int) -> str:
     "Return a move as in UCI: e2e4, e1g1 for castling, e7e8q for a promotion."
     return move_text(state, action)
+
+# %% ../../nbs/19_games.chess_text.ipynb #61efa1a7
+_SPELLINGS = str.maketrans({**dict.fromkeys("‐‑‒–—−", "-"), **dict(zip("♔♕♖♗♘♙♚♛♜♝♞♟", "KQRBNP" * 2)),
+                            **dict.fromkeys("\ufe0e\ufe0f"), "½": "1/2"})   # What books and web pages print
+
+
+def _plain(text: str) -> str:
+    "Return a move without capitals, hyphens, and signs of capture and promotion."
+    return re.sub("[-x:=]", "", text.translate(_SPELLINGS).strip().lower())
+
+
+def _castling_names(state, move: str) -> tuple:
+    "Return the other names of a castling move in UCI, as `_plain` writes them; none for another move."
+    rook = dict(e1g1="e1h1", e1c1="e1a1", e8g8="e8h8", e8c8="e8a8").get(move)
+    if rook is None or read_pieces(state).get(square_of(move[:2])) not in ("K", "k"): return ()
+    return (rook, "oo", "00") if move[2] == "g" else (rook, "ooo", "000")
 
 # %% ../../nbs/19_games.chess_text.ipynb #ad32bca1
 def _why_not(game: Game, state, start: str, to: str, promotion: str, moves) -> str:
@@ -61,7 +86,9 @@ def uci_to_action(game: Game, state, text: str) -> int:
     actions = game.legal_actions(state)
     moves = {move_to_uci(game, state, action): action for action in actions}
     if text in moves: return moves[text]
-    match = re.fullmatch("([a-h][1-8])([a-h][1-8])([a-z]?)", text)
+    plain, names = _plain(text), {name: move for move in moves for name in (move, *_castling_names(state, move))}
+    if plain in names: return moves[names[plain]]
+    match = re.fullmatch("([a-h][1-8])([a-h][1-8])([a-z]?)", plain)
     if not match: raise ValueError(f"{text!r} is not a move; write the two squares, such as e2e4, or e7e8q.")
     why = _why_not(game, state, *match.groups(), moves)
     raise ValueError(f"the move {text!r} is not legal in {to_fen(game, state)}: {why}.")
@@ -116,26 +143,35 @@ def move_to_san(game: Game, state, action: int) -> str:
     return _without_check(move, moves, captures) + mark
 
 # %% ../../nbs/19_games.chess_text.ipynb #1dde7f0e
-_SAN = re.compile("([NBRQK])?([a-h])?([1-8])?[x:]?([a-h][1-8])(?:=?([NBRQ]))?")
+_SAN = re.compile(r"(?P<piece>[PNBRQK])?(?P<file>[a-h])?(?P<rank>[1-8])?[-x:]?(?P<to>[a-h][1-8])"
+                  r"(?:[=/]?(?P<becomes>[NBRQnbrq])|=?\((?P<in_brackets>[NBRQ])\))?")
+_CASTLING = re.compile("[O0o]-[O0o](?P<long>-[O0o])?")
 
 
-def _fits(move: _Move, text: str, match) -> bool:
-    "Return True if a move may be meant by a text."
-    if match is None: return _castling(move) == text
-    piece, file, rank, to, promotion = match.groups()
-    return (move.piece == (piece or "P") and move.to == to and move.promotion == (promotion or "")
+def _fits(move: _Move, match) -> bool:
+    "Return True if a move may be meant by a match of `_SAN`."
+    piece, file, rank, to, *promotion = match.groups("")
+    return (move.piece == (piece or "P") and move.to == to and move.promotion == "".join(promotion).upper()
             and (file or move.start[0]) == move.start[0] and (rank or move.start[1]) == move.start[1])
 
 
+def _meant(moves: list[_Move], text: str) -> list[_Move] | None:
+    "Return the moves that may be meant by a text in SAN, None if it is not SAN."
+    castling, match = _CASTLING.fullmatch(text), _SAN.fullmatch(text)
+    if castling: return [move for move in moves if _castling(move) == ("O-O-O" if castling["long"] else "O-O")]
+    if not match: return None
+    found = [move for move in moves if _fits(move, match)]
+    ahead = [move for move in found if move.piece == "P" and move.start[0] == move.to[0]]
+    return ahead if ahead and not match["file"] else found
+
+
 def san_to_action(game: Game, state, text: str) -> int:
-    "Return the action of a move in SAN. A ValueError names the text and why it is not one legal move."
-    clean = text.strip().rstrip("+#!?")
-    if clean in ("0-0", "0-0-0"): clean = clean.replace("0", "O")
-    match = _SAN.fullmatch(clean)
-    if match is None and clean not in ("O-O", "O-O-O"):
-        raise ValueError(f"{text!r} is not a move in SAN, such as e4, Nf3, exd5 or O-O.")
+    "Return the action of a move in SAN, or in UCI. A ValueError names the text and why it is not one legal move."
+    clean = re.sub(r"[+#!?]*\s*(e\.?p\.?)?[+#!?]*$", "", text.translate(_SPELLINGS).strip())
+    if re.match("[a-h][1-8][-x:]?[a-h][1-8]", clean): return uci_to_action(game, state, re.sub("[()/]", "", clean))
     moves = _moves(game, state)
-    found = [move for move in moves if _fits(move, clean, match)]
+    found = _meant(moves, clean)
+    if found is None: raise ValueError(f"{text!r} is not a move in SAN, such as e4, Nf3, exd5 or O-O.")
     if len(found) == 1: return found[0].action
     names = ", ".join(move.start + move.to for move in found)
     if found: raise ValueError(f"the move {text!r} has more than one meaning in {to_fen(game, state)}: {names}.")
@@ -175,6 +211,7 @@ def write_pgn(
     start = state = from_fen(game, headers["FEN"]) if "FEN" in headers else game.new_match()
     words = []
     for ply, action in enumerate(actions):
+        state = without_past(game, state)
         black = state[MOVER] == 1
         if ply == 0 or not black: words.append(f"{state[MOVE]}." + ".." * bool(black))
         words.append(move_to_san(game, state, int(action)))
@@ -185,33 +222,42 @@ def write_pgn(
     return "\n".join(f'[{name} "{value}"]' for name, value in escaped.items()) + f"\n\n{lines}\n"
 
 # %% ../../nbs/19_games.chess_text.ipynb #15f354a0
-_TAG = re.compile(r'\s*\[\s*(\w+)\s+"((?:[^"\\]|\\.)*)"\s*\]')
-_TOKEN = re.compile(r"\s*(\{[^}]*\}|;[^\n]*|[()]|\$\d+|1-0|0-1|1/2-1/2|\*|\d+\.+|[^\s(){};]+|\S)")
+_TAG = re.compile(r'\s*\[\s*([\w+#=:-]+)\s+"((?:[^"\\\n]|\\.)*|[^\n]*)"\s*\]')
+_SKIPPED_LINE = re.compile(r"\s*^[%;\[][^\n]*", re.MULTILINE)
+_TOKEN = re.compile(rf"""
+    (?P<end> \n[^\S\n]*\n (?!\s*(?: [2-9] | \d\d | 1\s*\.\. | 1-0 | 0-1 | 1/2 | \*)) | \n\s*(?=\[\s*\w+\s+") )
+    | (?P<nothing> \s | \{{[^}}]*\}} | ;[^\n]* | ^%[^\n]* | \$\d+ )
+    | (?P<bracket> [(){{] )
+    | (?P<result> 1-0 | 0-1 | 1/2-1/2 | \* )
+    | (?P<move> (?!\d)(?:{re.sub("[?]P<[a-z_]+>", "", _SAN.pattern)}) (?=[^\W\d_]* (?: \d+\s*\. | [\W_] | $ ))
+              | {_CASTLING.pattern} )
+    | (?P<number> \d+\.* )
+    | (?P<word> \w+ | [^\w\s(){{}}]+ | . )""", re.VERBOSE | re.MULTILINE)
+_UNCLEAR = re.compile(r"\w*\d\w*|[a-h]x[a-h]|ab|ba|bc|cb|cd|dc|de|ed|ef|fe|fg|gf|gh|hg|[KQRBNP]x\w*|[KQRB]|--|@+")
 
 
 def _read_tags(text: str) -> tuple[dict, str]:
     "Return the headers of the first game in a text, and the text after them."
-    text = re.sub(r"(?m)^%.*$", "", text.lstrip("\ufeff"))
     headers, at = {}, 0
-    while match := _TAG.match(text, at):
-        headers[match[1]] = re.sub(r"\\(.)", r"\1", match[2])
+    while match := _TAG.match(text, at) or _SKIPPED_LINE.match(text, at):
+        if match.lastindex: headers[match[1]] = re.sub(r"\\(.)", r"\1", match[2])
         at = match.end()
     return headers, text[at:]
 
 
-def _read_moves(text: str) -> list[str]:
-    "Return the moves of the main line, up to the result."
+def _read_moves(text: str) -> tuple[list[str], str]:
+    "Return the moves of the main line up to its end, and the result, an empty string if there is none."
     moves, depth = [], 0
     for match in _TOKEN.finditer(text):
-        token = match[1]
+        kind, token = match.lastgroup, match[0]
         if token == "{": raise ValueError("the PGN has a comment that does not end: '}' is missing.")
-        if token == ")" and depth == 0: raise ValueError("the PGN has a ')' without a '('.")
-        depth += (token == "(") - (token == ")")
-        if depth or token[0] in "{;()$" or token == "e.p." or re.fullmatch(r"\d+\.*", token): continue
-        if token in RESULTS: break
-        moves.append(token)
+        if kind == "bracket": depth = max(0, depth + (1 if token == "(" else -1))
+        if depth: continue
+        if kind == "result": return moves, token
+        if kind == "end" and moves: break
+        if kind == "move" or token == "0000" or kind == "word" and _UNCLEAR.fullmatch(token): moves.append(token)
     if depth: raise ValueError("the PGN has a variation that does not end: ')' is missing.")
-    return moves
+    return moves, ""
 
 # %% ../../nbs/19_games.chess_text.ipynb #8c232bde
 def read_pgn(
@@ -219,11 +265,14 @@ def read_pgn(
     text: str,
 ) -> tuple[dict, list[int]]:  # Headers, and actions from the position in the header FEN, or from the usual one
     "Return the first game of a PGN. A ValueError names the first move that cannot be played, or the fault in the text."
+    text = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").translate(_SPELLINGS)
     headers, text = _read_tags(text)
-    words = _read_moves(text)
-    if not headers and not words: raise ValueError("the text has no game in PGN.")
+    words, result = _read_moves(text)
+    if not (headers or words or result): raise ValueError("the text has no game in PGN.")
+    if result and headers.get("Result", "*") == "*": headers["Result"] = result
     state, actions = from_fen(game, headers.get("FEN", FENS[game.shape[1]])), []
     for word in words:
+        state = without_past(game, state)
         who = f"{state[MOVE]}{'...' if state[MOVER] else '.'}"
         try: actions.append(san_to_action(game, state, word))
         except ValueError as error: raise ValueError(f"the PGN goes wrong at move {who} {word}: {error}") from None

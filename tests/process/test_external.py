@@ -13,6 +13,7 @@ import pytest
 
 chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
 
+from alphazero_nb.arena import external
 from alphazero_nb.arena.external import EngineFailed, EngineProcess, UciPlayer, _words, play_clocked, read_spec
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
@@ -36,7 +37,7 @@ def stub(tmp_path):
     assert not left, "a program outlives its player"
 
 
-def commands(tmp_path, word): return [line.split() for line in (tmp_path / "log").read_text().splitlines() if line.startswith(word)]
+def commands(tmp_path, word): return [line.split() for line in (tmp_path / "log").read_text("utf-8").splitlines() if line.startswith(word)]
 
 
 def test_a_match_against_a_program(stub, tmp_path):
@@ -109,6 +110,32 @@ def test_closing_does_not_wait_for_a_process_that_holds_the_streams_open(stub):
     waits = closing.is_alive()
     left.kill()
     assert not waits and engine.process.returncode is not None
+
+
+@pytest.mark.parametrize("fen, first", [("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1g1 e1c1"), ("8/P6k/8/8/8/8/8/K7 w - - 0 1", "a7a8q a7a8r a7a8b a7a8n")])
+def test_a_program_may_spell_its_moves_in_its_own_way(stub, fen, first):
+    "It castles as the king takes the rook, and writes capitals. python-chess gets the moves from us, and would refuse wrong ones."
+    game = get_game(f"chess(fen={fen})")
+    with EngineProcess(stub("careless")) as one, EngineProcess(stub("careless")) as two:
+        played = play_clocked(game, (one, two), 60 * patience(), 1)
+    moves, state = [], game.new_match()
+    for action in played.actions:
+        moves.append(chess_text.move_to_uci(game, state, action))
+        state = game.play(state, action)
+    assert played.ending == "" and moves[0] in first.split() and game.over(state)
+
+
+def test_a_program_can_be_ended_where_there_is_no_signal_to_kill_it_with(stub, monkeypatch):
+    monkeypatch.setattr(external, "_KILL", None)   # As on Windows
+    for mode in ("fair", "stubborn"):
+        engine = EngineProcess(stub(mode))
+        engine.close(.1)
+        assert engine.process.returncode is not None
+
+
+def test_options_and_answers_may_have_any_letters(stub, tmp_path):
+    with EngineProcess(stub("fair"), {"Style": "静かな"}) as engine: engine.ready()
+    assert commands(tmp_path, "setoption")[-1][-1] == "静かな"
 
 
 def test_a_command_is_split_as_its_system_does():

@@ -14,6 +14,8 @@ import chess.engine
 import chess.pgn
 
 from alphazero_nb.arena.external import EngineProcess, play_clocked
+from alphazero_nb.arena.matches import play_match
+from alphazero_nb.arena.players import get_player
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games import chess_text
 from processes import Watch, patience
@@ -129,3 +131,52 @@ def test_it_ends_with_its_input_and_says_what_is_wrong(program, tmp_path):
     done = run(other, b"uci\nisready\n")
     assert done.returncode == 2 and done.stdout == b""
     assert done.stderr.startswith(b"alphazero-nb: there is no folder and no trained agent") and done.stderr.count(b"\n") == 1
+
+
+@pytest.fixture(scope="module")
+def foreign(program, tmp_path_factory):
+    "The command of the program with the same agent in a folder whose name is Chinese."
+    words = shlex.split(program)
+    folder = tmp_path_factory.mktemp("uci") / "国际象棋"
+    shutil.copytree(words[words.index("uci") + 1], folder)
+    return shlex.join([str(folder) if word == words[words.index("uci") + 1] else word for word in words])
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_folder_with_another_alphabet(foreign, encoding):
+    done = run(foreign, b"uci\nisready\nposition startpos\ngo nodes 10\nquit\n", env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+    lines = done.stdout.decode(encoding).splitlines()
+    assert done.returncode == 0 and done.stderr == b"" and "uciok" in lines and "readyok" in lines and lines[-1].startswith("bestmove ")
+    assert lines[0].split()[:3] == ["id", "name", "alphazero_nb"] and "????" in lines[0]
+
+
+@pytest.mark.parametrize("output", [">&-", "| head -n 1"])
+def test_an_output_that_is_closed_is_no_error(program, output):
+    "From the start, or while the program is talking."
+    done = subprocess.run(f"set -o pipefail; {{ echo uci; echo isready; echo position startpos; echo go nodes 2000; echo uci; echo quit; }} | {program} {output}",
+                          shell=True, executable="/bin/bash", capture_output=True, timeout=120)
+    assert done.stderr == b"" and done.returncode == 0
+
+
+def test_python_chess_ponders_with_it(program):
+    "The board lets it search in the time of the opponent, who makes the expected move or another one."
+    board = chess.Board()
+    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=60 * patience()) as engine:
+        assert "Ponder" in engine.options
+        for expected in (True, False, True, False):
+            result = engine.play(board, chess.engine.Limit(nodes=300), ponder=True)
+            board.push(result.move)
+            assert result.ponder in board.legal_moves
+            others = [move for move in board.legal_moves if move != result.ponder]
+            board.push(result.ponder if expected else others[0])
+        assert engine.play(board, chess.engine.Limit(nodes=50)).move in board.legal_moves
+
+
+@pytest.mark.skipif(not FOUND["stockfish"], reason="Debian's stockfish is not installed: apt-get install stockfish")
+def test_a_match_against_stockfish():
+    "A player of the arena against random moves: it wins, and no spelling and no end of a game is a failure."
+    game = get_game("chess")
+    player = get_player(f"uci:{FOUND['stockfish']}?Skill Level=20&nodes=300", game)
+    try: result = play_match(game, player, get_player("random", game, seed=3), 4)
+    finally: player.close()
+    assert result.score == 1 and player.engine.process.returncode is not None

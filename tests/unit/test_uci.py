@@ -1,16 +1,19 @@
 """The UCI program in one process: what it answers, when it stops, what it keeps, and that no input ends it."""
+import io
 import re
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
 
+from alphazero_nb import uci
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games import chess_text
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.uci import Limits, UciProgram, centipawns, handle, read_limits, read_position, run_uci, time_for_move
+from alphazero_nb.uci import Limits, UciProgram, centipawns, handle, print_line, read_limits, read_position, run_uci, time_for_move
 from processes import Watch, patience
 
 
@@ -137,7 +140,7 @@ def test_stop_ends_a_search_at_once(fresh, go):
     time.sleep(.25)
     assert fresh.program.thinking and fresh("isready") == ["readyok"]
     watch, patient = Watch(), patience()
-    lines = fresh("ponderhit" if "ponder" in go else "stop")
+    lines = fresh("stop")
     assert watch.stop() < .1 * patient and len(moves(lines)) == 1
     assert fresh("stop") == [], "a second stop says nothing"
 
@@ -322,3 +325,195 @@ def test_limits_and_positions_are_read():
     assert read_limits(["infinite"]).infinite and read_limits(["mate", "3"]).depth and not read_limits([]).infinite
     assert len(read_limits("wtime btime nodes x".split()).faults) == 3
     assert read_position(get_game("chess"), "fen a b c moves d e".split()) == ("a b c", ["d", "e"])
+
+
+# Only some moves
+
+
+QUEEN = "position fen 7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"   # f7g7 and f7f8 mate, and f7a2 does not
+
+
+def shown(lines): return {fields([line])["pv"][0] for line in lines if line.startswith("info depth")}
+
+
+@pytest.mark.parametrize("position, allowed, best, score", [
+    (QUEEN, "f7a2", "f7a2", None), (QUEEN, "f7a2 f7f8", "f7f8", "mate 1"), (QUEEN, "F7F8", "f7f8", "mate 1"), (QUEEN, "f7f8 e2e5", "f7f8", "mate 1"),
+    ("position startpos moves f2f3 e7e5", "g2g4", "g2g4", "mate -1"), ("position fen r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1h1", "e1g1", None)])
+def test_only_the_allowed_moves_are_searched_scored_and_shown(fresh, position, allowed, best, score):
+    lines = fresh("setoption name MultiPV value 5", position, f"go nodes 2000 searchmoves {allowed}")
+    names = {move.lower().replace("e1h1", "e1g1") for move in allowed.split()}
+    assert moves(lines) == [best] and shown(lines) <= names, lines
+    first = [line for line in lines if " multipv 1 " in line][-1:]
+    if score: assert fields(first)["score"] == score
+    else: assert fields(first)["score"].startswith("cp")
+
+
+def test_a_tree_with_only_some_moves_is_not_used_again(fresh):
+    fresh(QUEEN, "go nodes 300 searchmoves f7a2")
+    assert moves(fresh("go nodes 300"))[0] in ("f7g7", "f7f8"), "the same position, with all moves"
+    fresh(QUEEN, "go nodes 300 searchmoves f7a2", f"{QUEEN} moves f7a1")
+    assert len(moves(fresh("go nodes 50"))) == 1, "a move that the tree did not have"
+    rng, game = np.random.default_rng(3), get_game("chess")
+    legal = [chess_text.move_to_uci(game, game.new(), action) for action in game.legal_actions(game.new())]
+    fresh("setoption name MultiPV value 20")
+    for _ in range(10):
+        allowed = rng.choice(legal, rng.integers(1, 8), replace=False)
+        lines = fresh("position startpos", f"go nodes 100 searchmoves {' '.join(allowed)}")
+        assert shown(lines) == set(allowed) and moves(lines)[0] in allowed
+
+
+def test_without_a_legal_move_among_them_there_is_no_move(fresh):
+    lines = fresh("position startpos", "go nodes 20 searchmoves e2e5 e7e5")
+    assert moves(lines) == ["(none)"] and not shown(lines) and any("no move after searchmoves is legal" in line for line in lines)
+
+
+# Positions that cannot be read, and positions with one meaning
+
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+PAWN = "fen 8/P6k/8/8/8/8/8/K7 w - - 0 1"
+KINGS = "fen r3k2r/8/8/8/8/8/8/R3K2R w {} - 0 1"
+REFUSED = ["", "fen", "moves e2e4", "startpos e2e4", "start", "fen startpos", START, "fen 8/8/8/8/8/8/8/8 w - - 0 1", "fen 4k3/8/8/8/8/8/8/8 w - - 0 1",
+           "fen 4k3/8/8/8/8/8/8/3KK3 w - - 0 1", "fen 4k3/8/8/8/8/8/8/4K3 w -", "fen 4k3/8/8/8/8/8/8/4K3", "fen P3k3/8/8/8/8/8/8/4K3 w - - 0 1",
+           "fen 4k3/4R3/8/8/8/8/8/4K3 w - - 0 1", "fen 4k3/8/8/8/8/8/8/4K3 x - - 0 1", "fen 4k3/8/8/8/8/8/8/4K4 w - - 0 1", "fen 4k3/8/8/8/8/8/8/4K3 w - e9 0 1",
+           "fen 4k3/8/8/8/8/8/8/4K3 w X - 0 1", "fen 4k3/8/8/8/8/8/8/4K3 w - - x 1", "fen 4k3/8/8/8/8/8/8/4K3 w - - -3 1", "fen 4k3/8/8/8/8/8/8/4K3 w - - 0 1 7",
+           "fen 4k3/PPPPPPPP/P7/8/8/8/8/4K3 w - - 0 1", "fen rnbqk/ppppp/5/PPPPP/RNBQK w - - 0 1", "startpos moves e2e4 e7e5 e4e5 g8f6", "startpos moves e2e4 e2",
+           "startpos moves e2e4 0000", "startpos moves e2e4 (none)", "startpos moves Nf3", "startpos moves e7e5", "startpos moves f2f3 e7e5 g2g4 d8h4 a2a3",
+           f"{PAWN} moves a7a8", f"{PAWN} moves a7a8k", f"{KINGS.format('-')} moves e1g1", "startpos moves e2e4 \u0000", "fen 4k3/8/8/8/8/8/8/4K3 w - - 0 1 moves e1e2 e8e6"]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_after_a_refused_position_there_is_no_move(fresh, text):
+    fresh("position startpos moves e2e4", "go nodes 20")
+    lines = fresh(f"position {text}")
+    assert len(lines) == 1 and lines[0].startswith("info string ")
+    for go in ("go nodes 20", "go nodes 20 searchmoves e7e5"):
+        lines = fresh(go)
+        assert moves(lines) == ["(none)"] and not shown(lines) and "was refused" in lines[0] and len(lines) == 2
+    assert moves(fresh("position startpos moves e2e4 e7e5", "go nodes 20")) != ["(none)"]
+    assert moves(fresh(f"position {text}", "ucinewgame", "go nodes 20")) != ["(none)"], "a new game begins at the usual position"
+
+
+def test_a_position_during_a_search_is_refused_too(fresh):
+    handle(fresh.program, "go infinite")
+    handle(fresh.program, "position startpos moves e2e4")
+    assert moves(fresh("stop")) != ["(none)"] and moves(fresh("go nodes 20")) == ["(none)"]
+
+
+@pytest.mark.parametrize("text, same", [
+    (f"{KINGS.format('KQkq')} moves e1h1", f"{KINGS.format('KQkq')} moves e1g1"), (f"{KINGS.format('KQkq')} moves e1h1 e8a8", f"{KINGS.format('KQkq')} moves e1g1 e8c8"),
+    (f"{PAWN} moves a7a8Q", f"{PAWN} moves a7a8q"), ("startpos moves E2E4 e7-e5", "startpos moves e2e4 e7e5"), (KINGS.format("HAha"), KINGS.format("KQkq")),
+    ("fen r3k3/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "fen r3k3/8/8/8/8/8/8/R3K2R w KQq - 0 1"), ("fen 4k3/8/8/8/8/8/P7/4K3 w - - 140 200", "fen 4k3/8/8/8/8/8/P7/4K3 w - - 0 200"),
+    ("fen 4k3/8/8/8/8/8/P7/4K3 w - -", "fen 4k3/8/8/8/8/8/P7/4K3 w - - 0 1"), ("fen 4k3/8/8/8/8/8/P7/4K3 w - - 3", "fen 4k3/8/8/8/8/8/P7/4K3 w - - 3 1"),
+    ("fen 4k3/8/8/8/8/8/P7/4K3 w - - moves a2a3", "fen 4k3/8/8/8/8/8/P7/4K3 w - - 0 1 moves a2a3"), ("fen 4k3/8/8/8/8/8/P7/4K3 w - e6 0 1", "fen 4k3/8/8/8/8/8/P7/4K3 w - - 0 1"),
+    ("fen 4k3/8/8/8/8/8/3p4/4K3 w - - 0 1 moves e1d2 e8d7", "fen 8/3k4/8/8/8/8/3K4/8 w - - 0 2")])
+def test_a_position_with_one_meaning_is_read(fresh, text, same):
+    assert fresh(f"position {text}") == []
+    state = fresh.program.board.state.copy()
+    assert fresh(f"position {same}") == [] and chess_text.to_fen(fresh.program.board.game, state) == chess_text.to_fen(
+        fresh.program.board.game, fresh.program.board.state)
+    assert fresh(f"position {text}") == []
+    assert len(moves(fresh("go nodes 20"))) == 1
+
+
+def test_a_game_goes_on_where_nobody_can_mate_any_more(fresh):
+    "A pawn is taken, and the kings walk on. Then there is nothing to search."
+    lines = fresh("position fen 4k3/8/8/8/8/8/3p4/4K3 w - - 0 1 moves e1d2 e8d7 d2d3", "go nodes 20")
+    assert moves(lines) == ["(none)"] and "the game is over" in lines[0] and not fresh.program.board.refused
+
+
+# The opponent's time
+
+
+def test_a_search_in_the_time_of_the_opponent_waits_for_its_move(fresh):
+    """Whatever it finds, and however short its own time: a line after `go ponder` begins a thread that ends when `ponderhit` or `stop` comes."""
+    for position, go in (("position startpos moves e2e4 e7e5", "go ponder wtime 100 btime 100"), ("position startpos moves f2f3 e7e5 g2g4", "go ponder movetime 1"),
+                         ("position startpos", "go ponder nodes 5"), ("position startpos moves f2f3 e7e5 g2g4 d8h4", "go ponder wtime 1 btime 1"), ("position x", "go ponder")):
+        for end in ("ponderhit", "stop"):
+            fresh(position)
+            handle(fresh.program, go)
+            fresh.program.thread.join(.2)
+            assert fresh.program.thinking, "it has answered too early"
+            before = len(fresh.lines)
+            handle(fresh.program, end)
+            fresh.program.thread.join(60)
+            assert len(moves(fresh.lines[before:])) == 1 and not fresh.program.thinking
+    assert fresh("ponderhit") == ["info string ponderhit is ignored; no search ponders."]
+    handle(fresh.program, "position startpos")
+    handle(fresh.program, "go infinite")
+    assert fresh("ponderhit") == ["info string ponderhit is ignored; no search ponders."] and fresh.program.thinking, "it ends no other search"
+    assert len(moves(fresh("stop"))) == 1
+
+
+def test_the_clock_begins_to_run_when_the_opponent_has_moved(monkeypatch):
+    "Each batch takes 10 ms of a clock that only the test moves. The opponent moves after 30 batches, and 100 ms are left for 10 more."
+    class Clock(UniformEvaluator):
+        now, batches = 0.0, 0
+
+        def monotonic(self): return self.now
+
+        def evaluate(self, *request):
+            self.batches, self.now = self.batches + 1, self.now + .01
+            if self.batches == 30: handle(talk.program, "ponderhit")
+            return super().evaluate(*request)
+    clock = Clock(get_game("chess"))
+    with Talk(evaluator=clock) as talk:
+        talk("isready", "position startpos moves e2e4")
+        monkeypatch.setattr(uci, "time", clock)
+        clock.batches = 0
+        lines = talk("go ponder movetime 150")   # 50 are kept for the way
+        assert len(moves(lines)) == 1 and 39 <= clock.batches <= 41
+        assert fields(lines)["nodes"] > 400, "those in the time of the opponent count"
+
+
+def test_the_expected_reply_is_named(fresh):
+    game = get_game("chess")
+    assert "option name Ponder type check default false" in fresh("uci") and fresh("setoption name Ponder value true") == []
+    assert "no option" in fresh("setoption name Ponder value maybe")[0]
+    lines = fresh("position startpos moves d2d4", "go nodes 400")
+    _, best, word, reply = lines[-1].split()
+    state = fresh.program.board.state
+    assert word == "ponder" and [best, reply] == fields(lines)["pv"][:2]
+    assert chess_text.uci_to_action(game, game.play(state, chess_text.uci_to_action(game, state, best)), reply) >= 0
+    handle(fresh.program, f"position startpos moves d2d4 {best} {reply}")
+    handle(fresh.program, "go ponder nodes 50")
+    lines = fresh("stop")
+    assert lines[-1].startswith("bestmove ")
+
+
+# The output
+
+
+@pytest.mark.parametrize("encoding, name", [("ascii", "????"), ("cp1252", "????"), ("utf-8", "国际象棋"), ("gbk", "国际象棋")])
+def test_a_name_that_the_output_cannot_encode_does_not_stop_it(monkeypatch, encoding, name):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding))
+    run_uci(UciProgram(lambda: None, print_line, "国际象棋"), ["uci\n", "quit\n"])
+    lines = raw.getvalue().decode(encoding).splitlines()
+    assert lines[0].startswith(f"id name {name} ") and lines[-1] == "uciok"
+
+
+@pytest.mark.parametrize("good", [0, 1, 8])
+def test_an_output_that_is_closed_ends_it_without_an_error(monkeypatch, good):
+    "It closes before the first line, after it, and in the middle of a search."
+    failed, game, said = [], get_game("chess"), []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+
+    def say(line):
+        if len(said) == good: raise BrokenPipeError(32, "Broken pipe")
+        said.append(line)
+    program = UciProgram(lambda: Agent(game, UniformEvaluator(game)), say, room=1000)
+
+    def board():
+        yield from ("isready", "position startpos", "go movetime 60000") if good == 0 else ("uci", "isready", "position startpos", "go movetime 60000")
+        program.thread and program.thread.join(60)
+        yield "isready"
+        raise AssertionError("it has not noticed that nobody listens")
+    run_uci(program, board())
+    assert len(said) == good and not failed and not program.thinking
+
+
+def test_a_closed_input_or_output_is_the_end(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    run_uci(UciProgram(lambda: None, print_line), ["uci", "uci"])
+    run_uci(UciProgram(lambda: None, lambda line: None), None)
