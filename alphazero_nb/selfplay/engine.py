@@ -16,8 +16,9 @@ from ..core.events import (EngineStatus, Events, GameFinished, Message, NodesSta
                                       SelfPlayStopped, default_listeners)
 from ..core.game import Game
 from ..core.records import GameRecord
-from ..search.search import count_worlds
-from .layout import Layout, plan_layout
+from ..core.streams import require_seed
+from ..search.search import count_worlds, require_number
+from .layout import MOST_GAMES, Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
 from .scheduler import Finished, GameScheduler, Generation
 from .pools import GamePool, make_pool, smaller_batch
@@ -250,7 +251,7 @@ class SelfPlayEngine:
         if settings is None: settings = default_settings(game)
         if simulations is not None:
             settings = replace(settings, search=replace(settings.search, simulations=simulations))
-        if seed < 0: raise ValueError(f"seed is {seed}; it must be at least 0.")
+        require_seed(seed)
         self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
         self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
         self.play_on, self._going = play_on and not reproducible, None  # Between two calls: generation and its reporter
@@ -283,7 +284,7 @@ class SelfPlayEngine:
         """Return the next `n` games in the order of their numbers. An engine that plays on and has them already returns
         later ones too, up to `most` in all, but keeps as many as run at once in reserve. If interrupted, keep finished
         ones for the next call."""
-        if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
+        require_number("n", n, 0, MOST_GAMES)
         most = max(n, most or 0)
         if self._measure: self.calibrate()
         self.scheduler.want(n)
@@ -297,6 +298,7 @@ class SelfPlayEngine:
 
     def play_for(self, seconds: float) -> float:
         "Play for about `seconds` and return the actual time. Finished games are kept for `generate_games`."
+        require_number("seconds", seconds, 0, whole=False)
         if self._measure: self.calibrate()
         self.pause()
         self.scheduler.endless = True

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 from ..core.device import Device, get_device
-from ..core.streams import Purpose, derive_seed
+from ..core.streams import Purpose, derive_seed, require_seed
 from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, default_listeners)
 from ..core.game import Game, get_game, list_games
@@ -27,6 +27,7 @@ from ..network.checkpoint import network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
 from ..search.agent import Agent
+from ..search.search import require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
@@ -42,8 +43,8 @@ from .run_folder import LayoutFile, RunFolder
 from .shared_folder import SharedGames, SharedPlan
 
 # %% auto #0
-__all__ = ['RunPlan', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport', 'learn', 'make_agent', 'evaluate',
-           'judge_state', 'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
+__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport',
+           'learn', 'make_agent', 'evaluate', 'judge_state', 'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ class RunPlan:
         if self.game.name.partition("(")[0] not in list_games():
             raise ValueError(f"{self.game.name} is not registered, so its run could not be loaded again; "
                              f"first call register({self.game.name!r}, function) with a function that returns it.")
-        if type(self.seed) is not int or self.seed < 0:
-            raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
+        require_seed(self.seed)
         given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
         if self.from_folder and given:
             raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")
@@ -92,6 +92,23 @@ class RunPlan:
         if self.network is None: network = PolicyValueNet(self.game, self.preset, self.seed)
         else: network = copy.deepcopy(self.network)
         return Learner(network, self.device, self.train)
+
+# %% ../../nbs/63_training.trainer.ipynb #f3500001
+MOST_MINUTES = 10_000_000   # Of a run: 19 years
+
+
+def require_choices(game: Game, games: int = 100) -> None:
+    "Raise a ValueError if no position of some random games has a choice: training learns from choices only."
+    for seed in range(games):
+        state, rolls = game.pass_chance(game.new(seed), seed)[0], 0
+        for _ in range(game.max_length):
+            if game.over(state): break
+            legal = game.legal_actions(state)
+            if len(legal) != 1: return game.forget()
+            state, rolled = game.pass_chance(game.play(state, legal[0]), seed, rolls)
+            rolls += len(rolled)
+    raise ValueError(f"{game.name} has no choices: in {games} games with random deals and dice, every position has one "
+                     f"legal action. There is nothing to learn.")
 
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
 def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
@@ -395,6 +412,7 @@ class Session:
     def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, engine = self.plan, self.progress, None
+        require_choices(plan.game)
         if not progress.is_saved or self.folder.changed(): progress.resume()
         layout, note = (None, "") if plan.from_folder else self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
         if note: progress.notes.append(note)
@@ -480,7 +498,7 @@ class Trainer:
         In the second half of the minutes the learning rate falls to a tenth; see `TrainSettings.cooldown`."""
         if (iterations is None) == (minutes is None): raise ValueError("give either iterations or minutes, not both.")
         limit, what = (iterations, "iterations") if minutes is None else (minutes, "minutes")
-        if not limit > 0: raise ValueError(f"{what} is {limit}; it must be more than 0.")
+        require_number(what, limit, 0, MOST_MINUTES if minutes is not None else None, minutes is None, above=True)
         if planned_minutes is not None and not (minutes is not None and planned_minutes >= minutes):
             raise ValueError(f"planned_minutes is {planned_minutes}; give it with minutes, and at least as many.")
         session = Session(self.plan, self.folder, self.progress, self.events.listeners)
