@@ -5,7 +5,7 @@
 # %% ../../nbs/49_selfplay.engine.ipynb #c89f12fd
 from __future__ import annotations
 
-import queue, time
+import _thread, queue, time, weakref
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -27,7 +27,7 @@ from .calibration import (candidate_layouts, choose_layout, layout_table, measur
 
 # %% auto #0
 __all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
-           'limit_batch', 'SelfPlayEngine']
+           'limit_batch', 'close_when_dropped', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -224,6 +224,13 @@ def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> 
                         f"Continuing with {rows}."))
     return replace(layout, max_rows=rows)
 
+# %% ../../nbs/49_selfplay.engine.ipynb #f3500041
+def close_when_dropped(engine, pool: GamePool) -> weakref.finalize:
+    "Close the pool in a thread of its own when nothing refers to the engine any more."
+    closing = weakref.finalize(engine, _thread.start_new_thread, pool.close, ())   # A Thread could wait for a lock here
+    closing.atexit = False   # Threads cannot start then; daemon threads and workers end with this process
+    return closing
+
 # %% ../../nbs/49_selfplay.engine.ipynb #b4ca92be
 class SelfPlayEngine:
     "Generates self-play games as fast as the network can evaluate positions."
@@ -257,6 +264,7 @@ class SelfPlayEngine:
         self.play_on, self._going = play_on and not reproducible, None  # Between two calls: generation and its reporter
         self.events = Events(default_listeners() if listeners is None else list(listeners))
         self.totals, self.pool, self.closed, self._measure = EngineTotals(self.scheduler), None, False, layout == "auto"
+        self._closing = None   # Closes the pool of an engine that is dropped
         self.worlds = count_worlds(game, settings.search)
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
@@ -274,6 +282,8 @@ class SelfPlayEngine:
                               self.scheduler.events)
         self.totals.use(self.pool)
         self.layout = self.pool.layout
+        if self._closing is not None: self._closing.detach()
+        self._closing = close_when_dropped(self, self.pool)
 
     def set_network(self, network, version: int | None = None) -> None:
         "Use these weights from now on, in running games too. Their version is one higher unless it is given."
@@ -409,6 +419,7 @@ class SelfPlayEngine:
         "End threads and processes. Finished games stay in `leftover()`."
         self.closed = True
         self.pool.close()
+        self._closing.detach()
 
     def __enter__(self): return self
     def __exit__(self, *error): self.shutdown()
