@@ -67,6 +67,8 @@ def _train(args):
     from dataclasses import replace
     from alphazero_nb.core.events import Message, RunDone, SelfPlayDone, shell_command
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
+    progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
+    progress(Message(f"Training {args.game}: loading…"))   # At once: importing PyTorch takes seconds
     from alphazero_nb.training.learner import default_training
     from alphazero_nb.training.forecast import plan_run
     game, stops = _get_game(args), []
@@ -75,7 +77,6 @@ def _train(args):
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
     if args.ray: _join(args)
-    progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
     def note_end(event):
         if isinstance(event, RunDone): stops.append(event.stopped)
@@ -296,6 +297,7 @@ def _judge(args):
 def _bench(args):
     from alphazero_nb.benchmark import (bench_cards, bench_device, bench_kernels, bench_layouts, bench_machine,
                                         bench_selfplay)
+    args.game = args.game or ("blob" if args.what == "cards" else "connect4")
     game = _get_game(args)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
@@ -447,7 +449,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                         "machine: number formats, batch sizes and games at once, in a minute; "
                         "device: three sizes of networks, and optimiser steps; kernels: the search without a network; "
                         "cards: each effort",
-                   game="a game"),
+                   game="a game (connect4; blob for cards)"),
               ["--rules", "--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device",
                "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--no-compile",
                "--seed", "--json"]),
@@ -472,8 +474,9 @@ def make_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
             kinds = ["selfplay", "layouts", "machine", "device", "kernels", "cards"]
-            choices = dict(choices=kinds) if argument == "what" else {}
-            command.add_argument(argument, help=meaning, **choices)
+            more = dict(choices=kinds) if argument == "what" else {}
+            if (name, argument) == ("bench", "game"): more = dict(nargs="?")
+            command.add_argument(argument, help=meaning, **more)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)
         if name == "arena": command.set_defaults(games=100)

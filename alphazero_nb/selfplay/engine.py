@@ -395,6 +395,11 @@ class SelfPlayEngine:
                     reproducible=self.reproducible, play_on=self.play_on, **asdict(self.settings),
                     **asdict(self.layout))
 
+    def __repr__(self):
+        network = "no network" if self.network is None else type(self.network).__name__
+        state = "shut down" if self.closed else f"{self.scheduler.games:,} games so far"
+        return f"SelfPlayEngine({self.game.name}, {network} on {self.layout.devices[0]}, {self.describe()}, {state})"
+
     def describe(self) -> str:
         "Return how the games are played."
         return f"{self.layout.games} games at a time: {self.layout}"

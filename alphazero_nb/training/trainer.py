@@ -202,8 +202,12 @@ class RunProgress:
 class RunReport:
     "Reports one call of `fit` to the listeners and to events.jsonl."
     def __init__(self, plan: RunPlan, folder: RunFolder, listeners: list):
-        self.plan, self.folder, self.started = plan, folder, False
+        self.plan, self.folder, self.listeners, self.started = plan, folder, listeners, False
         self.emit = Events([*listeners, JsonLines(folder.path / "events.jsonl")]).emit
+
+    def wait(self) -> None:
+        "Say at once, to the listeners alone, that a start can take long."
+        Events([*self.listeners]).emit(Message("Compiling…"))
 
     def forward(self, event) -> None:
         "Emit an event of the engine."
@@ -416,6 +420,7 @@ class Session:
         if not progress.is_saved or self.folder.changed(): progress.resume()
         layout, note = (None, "") if plan.from_folder else self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
         if note: progress.notes.append(note)
+        self.report.wait()
         try:
             with self._open_engine(layout, progress.state) as engine:
                 engine.restore(progress.finished_games())
@@ -483,6 +488,10 @@ class Trainer:
     # One row per iteration with the fields of IterationDone; one row per match: its to_dict(), iteration and seconds
     history = property(lambda self: [row["done"] for row in self.folder.rows()])
     matches = property(lambda self: [row["match"] for row in self.folder.rows() if "match" in row])
+
+    def __repr__(self):
+        return (f"Trainer({self.game.name}, {self.preset} network on {self.device}, {self.iteration:,} iterations and "
+                f"{self.games:,} games in {self.folder.path})")
 
     def agent(self, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
         "Return an agent with the current averaged weights. `search` has options of Agent, such as worlds."
