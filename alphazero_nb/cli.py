@@ -65,8 +65,10 @@ def _selfplay(game, args):
 # %% ../nbs/82_cli.ipynb #6e9a9eb4
 def _train(args):
     from dataclasses import replace
-    from alphazero_nb.core.events import Message, RunDone, SelfPlayDone
+    from alphazero_nb.core.events import Message, RunDone, SelfPlayDone, shell_command
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
+    progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
+    progress(Message(f"Training {args.game}: loading…"))   # At once: importing PyTorch takes seconds
     from alphazero_nb.training.learner import default_training
     from alphazero_nb.training.forecast import plan_run
     game, stops = _get_game(args), []
@@ -75,7 +77,6 @@ def _train(args):
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
     if args.ray: _join(args)
-    progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
     if args.iterations is None and args.minutes is None: args.minutes = 10.0
     def note_end(event):
         if isinstance(event, RunDone): stops.append(event.stopped)
@@ -89,9 +90,9 @@ def _train(args):
     stopped = stops != [False]   # A stop before the start posts no event
     if plan and not stopped: progress(Message(plan.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
-    rules = f" --rules {args.rules}" if args.rules else ""
+    rules = ["--rules", args.rules] if args.rules else []
     if trainer.iteration and not args.json:
-        print(f"Play against the agent: alphazero-nb play {trainer.folder.path}{rules}")
+        print(f"Play against the agent: {shell_command('play', trainer.folder.path, *rules)}")
     if stopped: raise KeyboardInterrupt
     if args.json: return dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
                               seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder,
@@ -298,6 +299,7 @@ def _judge(args):
 def _bench(args):
     from alphazero_nb.benchmark import (bench_cards, bench_device, bench_kernels, bench_layouts, bench_machine,
                                         bench_selfplay)
+    args.game = args.game or ("blob" if args.what == "cards" else "connect4")
     game = _get_game(args)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
@@ -330,19 +332,21 @@ def _given(**options) -> dict:
     return {key: value for key, value in options.items() if value is not None}
 
 # %% ../nbs/82_cli.ipynb #1e494073
-def _at_least(kind, least, above=False):
-    "Return a parser of numbers of at least (or above) `least`."
+def _between(kind, least, most, above=False):
+    "Return a parser of numbers from `least` (or above it) to `most`."
     def parse(text):
         try: value = kind(text)
         except ValueError: value = None
-        if value is None or not (value > least if above else value >= least) or value == float("inf"):
-            whole = "a whole number" if kind is int else "a finite number"
-            raise argparse.ArgumentTypeError(f"{text!r} is not {whole} {'above' if above else 'of at least'} {least}")
+        if value is None or not (value > least if above else value >= least) or value > most:
+            whole = "a whole number" if kind is int else "a number"
+            wanted = f"above {least} and at most {most:,}" if above else f"between {least} and {most:,}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {whole} {wanted}")
         return value
     return parse
 
 
-_count, _time = _at_least(int, 1), _at_least(float, 0, above=True)
+_count, _time = _between(int, 1, 1_000_000_000), _between(float, 0, 10_000_000, above=True)
+_whole = _between(int, 0, 1_000_000_000)
 
 # %% ../nbs/82_cli.ipynb #d7325716
 _OPTIONS = {
@@ -351,7 +355,7 @@ _OPTIONS = {
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
                                "(64; 200 in play; with hidden cards: see --effort)"),
-    "--seed": dict(type=_at_least(int, 0), default=0, help="seed of all random numbers (0)"),
+    "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
     "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp, cards or spiking (cards for Blob, else small)"),
     "--players": dict(type=_count, help="number of players, if the game has this parameter"),
     "--cards": dict(type=_count, help="number of cards per player, if the game has this parameter"),
@@ -383,7 +387,7 @@ _OPTIONS = {
                              help="games between two updates of the weights "
                                   "(as many as run at a time, fewer if games are long; 1024 with hidden cards)"),
     "--batch-size": dict(type=_count, help="positions per optimiser step (64; 256 with hidden cards)"),
-    "--evaluate-every": dict(type=_at_least(int, 0),
+    "--evaluate-every": dict(type=_whole,
                              help="iterations between matches with the baseline, which take at most 5 percent "
                                   "of the time; 0: never (5; 10 with hidden cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
@@ -392,7 +396,7 @@ _OPTIONS = {
                           "and rollouts of 100 and 400 playouts"),
     "--ladder-games": dict(type=_count, default=200,
                            help="games against each opponent of the ladder, or deals with hidden cards (200)"),
-    "--seat": dict(type=_at_least(int, 0), default=0, help="your seat; seat 0 moves first (0)"),
+    "--seat": dict(type=_whole, default=0, help="your seat; seat 0 moves first (0)"),
     "--game": dict(help="the game, if neither player is a training run"),
     "--rules": dict(metavar="FILE", help="a Python file that registers a game of your own"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
@@ -447,7 +451,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                         "machine: number formats, batch sizes and games at once, in a minute; "
                         "device: three sizes of networks, and optimiser steps; kernels: the search without a network; "
                         "cards: each effort",
-                   game="a game"),
+                   game="a game (connect4; blob for cards)"),
               ["--rules", "--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device",
                "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--no-compile",
                "--seed", "--json"]),
@@ -472,16 +476,17 @@ def make_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
         for argument, meaning in positional.items():
             kinds = ["selfplay", "layouts", "machine", "device", "kernels", "cards"]
-            choices = dict(choices=kinds) if argument == "what" else {}
-            command.add_argument(argument, help=meaning, **choices)
+            more = dict(choices=kinds) if argument == "what" else {}
+            if (name, argument) == ("bench", "game"): more = dict(nargs="?")
+            command.add_argument(argument, help=meaning, **more)
         for option in options: command.add_argument(option, **_OPTIONS[option])
         command.set_defaults(function=function)
         if name == "arena": command.set_defaults(games=100)
     return parser
 
 # %% ../nbs/82_cli.ipynb #3d623b40
-def main(argv: list[str] | None = None) -> int:
-    "Run a command. Return its exit code: 0 for success, 2 for bad input, 130 for Ctrl-C."
+def _run(argv: list[str] | None) -> int:
+    "Run a command. Return its exit code."
     args = make_parser().parse_args(argv)
     try:
         if getattr(args, "rules", None): import_rules(args.rules)
@@ -492,3 +497,16 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt: return 130
     if report is not None: print(json.dumps(report))
     return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command. Return its exit code: 0 for success, 1 if its output could not be written, 2 for bad input,
+    130 for Ctrl-C, 141 if the reader of its output has gone."""
+    from alphazero_nb.ui.progress import safe_output
+    with safe_output() as output:
+        code = _run(argv)
+        output.flush()
+        if code or output.error is None: return code
+        if isinstance(output.error, BrokenPipeError): return 141   # As a program that SIGPIPE ends
+        print(f"alphazero-nb: the output cannot be written: {output.error}.", file=sys.stderr)
+        return 1

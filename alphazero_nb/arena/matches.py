@@ -14,6 +14,7 @@ from ..core.streams import Purpose, derive_seed
 from ..core.events import MatchMoved, MatchPlayed, describe_games, tell_measures
 from ..core.intervals import elo, linked_groups, mean_interval, score_interval
 from ..core.game import Game
+from ..search.search import require_number
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
@@ -198,7 +199,7 @@ def play_match(
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
 ) -> MatchResult:
     "Play `games` games side by side from varied openings, with the player in every seat in turn."
-    if games < 1: raise ValueError(f"games is {games}; it must be at least 1.")
+    require_number("games", games, 1, 1_000_000)
     starts, plies = start_positions(game, -(-games // game.players), opening_plies, seed)
     seats = rotate(game, player, opponent)
     tables = seats * len(starts)
@@ -272,7 +273,7 @@ def play_duplicate(
     "Play every deal with the player in each seat in turn, and once with opponents only."
     if not game.has_hidden_information:
         raise ValueError(f"{game.name} has no hidden information, so it has no deals to play twice; use play_match.")
-    if deals < 2: raise ValueError(f"deals is {deals}; it must be at least 2.")
+    require_number("deals", deals, 2, 1_000_000)
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))
     starts = [state for state in start_positions(game, deals, 0, seed)[0] for _ in tables]

@@ -5,12 +5,13 @@
 # %% ../../nbs/00_core.device.ipynb #4c7b65d3
 from __future__ import annotations
 
-import difflib, os, shutil, sys, time
+import difflib, math, os, shutil, sys, time
 from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
 
 # %% auto #0
-__all__ = ['Device', 'usable_cores', 'device_names', 'list_devices', 'gpu_facts', 'get_device', 'probe_device', 'device_report',
-           'check_device']
+__all__ = ['Device', 'quota_cores', 'usable_cores', 'device_names', 'list_devices', 'gpu_facts', 'get_device', 'probe_device',
+           'device_report', 'check_device']
 
 # %% ../../nbs/00_core.device.ipynb #f921e1d6
 @dataclass(frozen=True)
@@ -30,13 +31,37 @@ class Device:
         return self.name.split(":")[0]
 
 # %% ../../nbs/00_core.device.ipynb #2a80de2b
+def _read_words(*parts) -> list[str]:
+    "Return the words of a file, or none if it cannot be read."
+    try: return Path(*parts).read_text().split()
+    except (OSError, ValueError): return []
+
+
+def _quota(folder: Path) -> float:
+    "Return the cores that the files of one group allow, of version 2 or 1; infinity without a quota."
+    words = _read_words(folder, "cpu.max") or [*_read_words(folder, "cpu.cfs_quota_us")[:1],
+                                               *_read_words(folder, "cpu.cfs_period_us")[:1]]
+    try: quota, period = map(int, words)   # Without a quota, the first word is "max" or -1
+    except ValueError: return math.inf
+    return quota / period if quota > 0 and period > 0 else math.inf
+
+
+def quota_cores(root: str | Path = "/") -> float:
+    "Return the cores that the quotas of this process's groups and of the groups around them allow; infinity without any."
+    mounts, paths = Path(root, "sys/fs/cgroup"), {PurePosixPath("/")}
+    try: lines = Path(root, "proc/self/cgroup").read_text().splitlines()
+    except (OSError, ValueError): lines = []
+    for line in lines:   # "0::/a/b" in version 2, "4:cpu,cpuacct:/a/b" in version 1
+        _, controllers, path = [*line.split(":", 2), "", "", ""][:3]
+        if not controllers or "cpu" in controllers.split(","): paths |= {PurePosixPath(path), *PurePosixPath(path).parents}
+    names = ("", "cpu", "cpu,cpuacct", "cpuacct,cpu", "unified")   # Version 1 has a folder for each controller
+    return min(_quota(mounts / name / str(path).lstrip("/.")) for name in names for path in paths)
+
+
 def usable_cores() -> int:
     "Return the number of cores that the CPU affinity and the container quota allow this process."
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file: quota, period = file.read().split()
-        return max(1, min(cores, -(-int(quota) // int(period))))
-    except (OSError, ValueError): return cores
+    return max(1, math.ceil(min(cores, quota_cores())))
 
 # %% ../../nbs/00_core.device.ipynb #9ef95867
 def _cpu_has_bfloat16() -> bool:

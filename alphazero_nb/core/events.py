@@ -5,7 +5,7 @@
 # %% ../../nbs/05_core.events.ipynb #c18180ea
 from __future__ import annotations
 
-import json, traceback, warnings
+import json, os, shlex, subprocess, traceback, warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Callable
@@ -14,7 +14,7 @@ from typing import Callable
 __all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
            'describe_games', 'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost',
            'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict',
-           'JsonLines', 'present_name', 'read_events', 'set_default_listener', 'default_listeners']
+           'JsonLines', 'present_name', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -279,3 +279,9 @@ def default_listeners(
 ) -> list[Callable]:
     "Return new listeners for a run or an engine that was given none."
     return [make(skip=skip) for make in _makers]
+
+# %% ../../nbs/05_core.events.ipynb #f3500031
+def shell_command(*words) -> str:
+    "Return the command `alphazero-nb` with these words, quoted so that it can be pasted."
+    words = ["alphazero-nb", *map(str, words)]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from numbers import Integral
 
 import numpy as np
 from .compiled import kernel, lean_kernel
 
 # %% auto #0
-__all__ = ['Purpose', 'derive_seed', 'uniform', 'draw_seed', 'normal', 'gamma', 'dice']
+__all__ = ['Purpose', 'require_seed', 'derive_seed', 'uniform', 'draw_seed', 'normal', 'gamma', 'dice']
 
 # %% ../../nbs/04_core.streams.ipynb #f5f6e226
 class Purpose(IntEnum):
@@ -31,12 +32,19 @@ class Purpose(IntEnum):
     DICE = 11           # Rolls of the games from opening `number` of a match
 
 # %% ../../nbs/04_core.streams.ipynb #d3fb87ee
+def require_seed(seed: int) -> None:
+    "Raise a ValueError if a seed is not a whole number of at most 63 bits."
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed!r}; it must be a whole number between 0 and 2**63 - 1.")
+
+
 def derive_seed(
     seed: int,         # Seed of a run, or a derived seed, as of a match or a search
     purpose: Purpose,
     number: int = 0,   # Index of the game, deal, match or search; below 2³²
 ) -> int:              # 63 bits
     "Return the seed for one purpose and number."
+    require_seed(seed)
     words = [seed % 2**32, number, Purpose(purpose), seed >> 32]
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 

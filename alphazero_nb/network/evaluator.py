@@ -116,6 +116,10 @@ class NetworkEvaluator:
         self.version = -1
         self.set_network(network)
 
+    def __repr__(self):
+        return (f"NetworkEvaluator({self.game.name}, {self.dtype or self.device.dtype} on {self.device}, "
+                f"at most {self.shapes[-1]:,} positions a batch)")
+
     def set_network(self, network: nn.Module) -> None:
         "Use these weights from the next call on and increment `version`."
         from alphazero_nb.network.inference import inference_copy
@@ -231,6 +235,8 @@ class UniformEvaluator:
 
     def __init__(self, game: Game): self.game, self.version = game, 0
 
+    def __repr__(self): return f"UniformEvaluator({self.game.name})"
+
     def set_network(self, network: None) -> None:
         "Increment `version`."
         self.version += 1
@@ -319,6 +325,8 @@ class BatchedEvaluator:
             self._reader.start()
         self._thread = threading.Thread(target=self._serve, name="BatchedEvaluator", daemon=True)
         self._thread.start()
+
+    def __repr__(self): return f"BatchedEvaluator({self.evaluator!r}, at most {self.max_batch:,} positions a batch)"
 
     def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
         "Queue a request as for `NetworkEvaluator.evaluate`; the ticket's result() waits for the result."

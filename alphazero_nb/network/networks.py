@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from ..core.game import Game, did_you_mean
+from ..core.streams import require_seed
 
 # %% auto #0
 __all__ = ['PRESETS', 'STEPS', 'KEEP', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
@@ -290,6 +291,7 @@ def PolicyValueNet(
     if preset not in PRESETS:
         raise ValueError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}."
                          f"{did_you_mean(preset, PRESETS)}")
+    require_seed(seed)
     filters, blocks = PRESETS[preset]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

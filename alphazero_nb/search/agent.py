@@ -33,6 +33,10 @@ class Agent:
         self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
         self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)
 
+    def __repr__(self):
+        worlds = f" in each of {self.settings.worlds} worlds" if self.game.has_hidden_information else ""
+        return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds})"
+
     @classmethod
     def load(
         cls,

@@ -21,24 +21,36 @@ from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, dro
                                       find_child, hang, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 
 # %% auto #0
-__all__ = ['PAUSED', 'LANES', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root', 'next_share', 'throw',
-           'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables',
+__all__ = ['PAUSED', 'LANES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root', 'next_share',
+           'throw', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables',
            'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests',
            'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
+def require_number(
+    name: str,
+    value,
+    least,
+    most=None,            # None: no bound
+    whole: bool = True,
+    above: bool = False,  # True if `least` itself is refused
+) -> None:
+    "Raise a ValueError if a value is not a number, or not whole, or out of its bounds."
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        raise ValueError(f"{name} is {value!r}; it must be {'a whole number' if whole else 'a number'}.")
+    low = value > least if above else value >= least
+    if low and (most is None or value <= most) and (whole or math.isfinite(value)): return
+    first = f"more than {least}" if above else f"at least {least}"
+    wanted = first if most is None else f"{first} and at most {most:,}" if above else f"between {least} and {most:,}"
+    raise ValueError(f"{name} is {value}; it must be {wanted}.")
+
+
 def require(settings, **ranges) -> None:
     "Raise a ValueError for the first field that is not a number within its bounds, or not whole where its type is int."
     whole = {field.name for field in fields(settings)
              if str(getattr(field.type, "__name__", field.type)).startswith("int")}
     for name, (least, most) in ranges.items():
-        value = getattr(settings, name)
-        kind = "a whole number" if name in whole else "a number"
-        if isinstance(value, bool) or not isinstance(value, Integral if name in whole else Real):
-            raise ValueError(f"{name} is {value!r}; it must be {kind}.")
-        if not (value >= least and (most is None or value <= most) and math.isfinite(value)):
-            wanted = f"at least {least}" if most is None else f"between {least} and {most}"
-            raise ValueError(f"{name} is {value}; it must be {wanted}.")
+        require_number(name, getattr(settings, name), least, most, name in whole)
 
 # %% ../../nbs/31_search.search.ipynb #f8820ff4
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class SearchSettings:
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
 
     def __post_init__(self):
-        require(self, simulations=(1, None), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
+        require(self, simulations=(1, 1_000_000), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
                 noise_total=(1e-3, None), worlds=(1, 63))
         if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
 

@@ -5,7 +5,7 @@
 # %% ../../nbs/49_selfplay.engine.ipynb #c89f12fd
 from __future__ import annotations
 
-import queue, time
+import _thread, queue, time, weakref
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -16,8 +16,9 @@ from ..core.events import (EngineStatus, Events, GameFinished, Message, NodesSta
                                       SelfPlayStopped, default_listeners)
 from ..core.game import Game
 from ..core.records import GameRecord
-from ..search.search import count_worlds
-from .layout import Layout, plan_layout
+from ..core.streams import require_seed
+from ..search.search import count_worlds, require_number
+from .layout import MOST_GAMES, Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
 from .scheduler import Finished, GameScheduler, Generation
 from .pools import GamePool, make_pool, smaller_batch
@@ -26,7 +27,7 @@ from .calibration import (candidate_layouts, choose_layout, layout_table, measur
 
 # %% auto #0
 __all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
-           'limit_batch', 'SelfPlayEngine']
+           'limit_batch', 'close_when_dropped', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -223,6 +224,13 @@ def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> 
                         f"Continuing with {rows}."))
     return replace(layout, max_rows=rows)
 
+# %% ../../nbs/49_selfplay.engine.ipynb #f3500041
+def close_when_dropped(engine, pool: GamePool) -> weakref.finalize:
+    "Close the pool in a thread of its own when nothing refers to the engine any more."
+    closing = weakref.finalize(engine, _thread.start_new_thread, pool.close, ())   # A Thread could wait for a lock here
+    closing.atexit = False   # Threads cannot start then; daemon threads and workers end with this process
+    return closing
+
 # %% ../../nbs/49_selfplay.engine.ipynb #b4ca92be
 class SelfPlayEngine:
     "Generates self-play games as fast as the network can evaluate positions."
@@ -250,12 +258,13 @@ class SelfPlayEngine:
         if settings is None: settings = default_settings(game)
         if simulations is not None:
             settings = replace(settings, search=replace(settings.search, simulations=simulations))
-        if seed < 0: raise ValueError(f"seed is {seed}; it must be at least 0.")
+        require_seed(seed)
         self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
         self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
         self.play_on, self._going = play_on and not reproducible, None  # Between two calls: generation and its reporter
         self.events = Events(default_listeners() if listeners is None else list(listeners))
         self.totals, self.pool, self.closed, self._measure = EngineTotals(self.scheduler), None, False, layout == "auto"
+        self._closing = None   # Closes the pool of an engine that is dropped
         self.worlds = count_worlds(game, settings.search)
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
@@ -273,6 +282,8 @@ class SelfPlayEngine:
                               self.scheduler.events)
         self.totals.use(self.pool)
         self.layout = self.pool.layout
+        if self._closing is not None: self._closing.detach()
+        self._closing = close_when_dropped(self, self.pool)
 
     def set_network(self, network, version: int | None = None) -> None:
         "Use these weights from now on, in running games too. Their version is one higher unless it is given."
@@ -283,7 +294,7 @@ class SelfPlayEngine:
         """Return the next `n` games in the order of their numbers. An engine that plays on and has them already returns
         later ones too, up to `most` in all, but keeps as many as run at once in reserve. If interrupted, keep finished
         ones for the next call."""
-        if n < 0: raise ValueError(f"n is {n}; it must be at least 0.")
+        require_number("n", n, 0, MOST_GAMES)
         most = max(n, most or 0)
         if self._measure: self.calibrate()
         self.scheduler.want(n)
@@ -297,6 +308,7 @@ class SelfPlayEngine:
 
     def play_for(self, seconds: float) -> float:
         "Play for about `seconds` and return the actual time. Finished games are kept for `generate_games`."
+        require_number("seconds", seconds, 0, whole=False)
         if self._measure: self.calibrate()
         self.pause()
         self.scheduler.endless = True
@@ -383,6 +395,11 @@ class SelfPlayEngine:
                     reproducible=self.reproducible, play_on=self.play_on, **asdict(self.settings),
                     **asdict(self.layout))
 
+    def __repr__(self):
+        network = "no network" if self.network is None else type(self.network).__name__
+        state = "shut down" if self.closed else f"{self.scheduler.games:,} games so far"
+        return f"SelfPlayEngine({self.game.name}, {network} on {self.layout.devices[0]}, {self.describe()}, {state})"
+
     def describe(self) -> str:
         "Return how the games are played."
         return f"{self.layout.games} games at a time: {self.layout}"
@@ -407,6 +424,7 @@ class SelfPlayEngine:
         "End threads and processes. Finished games stay in `leftover()`."
         self.closed = True
         self.pool.close()
+        self._closing.detach()
 
     def __enter__(self): return self
     def __exit__(self, *error): self.shutdown()

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from ..core.device import device_names, usable_cores
 from ..core.game import Game, did_you_mean
+from ..search.search import require_number
 
 # %% auto #0
-__all__ = ['OLD_FIELDS', 'LAYOUTS', 'Layout', 'read_layout', 'choose_devices', 'choose_kind', 'plan_devices', 'require_ray',
-           'plan_cluster', 'plan_layout']
+__all__ = ['OLD_FIELDS', 'MOST_PROCESSES', 'MOST_THREADS', 'MOST_GAMES', 'MOST_ROWS', 'LAYOUTS', 'Layout', 'read_layout',
+           'choose_devices', 'choose_kind', 'plan_devices', 'require_ray', 'plan_cluster', 'plan_layout']
 
 # %% ../../nbs/41_selfplay.layout.ipynb #7559b525
 @dataclass(frozen=True)
@@ -61,13 +62,20 @@ def read_layout(saved: dict) -> Layout:
     return Layout(**dict({OLD_FIELDS.get(name, name): value for name, value in saved.items()}, devices=devices))
 
 # %% ../../nbs/41_selfplay.layout.ipynb #7b21ea4a
+MOST_PROCESSES, MOST_THREADS, MOST_GAMES, MOST_ROWS = 1024, 1024, 1_000_000, 65_536   # Bounds of a layout
+
+
 def choose_devices(device: str, devices, workers: int | None) -> list[str]:
     "Return a device name for each worker. Raise a ValueError for a device that this machine does not have."
     for number, name in ((workers, "workers"), (None if devices is None else len(devices), "the number of devices")):
-        if number is not None and number < 1: raise ValueError(f"{name} is {number}; it must be at least 1.")
+        if number is not None: require_number(name, number, 1, MOST_PROCESSES)
     available = device_names()
-    gpus = [name for name in available if name != "cpu"] or ["cpu"]
+    gpus = [name for name in available if name != "cpu"]
+    if devices == "all" and not gpus:
+        raise ValueError("all GPUs are asked for, but PyTorch finds none on this machine; "
+                         "leave this out (--gpus, devices) to play on the CPU.")
     if devices == "all": devices = gpus
+    gpus = gpus or ["cpu"]
     if devices is None:
         devices = gpus if device == "auto" else [name for name in available if name.split(":")[0] == device] or [device]
         if workers: devices = [devices[index % len(devices)] for index in range(workers)]
@@ -117,7 +125,6 @@ def require_ray() -> None:
 def plan_cluster(workers: int | None, threads, games, max_batch, shared) -> Layout:
     "Return a layout for Ray, with threads and games per actor. Raise an ImportError if Ray is not installed."
     require_ray()
-    if workers is not None and workers < 1: raise ValueError(f"workers is {workers}; it must be at least 1.")
     return Layout("ray", ("ray",) * (workers or 0), threads or 0, games or 0, max_batch or 0, shared)
 
 # %% ../../nbs/41_selfplay.layout.ipynb #1efa8815
@@ -135,8 +142,9 @@ def plan_layout(
     worlds: int = 1,                 # Sampled worlds per slot
 ) -> Layout:
     "Return the layout for these arguments. Simple rules fill in missing ones. Raise a ValueError for bad ones."
-    for name, number in dict(games=games, threads=threads, max_batch=max_batch).items():
-        if number is not None and number < 1: raise ValueError(f"{name} is {number}; it must be at least 1.")
+    bounds = dict(games=MOST_GAMES, threads=MOST_THREADS, max_batch=MOST_ROWS, workers=MOST_PROCESSES)
+    for name, number in dict(games=games, threads=threads, max_batch=max_batch, workers=workers).items():
+        if number is not None: require_number(name, number, 1, bounds[name])
     kind = choose_kind(game, layout, devices, workers)
     if kind == "ray": return plan_cluster(workers, threads, games, max_batch, shared)
     names = plan_devices(game, network, kind, str(device), devices, workers)[:games]

@@ -12,6 +12,7 @@ import numpy as np
 from ..core.compiled import kernel, lean_kernel
 from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, Game, call_mover, call_play,
                                     call_resample_hidden, call_start, draw_outcome)
+from ..core.events import shell_command
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
 from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
@@ -442,7 +443,7 @@ def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
                           f"{type(cause).__name__}: {str(cause).rstrip('.')}.")
     line = line or lines[0]
     moves = ",".join(map(str, line))
-    again = (f"alphazero-nb show-game {game.name!r} --seed {seed}" + f" --moves {moves}" * bool(line) if game.packaged else
+    again = (shell_command("show-game", game.name, "--seed", seed, *["--moves", moves] * bool(line)) if game.packaged else
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
                       f"{type(cause).__name__}: {str(cause).rstrip('.')}. Reproduce it with: {again}")

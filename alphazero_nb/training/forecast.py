@@ -17,7 +17,7 @@ from ..core.device import Device, get_device
 from ..core.game import Game, get_game
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..network.saved_run import read_config
-from ..search.search import count_worlds
+from ..search.search import count_worlds, require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import Layout, plan_layout
 from ..selfplay.scheduler import GameScheduler
@@ -25,7 +25,7 @@ from ..selfplay.pools import make_pool
 from ..selfplay.calibration import count_answers, measure_window, spread_starts, usual_game, warm_up
 from .replay import Batch
 from .learner import Learner, StepThreads, TrainSettings, default_training
-from .trainer import Trainer
+from .trainer import MOST_MINUTES, Trainer, require_choices
 
 # %% auto #0
 __all__ = ['LEAST', 'SHARE', 'START_S', 'Speed', 'random_batch', 'step_rate', 'measure_speed', 'read_curves', 'expected_share',
@@ -180,10 +180,9 @@ def forecast(
 ) -> Forecast:
     "Measure the speed of the device, choose a network, and return what a run of this length will be."
     game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
-    if not minutes > 0: raise ValueError(f"minutes is {minutes}; it must be more than 0.")
+    require_number("minutes", minutes, 0, MOST_MINUTES, whole=False, above=True)
+    require_choices(game)
     play, train, found = play or default_settings(game), train or default_training(game), None
-    if not play.full_search_fraction:
-        raise ValueError("full_search_fraction is 0, so a run learns nothing; it must be more than 0 for a plan.")
     length, evaluations = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:

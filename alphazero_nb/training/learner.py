@@ -52,12 +52,12 @@ class TrainSettings:
     max_window: int = 500_000        # Maximum positions in the replay buffer; bounds the memory of a long run
 
     def __post_init__(self):
-        require(self, batch_size=(1, None), replay_ratio=(0, None), min_replay_ratio=(1e-3, None),
+        require(self, batch_size=(1, 65_536), replay_ratio=(0, 1000), min_replay_ratio=(1e-3, 1000),
                 learning_rate=(0, None), weight_decay=(0, None), value_weight=(0, None),
                 search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
-                evaluate_every=(0, None), evaluate_games=(1, None), match_share=(0, 1),
-                max_window=(1, None),
-                **(dict(games_per_iteration=(1, None)) if self.games_per_iteration is not None else {}))
+                evaluate_every=(0, None), evaluate_games=(1, 1_000_000), match_share=(0, 1),
+                max_window=(1, 1_000_000_000),
+                **(dict(games_per_iteration=(1, 1_000_000)) if self.games_per_iteration is not None else {}))
         if not isinstance(self.baseline, str):
             raise ValueError(f"baseline is {self.baseline!r}; it must be the name of a player.")
         if self.cooldown is not None: self._check_cooldown()

@@ -161,6 +161,8 @@ class Replay:
 
     def __len__(self) -> int: return len(self._held[0])
 
+    def __repr__(self): return f"Replay({self.game.name}: {len(self):,} positions of {self.added:,} added)"
+
     @property
     def added(self) -> int: return self._held[2]   # Fully searched positions ever added
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import nn
 from ..core.events import (Events, GameFinished, Message, NodesStatus, SelfPlayDone, SelfPlayStopped,
-                                      default_listeners)
+                                      default_listeners, shell_command)
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
@@ -146,7 +146,7 @@ def read_plan(folder: Path) -> SharedPlan:
     config, path = read_config(folder / "config.json"), folder / "shared/plan.json"
     if not os.path.lexists(path):
         raise ValueError(f"the run in {str(folder)!r} does not take games from its folder; start its trainer with "
-                         f"alphazero-nb train {config['game']} --folder {folder} --from-folder.")
+                         f"{shell_command('train', config['game'], '--folder', folder, '--from-folder')}")
     plan = read_json(path, "shared run", ("format", "version", "play", "games"))
     if (plan["format"], plan["version"]) != (FORMAT, _version()):
         raise ValueError(f"the trainer of {str(folder)!r} has alphazero_nb {str(plan['version'])[:20]}, and this "
@@ -508,7 +508,7 @@ class SharedGames:
 
     def _wait(self, silent_s: float) -> None:
         "Wait for a moment. Raise a TimeoutError if nothing has arrived for too long."
-        how = f"alphazero-nb selfplay {self.path}"
+        how = shell_command("selfplay", self.path)
         if silent_s > self.patience_s:
             raise TimeoutError(f"no game has arrived for {silent_s / 60:.0f} min; start a machine that plays: {how}")
         text = f"Waiting for games. On each machine that plays, start: {how}"

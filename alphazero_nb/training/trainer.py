@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 from ..core.device import Device, get_device
-from ..core.streams import Purpose, derive_seed
+from ..core.streams import Purpose, derive_seed, require_seed
 from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, default_listeners)
 from ..core.game import Game, check_loadable, get_game
@@ -28,6 +28,7 @@ from ..network.checkpoint import check_network, network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
 from ..search.agent import Agent
+from ..search.search import require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
@@ -43,8 +44,8 @@ from .run_folder import LayoutFile, RunFolder
 from .shared_folder import SharedGames, SharedPlan
 
 # %% auto #0
-__all__ = ['RunPlan', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport', 'learn', 'make_agent', 'evaluate',
-           'judge_state', 'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
+__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport',
+           'learn', 'make_agent', 'evaluate', 'judge_state', 'TimeAccount', 'TrainingLoop', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ class RunPlan:
     def __post_init__(self):
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
         check_loadable(self.game)
-        if type(self.seed) is not int or self.seed < 0:
-            raise ValueError(f"seed is {self.seed!r}; it must be a whole number of at least 0.")
+        require_seed(self.seed)
         if self.network is not None: check_network(self.game, self.network)
         given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
         if self.from_folder and given:
@@ -92,6 +92,23 @@ class RunPlan:
         if self.network is None: network = PolicyValueNet(self.game, self.preset, self.seed)
         else: network = copy.deepcopy(self.network)
         return Learner(network, self.device, self.train)
+
+# %% ../../nbs/63_training.trainer.ipynb #f3500001
+MOST_MINUTES = 10_000_000   # Of a run: 19 years
+
+
+def require_choices(game: Game, games: int = 100) -> None:
+    "Raise a ValueError if no position of some random games has a choice: training learns from choices only."
+    for seed in range(games):
+        state, rolls = game.pass_chance(game.new(seed), seed)[0], 0
+        for _ in range(game.max_length):
+            if game.over(state): break
+            legal = game.legal_actions(state)
+            if len(legal) != 1: return game.forget()
+            state, rolled = game.pass_chance(game.play(state, legal[0]), seed, rolls)
+            rolls += len(rolled)
+    raise ValueError(f"{game.name} has no choices: in {games} games with random deals and dice, every position has one "
+                     f"legal action. There is nothing to learn.")
 
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
 def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
@@ -185,8 +202,12 @@ class RunProgress:
 class RunReport:
     "Reports one call of `fit` to the listeners and to events.jsonl."
     def __init__(self, plan: RunPlan, folder: RunFolder, listeners: list):
-        self.plan, self.folder, self.started = plan, folder, False
+        self.plan, self.folder, self.listeners, self.started = plan, folder, listeners, False
         self.emit = Events([*listeners, JsonLines(folder.path / "events.jsonl")]).emit
+
+    def wait(self) -> None:
+        "Say at once, to the listeners alone, that a start can take long."
+        Events([*self.listeners]).emit(Message("Compiling…"))
 
     def forward(self, event) -> None:
         "Emit an event of the engine."
@@ -395,9 +416,11 @@ class Session:
     def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, engine = self.plan, self.progress, None
+        require_choices(plan.game)
         if not progress.is_saved or self.folder.changed(): progress.resume()
         layout, note = (None, "") if plan.from_folder else self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
         if note: progress.notes.append(note)
+        self.report.wait()
         try:
             with self._open_engine(layout, progress.state) as engine:
                 engine.restore(progress.finished_games())
@@ -469,6 +492,10 @@ class Trainer:
     history = property(lambda self: [row["done"] for row in self.folder.rows()])
     matches = property(lambda self: [row["match"] for row in self.folder.rows() if "match" in row])
 
+    def __repr__(self):
+        return (f"Trainer({self.game.name}, {self.preset} network on {self.device}, {self.iteration:,} iterations and "
+                f"{self.games:,} games in {self.folder.path})")
+
     def agent(self, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
         "Return an agent with the current averaged weights. `search` has options of Agent, such as worlds."
         return make_agent(self.plan, self.progress.state, self.folder.path.name, simulations, max_batch, **search)
@@ -483,7 +510,7 @@ class Trainer:
         In the second half of the minutes the learning rate falls to a tenth; see `TrainSettings.cooldown`."""
         if (iterations is None) == (minutes is None): raise ValueError("give either iterations or minutes, not both.")
         limit, what = (iterations, "iterations") if minutes is None else (minutes, "minutes")
-        if not limit > 0: raise ValueError(f"{what} is {limit}; it must be more than 0.")
+        require_number(what, limit, 0, MOST_MINUTES if minutes is not None else None, minutes is None, above=True)
         if planned_minutes is not None and not (minutes is not None and planned_minutes >= minutes):
             raise ValueError(f"planned_minutes is {planned_minutes}; give it with minutes, and at least as many.")
         session = Session(self.plan, self.folder, self.progress, self.events.listeners)

@@ -17,6 +17,7 @@ from .svg import (GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg
 from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_svg, next_click,
                                    piece_svg, seat_color, turn_board, visit_marks)
 from .card_table import find_table
+from .progress import safe_output
 from .match import (Match, first_line, is_open, may_show, player_name, refusal, result_words, seat_view,
                                    viewer, visible_values)
 
@@ -361,6 +362,7 @@ def run_typed(match: Match, words: str) -> str:
     return match.said
 
 # %% ../../nbs/76_ui.match_view.ipynb #66a0d927
+@safe_output()
 def play_text(
     match: Match,
     ask: Callable | None = None,  # prompt -> typed text; default: input()

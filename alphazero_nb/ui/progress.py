@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math, os, shutil, sys, time
 from collections import Counter, deque
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Callable
 
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
                                       NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
@@ -15,8 +17,8 @@ from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved
                                       tell_measures)
 
 # %% auto #0
-__all__ = ['MOST_SOURCES', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel', 'TextProgress',
-           'time_shares', 'TensorBoard']
+__all__ = ['MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel',
+           'SafeStream', 'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -276,7 +278,7 @@ def _is_notebook(stream) -> bool: return stream in (sys.stdout, sys.stderr) and 
 
 def _columns(stream) -> int:
     "Return the width of the terminal behind a stream; 100 in a notebook, which does not report its width."
-    if _is_notebook(stream): return 100
+    if _is_notebook(getattr(stream, "stream", stream)): return 100
     try: columns = os.get_terminal_size(stream.fileno()).columns
     except (AttributeError, OSError, ValueError): columns = 0
     return columns or shutil.get_terminal_size((100, 24)).columns
@@ -287,6 +289,55 @@ def _can_write(stream, text: str) -> bool:
     try: text.encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeError, LookupError): return False
     return True
+
+# %% ../../nbs/71_ui.progress.ipynb #f3500021
+PLAIN = {"♠": "S", "♥": "H", "♦": "D", "♣": "C", "−": "-", "–": "-", "·": ".", "×": "x", "→": "->", "…": "...",
+         "±": "+-", "µ": "u", "█": "#", "░": "-"}   # For encodings without these characters
+
+
+class SafeStream:
+    "A text stream whose `write` never fails: it replaces characters, and drops the text that a closed stream refuses."
+    def __init__(self, stream):   # None: no stream, as Python has it for a closed standard output
+        self.stream, self.error = stream, None   # error: the OSError or ValueError that ended the output
+
+    def __getattr__(self, name): return getattr(self.stream, name)
+
+    def isatty(self) -> bool:
+        try: return self.stream.isatty()
+        except (AttributeError, OSError, ValueError): return False
+
+    def write(self, text: str) -> int:
+        "Write a text. Characters that the encoding lacks become similar ones or question marks."
+        if not _can_write(self.stream, text):
+            text = "".join(sign if _can_write(self.stream, sign) else PLAIN.get(sign, "?") for sign in text)
+        self._try(lambda: self.stream.write(text))
+        return len(text)
+
+    def flush(self) -> None: self._try(lambda: self.stream.flush())
+
+    def _try(self, function: Callable) -> None:
+        if self.stream is None or self.error is not None: return
+        try: function()
+        except (OSError, ValueError) as error: self.error = error
+
+    def settle(self) -> None:
+        "Flush. After an error, send the text that is still in a buffer nowhere, because Python flushes at its exit, too."
+        self.flush()
+        if self.error is None: return
+        try: os.dup2(nowhere := os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+        except (AttributeError, OSError, ValueError): return   # Not a file
+        os.close(nowhere)
+
+# %% ../../nbs/71_ui.progress.ipynb #f3500023
+@contextmanager
+def safe_output():
+    "Make `sys.stdout` and `sys.stderr` safe inside the block. The value of the block is the safe standard output."
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = safe = [SafeStream(stream) for stream in before]
+    try: yield safe[0]
+    finally:
+        for stream in safe: stream.settle()
+        sys.stdout, sys.stderr = before
 
 # %% ../../nbs/71_ui.progress.ipynb #01dcd16a
 class TextProgress:
@@ -299,8 +350,8 @@ class TextProgress:
         skip: tuple = (),             # Types of events that are not printed
         columns: int | None = None,   # Width of the live line; default: that of the terminal
     ):
-        self.stream = stream or sys.stdout
-        self.live = _is_notebook(self.stream) or self.stream.isatty()
+        self.stream = SafeStream(sys.stdout if stream is None else stream)
+        self.live = _is_notebook(self.stream.stream) or self.stream.isatty()
         self.every_s, self.last, self.width = every_s if self.live else log_every_s, time.monotonic(), 0
         self.skip, self.columns, self.tally = tuple(skip), columns, Tally()
         self.bar = "█░" if _can_write(self.stream, "█░") else "#-"
@@ -328,8 +379,7 @@ class TextProgress:
         self.width = 0
 
     def _write(self, text: str) -> None:
-        encoding = getattr(self.stream, "encoding", None) or "utf-8"
-        self.stream.write(text if _can_write(self.stream, text) else text.encode(encoding, "replace").decode(encoding))
+        self.stream.write(text)
         self.stream.flush()
 
 # %% ../../nbs/71_ui.progress.ipynb #71c10002

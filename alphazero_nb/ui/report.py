@@ -5,13 +5,13 @@
 # %% ../../nbs/79_ui.report.ipynb #e6d0c189
 from __future__ import annotations
 
-import base64, html, os, shlex
+import base64, html, os
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 
 import numpy as np
-from ..core.events import present_name, tell_keeps, tell_measure
+from ..core.events import present_name, shell_command, tell_keeps, tell_measure
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
@@ -288,8 +288,7 @@ def _how_part(run: Run, folder: str) -> str:
     more += ", network=your_network" * custom + _train_part(run.config, run.game)
     train = f"Trainer({run.game.name!r}, {preset!r}, {folder!r}, seed={seed}{more})"
     python = ["from alphazero_nb.all import *", f"run = {train}", "run.fit(minutes=10)", "agent = run.agent()"]
-    shell = [f"alphazero-nb play {shlex.quote(folder)}",
-             f"alphazero-nb arena {shlex.quote(folder)} {default_ladder(run.game)[-1]}"]
+    shell = [shell_command("play", folder), shell_command("arena", folder, default_ladder(run.game)[-1])]
     board = ["from alphazero_nb.ui.play import play", f"play({folder!r})"]
     code = lambda lines: f'<pre class="code">{html_text(chr(10).join(lines), 2000)}</pre>'
     play = (f"<h2>Play against the agent</h2><p>In a terminal:</p>{code(shell)}"

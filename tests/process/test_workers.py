@@ -1190,9 +1190,9 @@ def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_p
 
 
 @pytest.mark.parametrize("options, sentence", [
-    (dict(workers=0), "workers is 0; it must be at least 1."),
-    (dict(workers=-2), "workers is -2; it must be at least 1."),
-    (dict(workers=None, devices=[]), "the number of devices is 0; it must be at least 1."),
+    (dict(workers=0), "workers is 0; it must be between 1 and 1,024."),
+    (dict(workers=-2), "workers is -2; it must be between 1 and 1,024."),
+    (dict(workers=None, devices=[]), "the number of devices is 0; it must be between 1 and 1,024."),
     (dict(workers=None, devices=["cuda:99"]), r"device 'cuda:99' is not on this machine; it has: .*cpu\."),
     (dict(workers=None, devices="cpuu"), r"device 'cpuu' is not on this machine; .* Did you mean 'cpu'\?"),
     (dict(workers=3, devices=["cpu", "cpu"]), "workers is 3 and there are 2 devices; give only one of the two."),

@@ -78,11 +78,6 @@ def test_a_plan_takes_a_layout():
     assert forecast("tictactoe", 1, "cpu", "tiny", layout=layout).positions > 0
 
 
-def test_a_run_that_learns_nothing_has_no_plan():
-    with pytest.raises(ValueError, match="full_search_fraction is 0, so a run learns nothing"):
-        forecast("tictactoe", 1, "cpu", play=SelfPlaySettings(full_search_fraction=0))
-
-
 def test_cards_are_measured_in_the_blocks_of_their_run(monkeypatch):
     seen = []
     monkeypatch.setattr(page, "make_pool", lambda game, network, layout, play: seen.append(layout) or 1 / 0)

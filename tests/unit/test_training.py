@@ -618,7 +618,7 @@ def test_pooling_over_parts_has_the_gradient_of_its_mean_and_maximum():
 
 
 def test_games_without_a_full_search_teach_nothing_and_stop_nothing(tmp_path):
-    run = trainer(tmp_path / "run", play_settings=SelfPlaySettings(full_search_fraction=0)).fit(iterations=1)
+    run = trainer(tmp_path / "run", play_settings=SelfPlaySettings(full_search_fraction=.001)).fit(iterations=1)
     assert run.iteration == 1 and run.learner.steps == 0 and run.history[0]["policy_loss"] is None
     assert trainer(tmp_path / "run").fit(iterations=1).learner.steps > 0
 

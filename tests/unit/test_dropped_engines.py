@@ -1,0 +1,61 @@
+"An engine that is dropped without a shutdown, as when a cell of a notebook runs again, leaves no thread and no network."
+import gc
+import threading
+import time
+import weakref
+
+import psutil
+import pytest
+
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+
+GAME = get_game("tictactoe")
+SMALL = dict(device="cpu", simulations=8, games=32, max_batch=16, listeners=())
+
+
+def threads() -> set:
+    return {thread for thread in threading.enumerate() if thread.name.startswith(("alphazero_nb", "BatchedEvaluator"))}
+
+
+def wait(condition):
+    "Wait until a condition holds, with a limit that only catches hangs."
+    end = time.monotonic() + 90
+    while not condition() and time.monotonic() < end:
+        gc.collect()
+        time.sleep(.02)
+    assert condition()
+
+
+@pytest.mark.parametrize("options", [dict(shared=True, threads=2), dict(shared=False, threads=2, play_on=True),
+                                     dict(shared=False, threads=1)], ids=["shared", "plays on", "alone"])
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_a_dropped_engine_leaves_no_thread_and_no_network(options, in_a_cycle):
+    before = threads()
+    engine = SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), **SMALL, **options)
+    assert len(engine.generate_games(8)) == 8
+    if in_a_cycle: engine.me = engine
+    left = [weakref.ref(thing) for thing in (engine, engine.pool, engine.pool.inference.network, engine.network)]
+    del engine
+    wait(lambda: all(reference() is None for reference in left) and threads() <= before)
+
+
+def test_a_dropped_engine_ends_its_workers():
+    engine = SelfPlayEngine(GAME, None, workers=2, **SMALL)
+    assert len(engine.generate_games(8)) == 8
+    workers = [process for process in psutil.Process().children(recursive=True)
+               if "resource_tracker" not in " ".join(process.cmdline())]   # Python starts one and keeps it
+    assert workers
+    del engine
+    wait(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers))
+
+
+def test_a_new_layout_keeps_its_pool():
+    "The pool of the layout before is closed; that of the engine is not."
+    engine = SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), shared=True, threads=2, **SMALL)
+    first = weakref.ref(engine.pool)
+    engine.use(engine.layout)
+    wait(lambda: first() is None)
+    assert len(engine.generate_games(8)) == 8
+    engine.shutdown()
