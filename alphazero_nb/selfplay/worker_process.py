@@ -102,11 +102,9 @@ class Inbox(threading.Thread):
 # %% ../../nbs/45_selfplay.worker_process.ipynb #025874a4
 class RemoteScheduler:
     "The game source of a worker's actors: it receives game numbers and sends finished games through the pipe."
-    full = False   # Its games never rest: workers stop between two calls; on a cluster, running games end
-
     def __init__(self, outbox: Outbox, pool: ActorPool):
         self.condition, self.numbers, self.open = threading.Condition(), deque(), False
-        self.outbox, self.pool = outbox, pool
+        self.outbox, self.pool, self.full = outbox, pool, False   # full: True while the parent lets games rest
 
     def add(self, numbers) -> None:
         "Hand out these numbers too."
@@ -116,12 +114,18 @@ class RemoteScheduler:
 
     def draw(self) -> int | None:
         "Return the next number, or None if there is none now."
-        with self.condition: return self.numbers.popleft() if self.open and self.numbers else None
+        with self.condition: return self.numbers.popleft() if self.open and not self.full and self.numbers else None
 
     def wait(self) -> bool:
-        "Wait for game numbers. Return False if the source was closed."
-        with self.condition: self.condition.wait_for(lambda: self.numbers or not self.open)
+        "Wait for game numbers, at most half a second: games that rested may go on. Return False if it was closed."
+        with self.condition: self.condition.wait_for(lambda: not self.open or self.numbers and not self.full, 0.5)
         return self.open
+
+    def rest(self, full: bool) -> None:
+        "Let running games rest where they are, or let them go on."
+        with self.condition:
+            self.full = full
+            self.condition.notify_all()
 
     def close(self) -> None:
         "Hand out no more numbers, and end every wait."
@@ -243,6 +247,7 @@ def _execute(commands, pool: ActorPool, source: RemoteScheduler) -> None:
     for command, *content in commands:
         if command == "close": return
         elif command == "games": source.add(*content)
+        elif command == "rest": source.rest(*content)
         elif command == "pause": pool.stop()
         elif command == "network": pool.set_network(unpack(content[0]), content[1])
         elif command == "play":

@@ -75,6 +75,7 @@ class Worker:
     def __init__(self, index: int, device: str, room: int, messages: list, received: queue.SimpleQueue, start=spawn):
         self.index, self.device, self.name, self.room = index, device, f"worker {index} {device}", room
         self.state, self.numbers, self.finished, self.report = "starting", set(), 0, Counter()
+        self.rests = False   # True if its running games rest
         self.launched = self.last_seen = time.monotonic()
         self.killed = ""   # Why the parent killed it
         self.process, self.pipe, self.outbox = start(f"alphazero_nb {self.name}")
@@ -211,6 +212,13 @@ class WorkerPlay:
         if self.active: self.generation.stop()
         for worker in self.workers.in_state("playing"): worker.outbox.put("pause")
 
+    def rest(self, full: bool) -> None:
+        "Let the running games of all playing workers rest, or let them go on."
+        for worker in self.workers.in_state("playing"):
+            if worker.rests == full: continue
+            worker.rests = full
+            worker.outbox.put("rest", full)
+
     def fail(self, error: Exception) -> None:
         "End the generation with the first error."
         if not self.idle: self.generation.error = self.generation.error or error
@@ -220,7 +228,9 @@ class WorkerPlay:
         "Assign more games, or end the generation if no game is left to play."
         if self.active and not self.workers.running: self.fail(self.start_error or RuntimeError("no worker is left."))
         if self.active and not self.source.open: self.pause()
-        if self.active: assign_games(self.workers.running, self.source)
+        if self.active:
+            self.rest(self.source.full)
+            assign_games(self.workers.running, self.source)
         elif not self.idle and not self.workers.in_state("playing"): self.generation.end()
 
 # %% ../../nbs/46_selfplay.workers.ipynb #7a0583b0

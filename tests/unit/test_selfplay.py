@@ -27,9 +27,10 @@ from alphazero_nb.core.streams import gamma, uniform
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay import calibration, engine as engine_module, layout as layout_module, pools
 from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
-from alphazero_nb.selfplay.scheduler import GameScheduler, Generation
+from alphazero_nb.selfplay.scheduler import GameScheduler, Generation, play_games
 from alphazero_nb.selfplay.actors import ActorPool, shielded
-from alphazero_nb.selfplay.workers import WorkerPool
+from alphazero_nb.selfplay.worker_process import RemoteScheduler
+from alphazero_nb.selfplay.workers import WorkerPlay, WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
 from alphazero_nb.selfplay.calibration import (candidate_layouts, choose_layout, limit_games, measure_layouts, spread_starts,
                                                usual_game)
@@ -229,6 +230,54 @@ def test_games_rest_where_they_are_while_enough_wait_for_a_request():
         playing.pause()
         games += playing.generate_games(5)
     assert games == play(game, 165)
+
+
+def test_games_of_a_worker_rest_too():
+    "The actors of a cluster play on between two calls. Their games ended there instead, and all slots were empty."
+    game, resting, sent = get_game("connect4"), threading.Event(), []
+
+    class Remote(RemoteScheduler):
+        def wait(self):
+            if self.full: resting.set()
+            return super().wait()
+
+    def put(what, *content):
+        if what == "game": sent.append(content[0])
+        if len(sent) == 3 and not resting.is_set(): source.rest(True)   # In the actor's turn: the driver has enough
+    options = plan_layout(game, None, threads=1, games=8, max_batch=8), SelfPlaySettings(SearchSettings(simulations=8))
+    pool = ActorPool(game, None, *options, seed=5)
+    source = Remote(SimpleNamespace(put=put), pool)
+    source.open = True
+    source.add(range(24))
+    pool.start(source)
+    assert resting.wait(60)
+    block, = pool.blocks
+    before = len(sent), len(source.numbers), block.slots["ply"].copy()
+    assert 3 <= before[0] < 12 and before[1] > 0 and (block.slots["number"] >= 0).sum() > 2, "running games stay in slots"
+    source.rest(False)
+    wait_for(lambda: len(sent) == 24, 60)
+    pool.stop()
+    pool.join()
+    want = ActorPool(game, None, *options, seed=5)
+    assert sorted(sent, key=lambda record: record.number) == play_games(want, 24)
+
+
+def test_workers_hear_once_that_their_games_rest_and_once_that_they_go_on():
+    scheduler, sent = GameScheduler(), [[], []]
+    workers = [SimpleNamespace(state="playing", rests=False, room=9, numbers=set(), outbox=SimpleNamespace(
+        put=lambda *message, box=box: box.append(message))) for box in sent]
+    play = WorkerPlay(SimpleNamespace(running=workers, in_state=lambda *states: [w for w in workers if w.state in states]))
+    play.begin(scheduler)
+    scheduler.ahead = 3
+    scheduler.want(1)
+    play.step()
+    for number in range(4): scheduler.finish(Played(number=number))
+    for _ in range(2): play.step()
+    scheduler.want(3)
+    for worker in workers: worker.numbers.clear()
+    play.step()
+    for box in sent: assert [what for what, *_ in box] == ["games", "rest", "rest", "games"]
+    for box in sent: assert [full for what, full in box if what == "rest"] == [True, False], "and only then come new numbers"
 
 
 def test_a_pause_may_come_while_an_actor_asks_if_games_rest():
