@@ -35,7 +35,7 @@ class Ignorant:
 class Node:
     def __init__(self, game, state):
         self.state, self.mover, self.visits, self.edges = state, game.mover(state), 0, []
-        self.sums = np.zeros(game.players, np.float32)
+        self.sums, self.own, self.exact = np.zeros(game.players, np.float32), 0, None
 
 
 class Edge:
@@ -122,6 +122,58 @@ def back_up(path, leaf, result):
     for node in [above for above, _ in path] + [leaf]:
         node.visits += 1
         node.sums += result
+
+
+def decided(node, ties_agree):
+    "The exact result of a node by seat, if its edges decide it: a win, or the best of all if ties agree for every seat."
+    known = [edge.child.exact for edge in node.edges if edge.child is not None and edge.child.exact is not None]
+    best = max((result[node.mover] for result in known), default=-2)
+    ties = [result for result in known if result[node.mover] > best - 1e-5]
+    if ties_agree and best > 1 - 1e-5: return ties[0]
+    if len(known) < len(node.edges) or any(np.abs(result - ties[0]).max() > 1e-5 for result in ties): return None
+    return ties[0]
+
+
+def choice(node, ties_agree):
+    "PUCT; a proven move counts as its result, a lost one not at all. Proven moves that may differ for others take turns."
+    tried = sum(float(edge.prior) for edge in node.edges if edge.visits)
+    untried = float(node.sums[node.mover]) / node.visits - .2 * math.sqrt(tried)
+
+    def score(edge):
+        if edge.child is not None and edge.child.exact is not None:
+            result = float(edge.child.exact[node.mover])
+            return result if result > -1 + 1e-5 else -1e9
+        mean = float(edge.value) / edge.visits if edge.visits else untried
+        return mean + 1.5 * math.sqrt(node.visits) * float(edge.prior) / (1 + edge.visits)
+    best = max(node.edges, key=score)
+    if ties_agree or best.child is None or best.child.exact is None: return best
+    known = [edge for edge in node.edges if edge.child is not None and edge.child.exact is not None]
+    most = max(edge.child.exact[node.mover] for edge in known)
+    return min((edge for edge in known if edge.child.exact[node.mover] > most - 1e-5), key=lambda edge: edge.visits)
+
+
+def proving_search(game, evaluator, root, budget):
+    "The search with proofs. After each simulation, the sums on its path are computed anew from those below."
+    ties_agree = game.players == 1 or game.zero_sum
+    slow_search(game, evaluator, root, 0)
+    root.own = root.sums.copy()
+    while root.visits <= budget and root.exact is None:
+        node, path = root, []
+        while node.edges and node.exact is None:
+            edge = choice(node, ties_agree)
+            if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
+            path.append((node, edge))
+            node = edge.child
+        if node.mover < 0: node.exact = game.returns(node.state)
+        elif node.exact is None: node.own = judge(game, evaluator, node)
+        node.visits += 1
+        node.sums = node.own + np.zeros_like(root.sums) if node.exact is None else node.exact * np.float32(node.visits)
+        for above, edge in reversed(path):
+            edge.visits, edge.value, above.visits = edge.visits + 1, edge.child.sums[above.mover], above.visits + 1
+            above.exact = decided(above, ties_agree)
+            above.sums = above.own + sum(edge.child.sums for edge in above.edges if edge.child is not None)
+            if above.exact is not None: above.sums = above.exact * np.float32(above.visits)
+    return root
 
 
 def visits_of(game, root):

@@ -23,7 +23,7 @@ from alphazero_nb.search.tree import NotFinite, make_trees, root_of
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.slots import SlotBlock, retrace
-from reference import HashEvaluator, Ignorant, outcomes_of
+from reference import HashEvaluator, Ignorant, Node, late_positions, outcomes_of, proving_search
 
 # Random games: the tree follows from the seed, by arithmetic ---------------------------------------
 
@@ -161,6 +161,23 @@ def test_proofs_are_the_only_results_of_5000_random_games():
     found = fuzz(834, seed=1000)
     print(f"\n{6 * 834} games; by kind: proven nodes, those before an end, and those left open by a tie\n{found}")
     assert (found[:, 1] > 300).all() and (found[[2, 3, 4, 5], 2] > 50).all() and not found[:2, 2].any()
+
+
+@pytest.mark.parametrize("budget", [5, 60, 250])
+@pytest.mark.parametrize("kind", ["tictactoe", "connect4", "dots(rows=2,cols=2)", 1, 2, 3, 4])
+def test_visits_are_those_of_a_slow_search_with_proofs(kind, budget):
+    "Late positions, and random games of two to four players without chance. (One player explores less: test_chance.)"
+    if isinstance(kind, str): states = late_positions(get_game(kind), 7, 4, seed=budget)
+    else: states = [random_game(kind).new(48 * number + 6 * style + kind) for number in range(3) for style in range(4)]
+    game = get_game(kind) if isinstance(kind, str) else random_game(kind)
+    for state in states:
+        trees = make_trees(1, budget, game.max_legal, game.state_size, game.players, game.outcomes)
+        assert init_root(game.api, trees, 0, state)
+        evaluator, requests = HashEvaluator(game), Requests(game, trees)
+        while requests.gather(game, SearchSettings(budget)): requests.apply(*evaluator.evaluate(*requests.arguments()))
+        root, edges = proving_search(game, evaluator, Node(game, state), budget), trees.edges[:trees.nodes["count"][0]]
+        assert [edge.visits for edge in root.edges] == edges["visits"].tolist()
+        assert np.allclose(trees.values[0], root.sums, atol=1e-3) and trees.nodes["exact"][0] == (root.exact is not None)
 
 
 # A player who does not care ------------------------------------------------------------------------
