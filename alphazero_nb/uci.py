@@ -21,7 +21,7 @@ from .search.one_game import (GameSearch, RankedMove, advance, playable_visits, 
 __all__ = ['MOVES_LEFT', 'OPTIONS', 'COMMANDS', 'ALONE', 'NEED_AGENT', 'Limits', 'read_limits', 'time_for_move', 'centipawns',
            'score_words', 'read_position', 'GameOnBoard', 'restrict_root', 'read_allowed', 'Thought', 'is_decided',
            'report', 'choose_move', 'think', 'check_option', 'UciProgram', 'ponder', 'best_move', 'search_and_answer',
-           'handle', 'run_uci', 'print_line']
+           'begin_search', 'handle', 'run_uci', 'print_line']
 
 # %% ../nbs/83_uci.ipynb #19bed0a2
 @dataclass(frozen=True)
@@ -152,11 +152,6 @@ def read_allowed(board: GameOnBoard, moves) -> tuple[list[int], list[str]]:  # A
         except ValueError: others.append(text)
     return actions, others
 
-#
-# ## Thinking
-#
-# The search runs in a thread of its own, one batch after another. Between two batches it looks at the clock and at `stop`, so it stops within the time of a batch, some milliseconds. It reports at most ten times in the first second, and once per second afterwards.
-
 # %% ../nbs/83_uci.ipynb #d004a5b3
 @dataclass
 class Thought:
@@ -238,7 +233,7 @@ def check_option(name: str, number: int | None, given) -> None:
     if number is None or not least <= number <= most:
         raise ValueError(f"{name} is {given!r}; it must be a whole number from {least} to {most}.")
 
-
+# %% ../nbs/83_uci.ipynb #e5c6afa3
 class UciProgram:
     "An agent behind UCI. `load` returns it at the first command that needs it."
     def __init__(
@@ -254,7 +249,7 @@ class UciProgram:
         self.load, self.name, self.leaves, self.room, self.board = load, name, leaves, room, None
         self.options = {**{key: default for key, (default, _, _) in OPTIONS.items()}, **options}
         self.lock, self.thread, self.output, self.thinking, self.gone = threading.Lock(), None, say, False, False
-        self.stopping, self.released = threading.Event(), threading.Event()   # released: no longer pondering
+        self.stopping, self.released = threading.Event(), threading.Event()
         self.released.set()
 
     def say(self, line: str) -> None:
@@ -277,16 +272,6 @@ class UciProgram:
         board = GameOnBoard(GameSearch(agent.game, agent.evaluator, agent.settings, self.leaves, self.room))
         warm_up(board.search)
         self.board = board
-
-    def begin(self, limits: Limits, only: tuple, obstacle: str) -> None:
-        "Start a search of some moves, or of all if `only` is empty, in a thread."
-        self.finish()
-        self.stopping.clear()
-        if limits.ponder: self.released.clear()
-        self.thinking = True
-        self.thread = threading.Thread(target=search_and_answer, args=(self, limits, only, obstacle),
-                                       name="UCI search", daemon=True)
-        self.thread.start()
 
     def end_search(self) -> None:
         "Let the search end, if one is going on."
@@ -334,6 +319,17 @@ def search_and_answer(program: UciProgram, limits: Limits, only: tuple, obstacle
         if limits.infinite: program.stopping.wait()
     program.thinking = False   # Before the board hears the move, for it may ask again at once
     program.say(f"bestmove {move}")
+
+
+def begin_search(program: UciProgram, limits: Limits, only: tuple, obstacle: str) -> None:
+    "Start a search of some moves, or of all if `only` is empty, in a thread."
+    program.finish()
+    program.stopping.clear()
+    if limits.ponder: program.released.clear()
+    program.thinking = True
+    program.thread = threading.Thread(target=search_and_answer, args=(program, limits, only, obstacle),
+                                      name="UCI search", daemon=True)
+    program.thread.start()
 
 # %% ../nbs/83_uci.ipynb #9a5a9ba8
 def _uci(program, words):
@@ -385,7 +381,7 @@ def _go(program, words):
     for fault in limits.faults: program.complain(fault)
     only, others = read_allowed(board, () if board.refused else limits.searchmoves)
     for text in others: program.complain(f"go searchmoves: {text!r} is not a legal move.")
-    program.begin(limits, tuple(only), _obstacle(board, limits, only))
+    begin_search(program, limits, tuple(only), _obstacle(board, limits, only))
 
 
 def _stop(program, words): program.finish()
@@ -425,7 +421,7 @@ def handle(program: UciProgram, line: str) -> bool:
 
 
 def run_uci(program: UciProgram, lines) -> None:
-    "Obey commands until `quit`, the end of the input or of the output. Raise a ValueError if the agent cannot be loaded."
+    "Obey commands until `quit` or the end of input or output. Raise a ValueError if the agent cannot be loaded."
     try:
         for line in lines or ():   # None: the input was closed from the start
             if not handle(program, line) or program.gone: break

@@ -229,7 +229,8 @@ _TOKEN = re.compile(rf"""
     | (?P<nothing> \s | \{{[^}}]*\}} | ;[^\n]* | ^%[^\n]* | \$\d+ )
     | (?P<bracket> [(){{] )
     | (?P<result> 1-0 | 0-1 | 1/2-1/2 | \* )
-    | (?P<move> (?!\d)(?:{re.sub("[?]P<[a-z_]+>", "", _SAN.pattern)}) (?=[^\W\d_]* (?: \d+\s*\. | [\W_] | $ ))
+    | (?P<move> (?!\d)(?:{re.sub("[?]P<[a-z_]+>", "", _SAN.pattern)})
+                  (?= [^\W\d_]* (?: \d+\s*\. | 1-0 | 0-1 | 1/2 | [\W_] | $ ) )
               | {_CASTLING.pattern} )
     | (?P<number> \d+\.* )
     | (?P<word> \w+ | [^\w\s(){{}}]+ | . )""", re.VERBOSE | re.MULTILINE)
@@ -265,8 +266,8 @@ def read_pgn(
     text: str,
 ) -> tuple[dict, list[int]]:  # Headers, and actions from the position in the header FEN, or from the usual one
     "Return the first game of a PGN. A ValueError names the first move that cannot be played, or the fault in the text."
-    text = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").translate(_SPELLINGS)
-    headers, text = _read_tags(text)
+    text = re.sub(r"\r\n?", "\n", text.lstrip("\ufeff").translate(_SPELLINGS))
+    headers, text = _read_tags(re.sub(r"\n\s*\n", "\n\n", text))   # Many empty lines are one
     words, result = _read_moves(text)
     if not (headers or words or result): raise ValueError("the text has no game in PGN.")
     if result and headers.get("Result", "*") == "*": headers["Result"] = result

@@ -54,7 +54,7 @@ GAMES = {
     '[Event "a"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5\n\n[Event "b"]\n\n1. d4 d5 *': SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5\n\n1. d4 d5 *": SPANISH,
     "1. e4 e5 2. Nf3 Nc6 3. Bb5 1-0\n\n1. d4 d5 *": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5\n \n1. d4": SPANISH, '[Result "0-1"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 1-0': SPANISH,
     "1. e4 e5 2. Nf3 Nc6 3. Bb5\n\nA paragraph about this game, with e4.": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5 White resigns": SPANISH,
-    "1. e4 e5 2. Nf3 Nc6 3. Bb5 ½-½": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5 1/2": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5 1:0": SPANISH,
+    "1. e4 e5 2. Nf3 Nc6 3. Bb5 ½-½": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5 1/2": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb5 1:0": SPANISH, "1. e4 e5 2. Nf3 Nc6 3. Bb51-0": SPANISH,
     "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O": CASTLES, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. 0-0!": CASTLES,
     "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. e1g1": CASTLES, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. e1h1": CASTLES,
     "1. e4 a6 2. e5 d5 3. exd6": PASSANT, "1. e4 a6 2. e5 d5 3. exd6 e.p.": PASSANT, "1. e4 a6 2. e5 d5 3. exd6e.p.": PASSANT,
