@@ -121,7 +121,7 @@ def _check_form(path, fields: dict, game: Game) -> None:
         if not isinstance(array, np.ndarray): raise ValueError(f"{path} is damaged: {name!r} is no array.")
     for name, dimensions in (("game", 0), ("phases", 1)):
         if fields[name].dtype.kind != "U" or fields[name].ndim != dimensions:
-            raise ValueError(f"{path} is not a set of positions: {name} has no names.")
+            raise ValueError(f"{path} is not a set of positions: {name!r} must hold text.")
     if str(fields["game"]) != game.name:
         raise ValueError(f"{path} has positions of {' '.join(str(fields['game']).split())[:80]}, not of {game.name}.")
     n, longest = fields["phase"].size, fields["moves"].shape[-1:]

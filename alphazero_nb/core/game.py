@@ -129,11 +129,14 @@ def _explain(name: str, function: Callable, message: str) -> str:
     return f"{name} ({function.__name__}, line {numbers[-1]}) cannot be compiled: {why}."
 
 # %% ../../nbs/01_core.game.ipynb #68c53394
+_INT16 = np.dtype(np.int16)
+
+
 class ByHand:
     "The rules for use from Python, one state at a time; a base of `Game`. A state is (state_size,) int16."
     def as_state(self, state) -> np.ndarray:
         "Return a state as compiled rules take it, (state_size,) int16 in one piece. A ValueError says what is wrong."
-        if (isinstance(state, np.ndarray) and state.dtype == np.int16 and state.shape == (self.state_size,)
+        if (isinstance(state, np.ndarray) and state.dtype == _INT16 and state.shape == (self.state_size,)
                 and state.flags.carray): return state
         return _whole_rows(self, [state])[0]
 
@@ -163,7 +166,7 @@ class ByHand:
     def legal_actions(self, state) -> list[int]:
         "Return the legal actions in increasing order, or the possible outcomes; an empty list when the game is over."
         state = self.as_state(state)
-        if self.mover(state) < 0: return [outcome for outcome, _ in self.chance(state)]
+        if self.compiled["mover"](state) < 0: return [outcome for outcome, _ in self.chance(state)]
         actions = np.zeros(self.max_legal, np.int32)
         return actions[:self.compiled["legal"](state, actions)].tolist()
 

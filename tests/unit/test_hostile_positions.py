@@ -30,7 +30,7 @@ def attack(count, seed):
     return seen
 
 
-def test_hostile_files_of_positions_and_strange_states_end_in_one_sentence(): attack(150, 1)
+def test_hostile_files_of_positions_and_strange_states_end_in_one_sentence(): attack(100, 1)
 
 
 @pytest.mark.slow
