@@ -466,7 +466,7 @@ def _passed_file(game: Game) -> Path | None:
     folder = getattr(getattr(game.compiled["start"], "_cache", None), "cache_path", None)
     if game.digest is None or folder is None: return None
     sizes = (game.state_size, game.players, game.actions, game.shape, game.max_legal, game.max_length, game.outcomes,
-             game.privileged_size, game.rewards, game.groups, game.start_symmetries)
+             game.privileged_size, game.rewards, game.zero_sum, game.groups, game.start_symmetries)
     facts = repr((VERSIONS, game.name, game.digest, sizes, [array.tobytes() for array in game.symmetries])).encode()
     laws = Path(importlib.util.find_spec("alphazero_nb.core.game_check").origin).read_bytes()
     name = hashlib.blake2b(facts + laws, digest_size=12).hexdigest()
