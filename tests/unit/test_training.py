@@ -241,7 +241,7 @@ def test_minutes_end_in_time(tmp_path):
     trainer(tmp_path / "warm").fit(iterations=1)
     start = time.monotonic()
     run = trainer(tmp_path / "run").fit(minutes=.05)
-    assert run.iteration >= 1 and time.monotonic() - start < 10
+    assert run.iteration >= 1 and time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize("moment", ["GameFinished", "StepsTaken"])
@@ -522,16 +522,19 @@ def test_an_iteration_takes_more_games_where_its_steps_take_longer(tmp_path, mon
     else: assert [*map(len, rows)] == [16] + [64] * 5, "up to four times as many, from the second iteration on"
 
 
-def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path):
-    account = TimeAccount()
-    assert account.allows("matches", 0)   # The first is always played
-    with account.on("matches"): time.sleep(.02)
-    assert not account.allows("matches", .05) and account.allows("saving", 0)
-    account.began -= 100   # As if the run had gone on for a while
-    assert account.allows("matches", .05)
-    account.take()
-    account.total["matches"] = 5   # Of 100 seconds, and one more match would follow
-    assert not account.allows("matches", .05) and account.allows("matches", .1)
+def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path, monkeypatch):
+    clock = [0.0]
+    with monkeypatch.context() as patch:
+        patch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        account = TimeAccount()
+        assert account.allows("matches", 0)   # The first is always played
+        with account.on("matches"): clock[0] = .02
+        assert not account.allows("matches", .05) and account.allows("saving", 0)
+        clock[0] = 100.0
+        assert account.allows("matches", .05)
+        account.take()
+        account.total["matches"] = 5   # Of 100 seconds, and one more match would follow
+        assert not account.allows("matches", .05) and account.allows("matches", .1)
     settings = replace(QUICK, evaluate_every=1, evaluate_games=2, baseline="random", match_share=0)
     run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=3)
     assert [row["iteration"] for row in run.matches] == [1]
@@ -589,12 +592,13 @@ def test_the_learning_rate_falls_in_the_cooldown(done, rate):
 
 
 @pytest.mark.parametrize("begun_s, fallen", [(0, -1), (30, 0), (45, .5), (60, 1)])
-def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, begun_s, fallen):
+def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, monkeypatch, begun_s, fallen):
     run = trainer(tmp_path / "run")
     loop = TrainingLoop(run.plan, run.folder, run.progress, None)
     assert loop._fallen() < 0, "a run without a time"
-    loop.time = time.monotonic() - begun_s, 1.0
-    assert loop._fallen() == pytest.approx(fallen, abs=.05)
+    monkeypatch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=lambda: 100.0))
+    loop.time = 100.0 - begun_s, 1.0
+    assert loop._fallen() == pytest.approx(fallen)
 
 
 @pytest.mark.parametrize("options, given, falls", [
