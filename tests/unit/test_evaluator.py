@@ -151,8 +151,9 @@ def test_a_batch_is_no_longer_than_promised():
 def test_a_lone_request_does_not_wait_for_company():
     "No second request comes. Each is answered alone, and the thread never waits for a time."
     with BatchedEvaluator(Echo(), max_batch=256) as evaluator:
-        waits, wait = [], evaluator._condition.wait
-        evaluator._condition.wait = lambda *limit: waits.append(limit) or wait(*limit)
+        condition, waits = evaluator._queue._condition, []
+        wait = condition.wait
+        condition.wait = lambda *limit: waits.append(limit) or wait(*limit)
         ask, want = question(3)
         for _ in range(200): assert same(evaluator.submit(*ask).result(60), want)
         stats = evaluator.get_stats()
