@@ -24,7 +24,6 @@ from alphazero_nb.selfplay.layout import plan_layout
 from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.replay import Replay
-from processes import patience
 from run_v1 import Linear
 
 try: import ray
@@ -32,6 +31,11 @@ except ImportError: ray = None
 needs_ray = pytest.mark.skipif(ray is None, reason="Ray is not installed")
 ONE = dict(num_cpus=1, object_store_memory=80 << 20)
 TESTS = str(Path(__file__).parents[1])
+
+
+def wait_for(condition, seconds=100):
+    end = time.monotonic() + seconds
+    while not condition(): assert time.monotonic() < end; time.sleep(.05)
 
 
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path, capsys):
@@ -69,27 +73,49 @@ def test_auto_starts_a_cluster_of_its_own(tmp_path):
     room = tempfile.mkdtemp(prefix="ray")   # A short path, because sockets need one
     try:
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run")], timeout=150 * patience(), capture_output=True,
-                              text=True, env=dict(environment, RAY_TMPDIR=room))
+        for _ in range(5):
+            done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run")], timeout=300, capture_output=True,
+                                  text=True, env=dict(environment, RAY_TMPDIR=room))
+            if LATE not in done.stderr: break
         assert done.returncode == 0, done.stderr
         assert set(json.loads(done.stdout.splitlines()[-1].replace("'", '"'))) <= {"127.0.0.1", "::ffff:127.0.0.1"}
         assert "worker 0: " in done.stdout
         assert json.loads((tmp_path / "run/manifest.json").read_text())["iteration"] == 2
         def left(): return [process for process in psutil.process_iter(["cmdline"]) if room in " ".join(process.info["cmdline"] or ())]
-        end = time.monotonic() + 20
-        while left() and time.monotonic() < end: time.sleep(.2)
-        assert not left()
+        wait_for(lambda: not left())
     finally: shutil.rmtree(room, ignore_errors=True)
+
+
+LATE = "The current node timed out during startup"   # Ray gives a node 30 s; a busy machine may need more
+
+
+def start_cluster(attempts=5):
+    "A head and two more nodes, each with one core. If one of them is late, begin again."
+    from ray.cluster_utils import Cluster
+    soon = dict(health_check_period_ms=500, health_check_timeout_ms=1000, health_check_failure_threshold=3)
+    cluster = Cluster()
+    try:
+        cluster.add_node(**ONE, include_dashboard=False, _system_config=soon)
+        for _ in range(2): cluster.add_node(**ONE)
+        return cluster
+    except Exception as error:
+        cluster.shutdown()
+        if LATE not in str(error) or attempts == 1: raise
+        return start_cluster(attempts - 1)
+
+
+def add_node(cluster, attempts=5):
+    "Add a node of one core. If it is late, add another one; the first may still join."
+    try: cluster.add_node(**ONE)
+    except Exception as error:
+        if LATE not in str(error) or attempts == 1: raise
+        add_node(cluster, attempts - 1)
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    "A head and two more nodes, each with one core."
-    from ray.cluster_utils import Cluster
-    soon = dict(health_check_period_ms=500, health_check_timeout_ms=1000, health_check_failure_threshold=3)
-    cluster = Cluster(True, head_node_args=dict(ONE, include_dashboard=False, _system_config=soon))
+    cluster = start_cluster()
     try:
-        for _ in range(2): cluster.add_node(**ONE)
         ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
         yield cluster
     finally:
@@ -120,13 +146,12 @@ def test_a_node_dies_and_another_joins(cluster):
     settings, rest = SelfPlaySettings(SearchSettings(simulations=50)), dict(threads=1, games=32, max_batch=32)
     def replace_node():
         cluster.remove_node(workers(cluster)[0], allow_graceful=False)
-        cluster.add_node(**ONE)
+        add_node(cluster)
     pool, scheduler = ClusterPool(game, None, plan_layout(game, None, layout="ray", **rest), settings, 7, events=events), GameScheduler(run_ahead=False)
     try:
         pool.wait_ready()
         played = play(pool, scheduler, 1000, sources, 300, replace_node)
-        end = time.monotonic() + 60
-        while (len(pool.workers) < 3 or pool.starting) and time.monotonic() < end: time.sleep(.05)
+        wait_for(lambda: len(pool.workers) >= 3 and not pool.starting)
         played += play(pool, scheduler, 1000, sources)
     finally: pool.close()
     assert [record.number for record in played] == list(range(2000))
@@ -134,12 +159,7 @@ def test_a_node_dies_and_another_joins(cluster):
     assert played == play_games(threads, 2000), "the games are not those of threads"
     lost = [event for event in iter(lambda: None if events.empty() else events.get(), None) if isinstance(event, WorkerLost)]
     assert len(lost) == 1 and lost[0].cause.endswith("its node"), lost
-    assert len(sources) == 4, f"the new node has played nothing: {sources}"
-
-
-def wait_for(condition, seconds=100):
-    end = time.monotonic() + seconds
-    while not condition(): assert time.monotonic() < end; time.sleep(.05)
+    assert len(sources) >= 4, f"the new node has played nothing: {sources}"
 
 
 def rested(engine):
@@ -161,7 +181,7 @@ def test_actors_play_while_the_learner_learns(cluster):
         games, before = engine.generate_games(100), engine.evaluations
         held, most = rested(engine)   # The learner learns
         wait_for(lambda: engine.evaluations > before)
-        assert engine.scheduler.ahead == 100 + 3 * 32 <= held <= most
+        assert engine.scheduler.ahead == 100 + engine.layout.games <= held <= most
         games += engine.generate_games(400)   # More than are there
         engine.set_network(network)
         versions = [record.version for record in engine.generate_games(400)]
@@ -222,7 +242,7 @@ print([record.number for record in run.folder.kept()])
 @needs_ray
 def test_a_killed_driver_goes_on(cluster, tmp_path):
     def drive(how):
-        return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=150 * patience(), capture_output=True,
+        return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=300, capture_output=True,
                               text=True, env=dict(os.environ, RAY_ADDRESS=cluster.address))
     killed = drive("die")
     assert killed.returncode == -9, killed.stderr
@@ -238,7 +258,5 @@ def test_a_killed_driver_goes_on(cluster, tmp_path):
 @needs_ray
 def test_missing_nodes_are_named(cluster):
     from alphazero_nb.selfplay.cluster import wait_for_places
-    start = time.monotonic()
     with pytest.raises(ValueError, match=r"after 0.5 s the cluster has \d of 40 places for actors \(.*cpu0.*\); start more nodes"):
         wait_for_places(40, .5)
-    assert time.monotonic() - start < 10

@@ -64,7 +64,8 @@ def pause_workers(kernel):
 
 def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kernel):
     kernel.run(ENGINE + "engine = build('tictactoe', reproducible=True); engine.pool.wait_ready()")
-    kernel.send("engine.generate_games(1500)")
+    # A fast machine had played 1,500 games by then: the interrupt met the display of the records, and workers that nobody waited for
+    kernel.send("engine.generate_games(10**6)")
     kernel.read(until="self-play")
     paused = pause_workers(kernel)
     assert kernel.interrupt() < 2 * SOON * patience() and kernel.cell.error == "KeyboardInterrupt: " and gone(paused, 10)

@@ -13,17 +13,14 @@ from alphazero_nb.network import inference
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.inference import FusedBoardNet, can_fuse, inference_copy
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
-from processes import Watch, patience
 
 BACKENDS = ["eager", "fused"]
-DTYPES = ["float32", "bfloat16"]
+DTYPES = ["float32", "bfloat16"][:1 + (get_device("cpu").dtype == "bfloat16")]   # That this CPU computes in
 
 
-def needs(backend, dtype="float32", network=None):
+def needs(backend, network=None):
     if backend == "fused" and not can_fuse(network or PolicyValueNet(GAME, "tiny"), get_device("cpu")):
         pytest.skip("the fused operators do not run this network here")
-    if dtype == "bfloat16" and get_device("cpu").dtype != "bfloat16":
-        pytest.skip("this CPU has no bfloat16 units")
 
 
 GAME = get_game("connect4")
@@ -67,7 +64,7 @@ def question(number, rows=1, edges=2):
 def same(answer, want): return all(np.array_equal(a, b) for a, b in zip(answer, want))
 
 
-def in_threads(functions, timeout_s=30):
+def in_threads(functions, timeout_s=60):
     "Runs them side by side; what each returned or raised. Fails if one is still running after `timeout_s`."
     results = [None] * len(functions)
 
@@ -82,7 +79,7 @@ def in_threads(functions, timeout_s=30):
     return results
 
 
-def wait_until(condition, timeout_s=10):
+def wait_until(condition, timeout_s=60):
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it never happened"
@@ -131,8 +128,8 @@ def test_requests_that_wait_for_a_slow_batch_are_one_batch():
         rest = [(evaluator.submit(*ask), want) for ask, want in (question(100 * i, rows=i) for i in range(1, 9))]
         assert evaluator.get_stats()["queue_size"] == 8
         echo.gate.set()
-        assert same(first.result(5), question(7)[1])
-        assert all(same(ticket.result(5), want) for ticket, want in rest)
+        assert same(first.result(60), question(7)[1])
+        assert all(same(ticket.result(60), want) for ticket, want in rest)
         stats = evaluator.get_stats()
     assert echo.rows == [1, 36]
     assert stats["avg_batch_size"] == 37 / 2 and stats["total_requests"] == 9
@@ -147,21 +144,20 @@ def test_a_batch_is_no_longer_than_promised():
         wait_until(echo.entered.is_set)
         tickets = [evaluator.submit(*question(0, rows)[0]) for rows in (3, 5, 1, 9, 2, 4)]
         echo.gate.set()
-        for ticket in tickets: ticket.result(5)
+        for ticket in tickets: ticket.result(60)
     assert echo.rows == [1, 3, 6, 9, 6]
 
 
 def test_a_lone_request_does_not_wait_for_company():
-    "The cost of sharing is a change of thread, not a pause: the median of 200 lone requests is far below a millisecond."
+    "No second request comes. Each is answered alone, and the thread never waits for a time."
     with BatchedEvaluator(Echo(), max_batch=256) as evaluator:
+        condition, waits = evaluator._queue._condition, []
+        wait = condition.wait
+        condition.wait = lambda *limit: waits.append(limit) or wait(*limit)
         ask, want = question(3)
-        times = []
-        for _ in range(200):
-            start = time.perf_counter()
-            assert same(evaluator.evaluate(*ask), want)
-            times.append(time.perf_counter() - start)
+        for _ in range(200): assert same(evaluator.submit(*ask).result(60), want)
         stats = evaluator.get_stats()
-    assert np.median(times) < 1e-3 * patience()
+    assert set(waits) <= {()}
     assert stats["total_batches"] == 200 and stats["avg_batch_size"] == 1
 
 
@@ -175,10 +171,10 @@ def test_statistics_count_and_time():
         second = evaluator.submit(*question(1)[0])
         time.sleep(.2)
         echo.gate.set()
-        first.result(5), second.result(5)
+        first.result(60), second.result(60)
         wait_until(lambda: evaluator.get_stats()["total_batches"] == 2)
         stats = evaluator.get_stats()
-    assert .19 < stats["busy_s"] < 5 and .19 < stats["wait_s"] < 5
+    assert stats["busy_s"] > .19 and stats["wait_s"] > .19
     assert stats["total_requests"] == 2 and stats["queue_size"] == 0
 
 
@@ -189,14 +185,14 @@ def test_a_ticket_can_be_asked_with_a_limit():
         ticket = evaluator.submit(*question(0)[0])
         with pytest.raises(TimeoutError): ticket.result(.05)
         echo.gate.set()
-        assert same(ticket.result(5), question(0)[1]) and same(ticket.result(5), question(0)[1])
+        assert same(ticket.result(60), question(0)[1]) and same(ticket.result(60), question(0)[1])
 
 
 # Closing and failing
 
 
 def test_close_answers_every_waiting_client():
-    "Eight clients wait, one of them for a network that hangs: all are told within a second."
+    "Eight clients wait, one of them for a network that hangs: all get an error while it hangs."
     echo = Echo()
     echo.gate = threading.Event()
     evaluator = BatchedEvaluator(echo, max_batch=4)
@@ -204,23 +200,20 @@ def test_close_answers_every_waiting_client():
 
     def client(i):
         try: evaluator.evaluate(*question(i)[0])
-        except EvaluatorError as error: answered.append((watch.counted, error))
+        except EvaluatorError as error: answered.append(error)
     clients = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(8)]
     for thread in clients: thread.start()
     wait_until(lambda: echo.entered.is_set() and evaluator.get_stats()["queue_size"] >= 4)
     wait_until(lambda: evaluator.get_stats()["queue_size"] + echo.rows[0] == 8)
-    watch = Watch()
     closer = threading.Thread(target=evaluator.close, daemon=True)
     closer.start()
-    for thread in clients: thread.join(2)
-    watch.stop()
+    for thread in clients: thread.join(60)
     left = sum(thread.is_alive() for thread in clients)
     echo.gate.set()
-    closer.join(5)
+    closer.join(60)
     assert not closer.is_alive()
     assert left == 0, f"{left} of 8 clients still wait"
-    assert len(answered) == 8 and max(when for when, _ in answered) < patience()
-    assert all("closed" in str(error) for _, error in answered)
+    assert len(answered) == 8 and all("closed" in str(error) for error in answered)
 
 
 def test_after_close_a_call_raises_and_the_thread_is_gone():
@@ -266,11 +259,11 @@ def test_an_exception_reaches_every_client_of_the_batch_and_no_other():
         hit = [evaluator.submit(*question(n)[0]) for n in (2, 13, 3, 4)]
         later = [(evaluator.submit(*ask), want) for ask, want in map(question, (5, 6))]
         moody.gate.set()
-        assert same(first.result(5), question(1)[1])
+        assert same(first.result(60), question(1)[1])
         for ticket in hit:
-            with pytest.raises(EvaluatorError, match="unlucky") as caught: ticket.result(5)
+            with pytest.raises(EvaluatorError, match="unlucky") as caught: ticket.result(60)
             assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        assert all(same(ticket.result(5), want) for ticket, want in later)
+        assert all(same(ticket.result(60), want) for ticket, want in later)
         assert same(evaluator.evaluate(*question(99)[0]), question(99)[1]), "the evaluator goes on"
 
 
@@ -391,7 +384,7 @@ def test_only_few_batch_shapes_reach_the_network():
 def test_a_row_does_not_see_its_neighbours(preset, shape, backend, dtype):
     "Within one batch shape an answer is the same bit for bit: alone, in a full batch, in any order."
     network = PolicyValueNet(GAME, preset)
-    needs(backend, dtype, network)
+    needs(backend, network)
     evaluator = NetworkEvaluator(GAME, network, device="cpu", shapes=(shape,), backend=backend, dtype=dtype)
     observations = np.random.default_rng(shape).integers(0, 2, (shape, GAME.observation_size)).astype(np.int8)
     every = lambda n: (np.arange(0, 7 * n + 1, 7, dtype=np.int32), np.tile(np.arange(7, dtype=np.int32), n))
@@ -413,12 +406,12 @@ def test_every_backend_computes_the_network(backend, preset, name):
     "Batch norm folded and layers fused, after batch norm has learnt something to fold."
     game = get_game(name)
     network = trained(game, PolicyValueNet(game, preset, seed=3))
-    needs(backend, network=network)
+    needs(backend, network)
     planes = torch.randint(0, 2, (8, *game.shape), dtype=torch.int8)
     with torch.no_grad(): want = network.eval()(planes.float())
     got = inference_copy(network, "cpu", backend, "float32")(planes)
     for a, b in zip(got, want): assert a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-4)
-    needs(backend, "bfloat16", network)
+    if "bfloat16" not in DTYPES: return
     rough = inference_copy(network, "cpu", backend, "bfloat16")(planes)
     for a, b in zip(rough, want): assert a.dtype == torch.float32 and (a - b).abs().max() < .05 * max(1, b.abs().max())
 
@@ -436,7 +429,7 @@ def trained(game, network):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_copy_keeps_its_weights_until_it_is_updated(backend):
     network, rng = PolicyValueNet(GAME, "tiny"), np.random.default_rng(0)
-    needs(backend, network=network)
+    needs(backend, network)
     evaluator = NetworkEvaluator(GAME, network, device="cpu", max_batch=8, backend=backend)
     ask = request(GAME, rng, 8)
     before, version = evaluator.evaluate(*ask), evaluator.version

@@ -156,7 +156,7 @@ class Played(SimpleNamespace):
     def __len__(self): return 0
 
 
-def settle(playing, timeout_s=30):
+def settle(playing, timeout_s=60):
     "Wait until an engine that plays on has played as far ahead as it may."
     end = time.monotonic() + timeout_s
     scheduler = playing.scheduler
@@ -398,9 +398,9 @@ def test_an_error_between_calls_reaches_the_next_one():
         try:
             playing.generate_games(500)
             BreaksOnCue.broken.set()
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while any(thread.name == "alphazero_nb actor" for thread in threading.enumerate()): assert time.monotonic() < end; time.sleep(.01)
-            error = within(20, lambda: playing.generate_games(1000))
+            error = within(60, lambda: playing.generate_games(1000))
         finally: BreaksOnCue.broken.clear()
         assert isinstance(error, EvaluatorError) and "later" in str(error) and playing.closed
         assert all(record.number >= 500 for record in playing.leftover())
@@ -412,7 +412,7 @@ def test_playing_on_ends(end):
     game = get_game("tictactoe")
     with engine(game, games=32, play_on=True) as playing:
         playing.generate_games(500)
-        if end == "play_for": assert .1 < playing.play_for(.1) < 5
+        if end == "play_for": assert .1 < playing.play_for(.1) < 60
         elif end == "calibrate": playing.calibrate(.2)
         else: getattr(playing, end)()
         assert not actors(), "an actor at work when the interpreter ends would abort it"
@@ -702,14 +702,14 @@ class FailsLater(Cheap):
 def test_a_failing_network_reaches_the_caller(shared, threads):
     game, before = get_game("connect4"), len(actors())
     playing = engine(game, FailsLater(game, []), games=48, threads=threads, shared=shared)
-    error = within(20, lambda: playing.generate_games(500))
+    error = within(60, lambda: playing.generate_games(500))
     assert isinstance(error, EvaluatorError) and "the card fell out" in str(error)
     assert isinstance(error.__cause__, ZeroDivisionError)
     playing.shutdown()
     wait_for(lambda: len(actors()) == before)
 
 
-def wait_for(condition, seconds=5):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -719,7 +719,7 @@ def wait_for(condition, seconds=5):
 def test_weights_that_diverge_reach_the_caller():
     class Broken(nn.Module):
         def forward(self, x): return torch.full((len(x), 7), torch.nan), torch.zeros(len(x), 2)
-    error = within(20, lambda: play(get_game("connect4"), 3, Broken()))
+    error = within(60, lambda: play(get_game("connect4"), 3, Broken()))
     assert isinstance(error, EvaluatorError) and "NaN" in str(error)
 
 
@@ -743,7 +743,7 @@ def test_rules_that_raise_reach_the_caller(shared, rule):
     def observe(state, planes): planes[0] = state[0]
     game = Game("table", start=start, mover=mover, legal=legal, play=play_, returns=returns, observe=observe,
                 state_size=1, players=2, actions=2, shape=(1,), max_length=50, rewards=not in_play)
-    error = within(30, lambda: play(game, 3, games=32, shared=shared))
+    error = within(60, lambda: play(game, 3, games=32, shared=shared))
     assert isinstance(error, GameFailed) and "the table collapsed" in str(error) and isinstance(error.__cause__, ValueError)
     seed, line = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(error)).groups()
     assert len(ast.literal_eval(line)) == 5
@@ -773,7 +773,7 @@ def test_negative_counts_and_seeds_are_refused():
     with engine(game) as one:
         assert len(one.generate_games(3)) == 3
         with pytest.raises(ValueError, match="n is -2"): one.generate_games(-2)
-        assert [record.number for record in within(30, lambda: one.generate_games(4))] == [3, 4, 5, 6]
+        assert [record.number for record in within(60, lambda: one.generate_games(4))] == [3, 4, 5, 6]
 
 
 class Gated(Cheap):
@@ -974,8 +974,8 @@ def test_an_interrupt_while_the_summary_is_shown_loses_no_game():
 @pytest.mark.parametrize("shared", [False, True])
 def test_playing_for_a_time_ends_and_leaves_nothing_under_way(shared):
     with engine(get_game("tictactoe"), shared=shared, games=32) as playing:
-        assert within(30, lambda: playing.play_for(0)) < 20
-        assert within(30, lambda: playing.play_for(.2)) >= .2
+        assert within(60, lambda: playing.play_for(0)) < 60
+        assert within(60, lambda: playing.play_for(.2)) >= .2
         assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.pool.blocks)
         assert [record.number for record in playing.generate_games(40)] == list(range(40))
 

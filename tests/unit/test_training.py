@@ -26,6 +26,7 @@ from alphazero_nb.network.networks import PolicyValueNet, pool, pool_parts
 from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.arena.players import RandomPlayer
@@ -240,7 +241,7 @@ def test_minutes_end_in_time(tmp_path):
     trainer(tmp_path / "warm").fit(iterations=1)
     start = time.monotonic()
     run = trainer(tmp_path / "run").fit(minutes=.05)
-    assert run.iteration >= 1 and time.monotonic() - start < 10
+    assert run.iteration >= 1 and time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize("moment", ["GameFinished", "StepsTaken"])
@@ -501,8 +502,16 @@ def test_half_of_the_threads_play_while_the_learner_learns(tmp_path):
 
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_an_iteration_takes_more_games_where_its_steps_take_longer(tmp_path, monkeypatch, reproducible):
-    step, settings = Learner.step, replace(QUICK, min_replay_ratio=.5)
-    monkeypatch.setattr(Learner, "step", lambda learner, batch: time.sleep(.15) or step(learner, batch))
+    "Each step takes until the actors have played as far ahead as they may."
+    step, settings, engines = Learner.step, replace(QUICK, min_replay_ratio=.5), []
+    use = SelfPlayEngine.use
+    monkeypatch.setattr(SelfPlayEngine, "use", lambda engine, layout: engines.append(engine) or use(engine, layout))
+
+    def slow_step(learner, batch):
+        end = time.monotonic() + 100
+        while engines[-1].beside and not engines[-1].scheduler.full: assert time.monotonic() < end; time.sleep(.005)
+        return step(learner, batch)
+    monkeypatch.setattr(Learner, "step", slow_step)
     run = trainer(tmp_path / "run", threads=2, games=32, train_settings=settings, reproducible=reproducible).fit(iterations=6)
     rows = [run.folder.read_games(row) for row in run.folder.rows()]
     assert [record.number for row in rows for record in row] == [*range(run.games)]
@@ -510,19 +519,22 @@ def test_an_iteration_takes_more_games_where_its_steps_take_longer(tmp_path, mon
     assert sum(positions) == run.replay.added
     assert run.learner.steps == sum(max(1, round(round(n * 16 / len(row)) * 2 / 32)) for n, row in zip(positions, rows))
     if reproducible: assert {*map(len, rows)} == {16}
-    else: assert min(map(len, rows)) >= 16 and max(map(len, rows)) == 64, "up to four times as many"
+    else: assert [*map(len, rows)] == [16] + [64] * 5, "up to four times as many, from the second iteration on"
 
 
-def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path):
-    account = TimeAccount()
-    assert account.allows("matches", 0)   # The first is always played
-    with account.on("matches"): time.sleep(.02)
-    assert not account.allows("matches", .05) and account.allows("saving", 0)
-    account.began -= 100   # As if the run had gone on for a while
-    assert account.allows("matches", .05)
-    account.take()
-    account.total["matches"] = 5   # Of 100 seconds, and one more match would follow
-    assert not account.allows("matches", .05) and account.allows("matches", .1)
+def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path, monkeypatch):
+    clock = [0.0]
+    with monkeypatch.context() as patch:
+        patch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        account = TimeAccount()
+        assert account.allows("matches", 0)   # The first is always played
+        with account.on("matches"): clock[0] = .02
+        assert not account.allows("matches", .05) and account.allows("saving", 0)
+        clock[0] = 100.0
+        assert account.allows("matches", .05)
+        account.take()
+        account.total["matches"] = 5   # Of 100 seconds, and one more match would follow
+        assert not account.allows("matches", .05) and account.allows("matches", .1)
     settings = replace(QUICK, evaluate_every=1, evaluate_games=2, baseline="random", match_share=0)
     run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=3)
     assert [row["iteration"] for row in run.matches] == [1]
@@ -580,12 +592,13 @@ def test_the_learning_rate_falls_in_the_cooldown(done, rate):
 
 
 @pytest.mark.parametrize("begun_s, fallen", [(0, -1), (30, 0), (45, .5), (60, 1)])
-def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, begun_s, fallen):
+def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, monkeypatch, begun_s, fallen):
     run = trainer(tmp_path / "run")
     loop = TrainingLoop(run.plan, run.folder, run.progress, None)
     assert loop._fallen() < 0, "a run without a time"
-    loop.time = time.monotonic() - begun_s, 1.0
-    assert loop._fallen() == pytest.approx(fallen, abs=.05)
+    monkeypatch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=lambda: 100.0))
+    loop.time = 100.0 - begun_s, 1.0
+    assert loop._fallen() == pytest.approx(fallen)
 
 
 @pytest.mark.parametrize("options, given, falls", [
