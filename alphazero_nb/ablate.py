@@ -35,7 +35,7 @@ __all__ = ['GROUPS', 'LARGEST', 'GAMES', 'require_kind', 'check_groups', 'traine
 # %% ../nbs/81_ablate.ipynb #bd6c9869
 GROUPS = ("preset", "train", "play", "search")
 LARGEST = dict(batch_size=65_536, simulations=100_000, fast_simulations=100_000, games_per_iteration=1_000_000,
-               evaluate_games=1_000_000, random_start_plies=100_000)   # More would fill the memory
+               evaluate_games=10_000, random_start_plies=100_000)   # More would fill the memory
 _KINDS = dict(int=(int, "a whole number"), float=((int, float), "a number"), bool=(bool, "true or false"),
               str=(str, "a text"), dict=(dict, "an object"), list=((list, tuple), "a list"))
 
@@ -49,6 +49,8 @@ def _short(value) -> str:
 def require_kind(name: str, value, kind: str, largest: float = 10**9) -> None:   # kind: "int", "float | None" and so on
     "Raise a ValueError that names a value if it is of another kind, or if it is a number beyond ± `largest`."
     kind, *others = kind.split(" | ")
+    if kind.startswith("tuple[int") and isinstance(value, (list, tuple)):
+        for entry in value: require_kind(f"an entry of {name}", entry, "int", largest)
     if kind not in _KINDS or (value is None and "None" in others): return
     types, words = _KINDS[kind]
     if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
@@ -119,22 +121,24 @@ def _check_lists(experiment) -> None:
     if not experiment.simulations: raise ValueError("simulations is empty; it must have a number.")
 
 
-def check_run(game: Game, settings: dict) -> None:
+def check_run(game: Game, settings: dict, known: set) -> None:   # known: names of networks that exist; grows
     "Raise a ValueError if a run with these settings could not be trained. Nothing is played."
     plan = make_plan(game, layout="threads", **trainer_arguments(game, settings))
-    if not plan.train.evaluate_every: check_match(game, plan.train.baseline, plan.train.evaluate_games)
-    PolicyValueNet(game, plan.preset)
+    if not plan.train.evaluate_every: check_match(game, plan.train.baseline, 2)
+    if plan.preset not in known: PolicyValueNet(game, plan.preset)
+    known.add(plan.preset)
 
 
 def _check_runs(experiment, game: Game) -> None:
     "Raise a ValueError that names the control or a variant if it could not be trained."
     if "control" in experiment.variants: raise ValueError("no variant may be called control.")
+    known: set[str] = set()
     for name, own in (("control", experiment.control), *experiment.variants.items()):
         require_kind("the name of a variant", name, "str")
         if not 0 < len(name) <= 80: raise ValueError(f"variant {_short(name)} needs a name of 1 to 80 characters.")
         try:
             check_groups(own)
-            check_run(game, experiment.settings(name))
+            check_run(game, experiment.settings(name), known)
         except ValueError as error: raise ValueError(f"{name}: {error}") from error
     if len(set(map(experiment.folder, experiment.names))) < len(experiment.names):
         raise ValueError("two variants have the same settings and nearly the same name; leave one out.")

@@ -1,5 +1,6 @@
 "Laboratory files that were damaged or made by a stranger: an experiment or one sentence, and nothing is run or written."
 import copy
+import functools
 import json
 import os
 import random
@@ -103,6 +104,13 @@ def mutated(rng, marker):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    "A folder with a good file. A game is made once, because loading its compiled rules takes most of the time."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alphazero_nb.ablate.get_game", functools.lru_cache(get_game))
+        yield make_folder(tmp_path_factory)
+
+
+def make_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("laboratory")
     states = draw_positions(GAME, range(0, 6), 30, RandomPlayer(GAME), seed=1)
     solve_positions([get_solver(GAME)], states, np.arange(30) % 2, ("one", "two")).save(folder / "set.npz")
