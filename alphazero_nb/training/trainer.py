@@ -23,7 +23,7 @@ from ..core.game import Game, get_game, list_games
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.inference import can_use_int8
-from ..network.checkpoint import network_arrays
+from ..network.checkpoint import check_network, network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
 from ..search.agent import Agent
@@ -108,8 +108,9 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
         if not isinstance(value, kind):
             raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
-    preset = "custom" if network is not None else preset or default_preset(game)
-    return RunPlan(game, preset, get_device(device), seed, train, play, network, layout, reproducible, engine or {},
+    preset, device = "custom" if network is not None else preset or default_preset(game), get_device(device)
+    if network is not None: check_network(game, network, device.name)
+    return RunPlan(game, preset, device, seed, train, play, network, layout, reproducible, engine or {},
                    from_folder)
 
 # %% ../../nbs/63_training.trainer.ipynb #8dca4200
