@@ -108,7 +108,8 @@ def read_games(shared: Path, file: GamesFile, game: Game, seed: int) -> tuple[li
     about = _read_about(table.pop("about", np.zeros(0)), game)
     check_table(game, table)
     numbers = table["number"]
-    if len(numbers) != file.count or numbers.tolist() != list(file.numbers): raise ValueError("its games have other numbers than its name")
+    if len(numbers) != file.count or numbers.tolist() != list(file.numbers):
+        raise ValueError("its games have other numbers than its name")
     own = producer_seed(seed, file.producer)
     seeds = [derive_seed(own, Purpose.SELF_PLAY, index) for index in range(file.first, file.first + file.count)]
     if table["seed"].tolist() != seeds: raise ValueError("its games have other seeds than those of this run")
