@@ -172,8 +172,8 @@ class Answer(Linear):
 
 
 class Forgets(Linear):
-    def _load_from_state_dict(self, *arguments):
-        super()._load_from_state_dict(*arguments)
+    def load_state_dict(self, *arguments):
+        super().load_state_dict(*arguments)
         with torch.no_grad(): self.policy.weight += 1
 
 
