@@ -227,10 +227,11 @@ def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, wh
     real, calls, engines = getattr(owner, where), [], []
 
     def interrupted(*arguments, **options):
-        if where == "write_games" or any(record.number == 0 for record in engines[0].leftover()): calls.append(1)
-        if len(calls) == 1 and not after: _thread.interrupt_main()   # What Ctrl-C does
+        first = not calls and (where == "write_games" or any(not record.number for record in engines[0].leftover()))
+        if first: calls.append(1)
+        if first and not after: _thread.interrupt_main()   # What Ctrl-C does
         found = real(*arguments, **options)
-        if len(calls) == 1 and after: _thread.interrupt_main()
+        if first and after: _thread.interrupt_main()
         return found
 
     class Engine(SelfPlayEngine):
