@@ -260,7 +260,7 @@ def read_events(path: str | Path):
             if kind is RunStarted and "network" in data: data["preset"] = data.pop("network")   # An older name
             event = kind(**data)
             if isinstance(event, MatchPlayed): event = replace(event, opponent=present_name(event.opponent))
-        except (ValueError, KeyError, TypeError, AttributeError): continue
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError): continue
         yield event
 
 # %% ../../nbs/05_core.events.ipynb #6c48113a

@@ -105,10 +105,10 @@ def _ends(counts: np.ndarray) -> np.ndarray:
 def _check_numbers(table: dict) -> None:
     "Raise a ValueError that names the first game with an impossible number."
     values, searched, players = table["values"], table["policy_counts"] > 0, table["outcome"].shape[1]
-    finite = np.isfinite(values).all(1)
+    finite, movers = np.isfinite(values).all(1), table["movers"]
     laws = [(table[name] < 0, "games", f"its {name} is negative") for name in _SCALARS]
     laws += [(~np.isfinite(table["outcome"]).all(1), "games", "its outcome is not finite"),
-             (~np.isin(table["movers"], [CHANCE, *range(players)]), "moves", f"a mover is not a seat below {players}"),
+             ((movers != CHANCE) & ((movers < 0) | (movers >= players)), "moves", f"a mover is not a seat below {players}"),
              (~finite & ~np.isnan(values).all(1), "moves", "some values of a move are not finite"),
              (~finite & searched, "moves", "a searched move has no values"),
              (table["policy_visits"] < 1, "entries", "a visit count is not positive")]

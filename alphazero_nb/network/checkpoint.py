@@ -70,7 +70,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], compress: bool = Fal
 
     Raise a TypeError for an array of Python objects, which only a pickle could hold."""
     for name, array in arrays.items():
-        if np.asarray(array).dtype.hasobject: raise TypeError(f"{name} holds Python objects; a file holds numbers only.")
+        if np.asarray(array).dtype.hasobject: raise TypeError(f"{name} holds Python objects, not numbers.")
     buffer = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(buffer, **arrays)
     if compress and unpacked_size(zipfile.ZipFile(buffer)) > most_unpacked(len(buffer.getvalue())):
@@ -110,7 +110,7 @@ def read_plain(
     path: str | Path,
     most: int | None = None,  # Bytes
 ) -> bytes:
-    "Return the content of a plain file. Raise a ValueError for a missing file, a link, a folder, a pipe or a large file."
+    "Return the content of a plain file. Raise a ValueError if it is missing, too large, or not plain."
     path = Path(path)
     try:
         status = os.lstat(path)
@@ -207,10 +207,12 @@ def require_like(want: dict[str, np.ndarray], have: dict[str, np.ndarray], probl
 # %% ../../nbs/23_network.checkpoint.ipynb #b74d6aac
 def check_network(game: Game, network: nn.Module, device: str = "cpu") -> None:
     "Raise a ValueError unless a network of your own can play this game, be trained, be saved and be loaded again."
-    if not isinstance(network, nn.Module): raise ValueError(f"network is {type(network).__name__}; pass a torch.nn.Module.")
+    if not isinstance(network, nn.Module):
+        raise ValueError(f"network is of type {type(network).__name__}; pass a torch.nn.Module.")
     for name, value in network.state_dict().items(): _check_tensor(name, value)
     try: one, two = (copy.deepcopy(network).to(device).eval() for _ in range(2))
-    except Exception as error: raise ValueError(f"your network cannot be copied to {device}: {_first(error)}.") from error
+    except Exception as error:
+        raise ValueError(f"your network cannot be copied to {device}: {_first(error)}.") from error
     _check_output(game, one, device)
     saved = network_arrays(one)
     try: again = network_arrays(fill_network(two, saved))
@@ -228,8 +230,8 @@ def _first(error: Exception) -> str:
 def _check_tensor(name: str, value) -> None:
     "Raise a ValueError unless an entry of a state_dict is a tensor of float32 or of whole numbers."
     if not isinstance(value, torch.Tensor):
-        raise ValueError(f"your network saves {name} as {type(value).__name__}; a run folder holds tensors only, so keep "
-                         f"it in a buffer.")
+        raise ValueError(f"your network saves {name} as {type(value).__name__}; a run folder holds tensors only, so "
+                         f"keep it in a buffer.")
     if nn.parameter.is_lazy(value):
         raise ValueError(f"your network has not set {name} yet; call it once with a batch of observations.")
     if value.dtype != torch.float32 and (value.is_floating_point() or value.is_complex()):

@@ -48,7 +48,7 @@ def list_pretrained() -> list[str]:
     names = []
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".npz"):
-            with as_file(file) as path: names.append(str(np.load(path)["game"]))
+            with as_file(file) as path, np.load(path) as arrays: names.append(str(arrays["game"]))
     return names
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from ..core.events import present_name
 from ..core.game import Game, get_game
 from .networks import PolicyValueNet
-from .checkpoint import fill_network, read_arrays, read_json, read_plain
+from .checkpoint import fill_network, parse_json, read_arrays, read_json, read_plain
 
 # %% auto #0
 __all__ = ['FORMAT', 'Checkpoint', 'is_count', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun', 'read_saved',
@@ -80,8 +80,8 @@ def _is_row(row) -> bool:
 
 def parse_row(line: bytes) -> dict | None:
     "Return a log row (iteration, sha256 and positions of its games, done, perhaps match), or None if it is damaged."
-    try: row = json.loads(line)
-    except (ValueError, RecursionError): return None
+    try: row = parse_json(line)
+    except ValueError: return None
     if not _is_row(row): return None
     if "opponent" in row.get("match", {}): row["match"]["opponent"] = present_name(row["match"]["opponent"])
     return row

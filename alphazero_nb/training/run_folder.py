@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib, json, math, os, re, stat, sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Callable
@@ -41,13 +41,13 @@ _FILES = ("config.json", "manifest.json", "previous.json", "iterations.jsonl", "
 
 
 def _remove(path: Path) -> None:
-    "Remove a file or a link. Leave a folder of that name in place."
-    if path.is_symlink() or path.is_file(): patiently(lambda: path.unlink(missing_ok=True))
+    "Remove a file or a link. Leave a folder of that name, and a file that another program holds open for long."
+    with suppress(PermissionError):
+        if path.is_symlink() or path.is_file(): patiently(lambda: path.unlink(missing_ok=True))
 
 
 def _left_by_a_start(path: Path) -> bool:
-    """Return True for what a run that was killed before its first complete file can have left, and for hidden files
-    and folders, which file managers and notebooks make (.DS_Store, .ipynb_checkpoints)."""
+    "Return True for a hidden file: a run that was killed at its start leaves such files, and so do Finder and Jupyter."
     if path.name == "games": return path.is_dir() and all(inside.name.startswith(".") for inside in path.iterdir())
     return path.name.startswith(".")
 
@@ -101,9 +101,9 @@ def check_place(folder: Path, config: dict) -> None:
             raise ValueError(f"{str(part)!r} is a file; choose a folder for the run.")
     check_run_files(folder)
     if os.path.lexists(folder / "config.json"): check_config(folder / "config.json", config)
-    elif folder.exists() and (others := sorted(path.name for path in folder.iterdir() if not _left_by_a_start(path))):
-        raise ValueError(f"{str(folder)!r} holds other files but no run, first {others[0]!r}; "
-                         f"choose an empty or a new folder.")
+    elif other := sorted(path.name for path in folder.glob("*") if not _left_by_a_start(path)):
+        raise ValueError(f"{str(folder)!r} holds other files ({other[0][:80]!r}) but no run; choose an empty or a new "
+                         f"folder.")
 
 
 def check_new(folder: Path) -> None:
@@ -278,7 +278,7 @@ def read_layout_file(path: Path) -> Layout | None:
     try: layout = read_layout(saved["layout"])
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
     counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, layout.merged, len(layout.devices)]
-    sane = layout.kind in LAYOUTS and layout.kind != "ray" and layout.shared in (None, True, False)
+    sane = layout.kind in LAYOUTS and layout.kind != "ray" and layout.shared in (None, True, False)   # Ray: unmeasured
     sane = sane and all(name in device_names() for name in layout.devices)
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
     sane = sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4
@@ -328,7 +328,7 @@ def _writable(folder: Path) -> Path:
     "Create the folder if it is missing, check that it is writable, and return it."
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "writable.json", b"{}")
-    (folder / "writable.json").unlink()
+    patiently(lambda: (folder / "writable.json").unlink(missing_ok=True))
     return folder
 
 

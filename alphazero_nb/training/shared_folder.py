@@ -5,12 +5,11 @@
 # %% ../../nbs/62a_training.shared_folder.ipynb #e183b298
 from __future__ import annotations
 
-import copy, json, os, platform, re, secrets, time
+import bisect, copy, json, os, platform, re, secrets, time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from torch import nn
@@ -19,7 +18,8 @@ from ..core.events import (Events, GameFinished, Message, NodesStatus, SelfPlayD
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
-from ..network.checkpoint import fill_network, read_arrays, read_json, read_plain, write_arrays, write_json
+from ..network.checkpoint import (check_network, fill_network, parse_json, patiently, read_arrays, read_json,
+                                             read_plain, write_arrays, write_json)
 from ..network.networks import PolicyValueNet
 from ..network.saved_run import read_config, read_saved
 from ..search.search import SearchSettings
@@ -30,9 +30,9 @@ from ..selfplay.settings import SelfPlaySettings
 from .run_folder import RunFolder
 
 # %% auto #0
-__all__ = ['FORMAT', 'AHEAD', 'GamesFile', 'list_files', 'producer_seed', 'write_games', 'read_games', 'SharedPlan', 'read_plan',
-           'NewestWeights', 'claim_producer', 'Reminder', 'GamesWriter', 'Producer', 'produce_games', 'counted_files',
-           'remove_files', 'TakenGames', 'Tidier', 'Doubt', 'SharedInbox', 'SharedGames']
+__all__ = ['FORMAT', 'AHEAD', 'LOOKS', 'GamesFile', 'list_files', 'producer_seed', 'write_games', 'NotWhole', 'read_games',
+           'SharedPlan', 'read_plan', 'NewestWeights', 'claim_producer', 'Reminder', 'GamesWriter', 'Producer',
+           'produce_games', 'counted_files', 'GameRanges', 'remove_files', 'Tidier', 'SharedInbox', 'SharedGames']
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #93fafa1d
 _INDEX_BITS = 24   # A producer plays fewer games than this many bits can count
@@ -97,12 +97,19 @@ def write_games(shared: Path, producer: int, records: list[GameRecord], **about)
     return file
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #39b58c44
+class NotWhole(ValueError):
+    "A file cannot be unpacked. It may still be on its way."
+
+
 def read_games(shared: Path, file: GamesFile, game: Game, seed: int) -> tuple[list[GameRecord], dict]:
     "Return the games of a file and what their producer says about itself. Raise a ValueError for a bad file."
-    table = read_arrays(shared / file.name)
+    try: table = read_arrays(shared / file.name)
+    except ValueError as error: raise NotWhole(str(error)) from error
     about = _read_about(table.pop("about", np.zeros(0)), game)
     check_table(game, table)
-    if table["number"].tolist() != list(file.numbers): raise ValueError("its games have other numbers than its name")
+    numbers = table["number"]
+    if len(numbers) != file.count or numbers.tolist() != list(file.numbers):
+        raise ValueError("its games have other numbers than its name")
     own = producer_seed(seed, file.producer)
     seeds = [derive_seed(own, Purpose.SELF_PLAY, index) for index in range(file.first, file.first + file.count)]
     if table["seed"].tolist() != seeds: raise ValueError("its games have other seeds than those of this run")
@@ -111,18 +118,21 @@ def read_games(shared: Path, file: GamesFile, game: Game, seed: int) -> tuple[li
 
 def _read_about(content: np.ndarray, game: Game) -> dict:
     "Return what a producer wrote about itself. Raise a ValueError unless it is of this version and game."
-    try: about = json.loads(content.tobytes())
-    except (ValueError, RecursionError): about = None
+    try: about = parse_json(content.tobytes())
+    except ValueError: about = None
     if not isinstance(about, dict): raise ValueError("it does not say who wrote it")
     theirs = about.get("format"), about.get("version")
     if theirs != (FORMAT, _version()):
-        raise ValueError(f"it was written by alphazero_nb {str(theirs[1])[:20]}, and the trainer has {_version()}; "
+        raise ValueError(f"it was written by alphazero_nb {_letters(theirs[1])}, and the trainer has {_version()}; "
                          f"install the same version")
     if about.get("game") != game.name:
         raise ValueError(f"its games are of {str(about.get('game'))[:80]!r}, and the run trains {game.name!r}")
     count = about.get("evaluations")
     return dict(evaluations=count if type(count) is int and 0 <= count < 1 << 53 else 0,
-                source=re.sub(r"[^\w.:@ -]", "", str(about.get("source")))[:40])
+                source=_letters(about.get("source"), 40))
+
+
+def _letters(value, most: int = 20) -> str: return re.sub(r"[^\w.:@ +-]", "", str(value))[:most]
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #b23928a6
 @dataclass(frozen=True)
@@ -149,7 +159,7 @@ def read_plan(folder: Path) -> SharedPlan:
                          f"{shell_command('train', config['game'], '--folder', folder, '--from-folder')}")
     plan = read_json(path, "shared run", ("format", "version", "play", "games"))
     if (plan["format"], plan["version"]) != (FORMAT, _version()):
-        raise ValueError(f"the trainer of {str(folder)!r} has alphazero_nb {str(plan['version'])[:20]}, and this "
+        raise ValueError(f"the trainer of {str(folder)!r} has alphazero_nb {_letters(plan['version'])}, and this "
                          f"machine has {_version()}; install the same version.")
     try:
         play = SelfPlaySettings(**dict(plan["play"], search=SearchSettings(**plan["play"]["search"])))
@@ -164,6 +174,7 @@ class NewestWeights:
     def __init__(self, folder: Path, plan: SharedPlan, network: nn.Module | None = None):
         if plan.preset == "custom" and network is None:
             raise ValueError(f"{str(folder)!r} is trained with a network of your own; pass it as network=MyNet().")
+        if network is not None: check_network(get_game(plan.game), network)
         self.folder, self.manifest, self.iteration, self.problem = folder, b"", 0, ""
         untrained = network or PolicyValueNet(get_game(plan.game), plan.preset, plan.seed)
         self.network = copy.deepcopy(untrained)
@@ -226,11 +237,11 @@ class GamesWriter:
                                      f"the trainer uses them.")
         return False
 
-    def write(self, records: list[GameRecord] = (), evaluations: int = 0) -> None:
+    def write(self, records: list[GameRecord], evaluations: int = 0) -> None:
         "Write these games after those in memory. Raise the OSError of a disk that has failed for ten minutes."
         self.held += records
         try:
-            shielded(lambda: self._write(evaluations))   # An interrupt waits until the files are whole
+            self._write(evaluations)
             self.failing_since = None
         except OSError as error:
             self.failing_since, now = self.failing_since or time.monotonic(), time.monotonic()
@@ -249,7 +260,7 @@ class GamesWriter:
 class Producer:
     "Plays games with the newest weights of a run, and writes them into its folder."
     def __init__(self, folder: Path, network: nn.Module | None, emit, **engine):
-        self.folder, self.emit, self.reminder, self.taken, self.evaluations = folder, emit, Reminder(emit), 0, 0
+        self.folder, self.emit, self.reminder, self.evaluations = folder, emit, Reminder(emit), 0
         plan, number = read_plan(folder), claim_producer(folder / "shared")
         self.plan_file, self.weights = read_plain(folder / "shared/plan.json"), NewestWeights(folder, plan, network)
         self.weights.look()
@@ -272,17 +283,18 @@ class Producer:
 
     def write(self) -> None:
         "Write the finished games that come next: those up to the first game that is still running."
-        shielded(self._take)   # An interrupt waits until the games have left the engine and are in the writer's memory
-        before, self.evaluations = self.evaluations, self.engine.evaluations
-        self.writer.write(evaluations=self.evaluations - before)
+        shielded(self._write)   # An interrupt waits until the games are in files
         self.reminder.remind("written", f"{self.writer.written:,} games written, the newest with the weights of "
                                         f"iteration {self.weights.iteration}.")
 
-    def _take(self) -> None:
-        finished, ready = {record.number for record in self.engine.leftover()}, 0
-        while self.taken + ready in finished: ready += 1
-        if ready: self.writer.held += self.engine.generate_games(ready)
-        self.taken += ready
+    def _write(self) -> None:
+        "Take the finished games that come next from the engine, and write them."
+        first, ready = self.writer.written + len(self.writer.held), 0
+        finished, scheduler = {record.number for record in self.engine.leftover()}, self.engine.scheduler
+        while first + ready in finished: ready += 1
+        before, self.evaluations = self.evaluations, self.engine.evaluations
+        scheduler.want(ready)
+        self.writer.write(scheduler.take(), self.evaluations - before)
 
     def plan_changed(self) -> bool:
         "Return True if the trainer has started again with other settings."
@@ -336,45 +348,38 @@ def counted_files(folder: RunFolder, files: list[GamesFile]) -> list[set[GamesFi
     return found
 
 
+class GameRanges:
+    "Numbers of games as few ranges."
+    def __init__(self, saved=()):   # Of `ranges` in JSON; anything else holds no games
+        pairs = isinstance(saved, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 and all(
+            type(number) is int and 0 <= number < 1 << 63 for number in pair) for pair in saved)
+        self.ranges = sorted(map(tuple, saved)) if pairs else []   # (first number, last number + 1), apart
+
+    def hold(self, numbers: range) -> bool:
+        "Return True if any of these numbers is in a range."
+        at = bisect.bisect(self.ranges, (numbers.start, 1 << 63))
+        before, after = self.ranges[max(0, at - 1):at], self.ranges[at:at + 1]
+        return any(end > numbers.start for _, end in before) or any(start < numbers.stop for start, _ in after)
+
+    def add(self, numbers: range) -> None:
+        "Add numbers that no range holds."
+        at = bisect.bisect(self.ranges, (numbers.start, numbers.stop))
+        start, end = numbers.start, numbers.stop
+        if at < len(self.ranges) and self.ranges[at][0] == end: end = self.ranges.pop(at)[1]
+        if at and self.ranges[at - 1][1] == start: at, start = at - 1, self.ranges.pop(at - 1)[0]
+        self.ranges.insert(at, (start, end))
+
+
 def remove_files(shared: Path, files) -> None:
     "Remove counted files. Raise an OSError if that is not allowed, because they would be counted again one day."
     for file in files:
-        try: (shared / file.name).unlink(missing_ok=True)
+        try: patiently(lambda: (shared / file.name).unlink(missing_ok=True))
         except OSError as error:
             raise OSError(f"{shared / file.name} cannot be removed: {error.strerror}. "
                           f"Let the trainer write in the folders of all producers.") from error
 
-# %% ../../nbs/62a_training.shared_folder.ipynb #5dc7a68c
-class TakenGames:
-    "The games of removed files, as ranges of indices by producer, in shared/taken.json."
-    def __init__(self, shared: Path):
-        self.path, self.problem = shared / "taken.json", ""
-        try: self.ranges = self._read() if os.path.lexists(self.path) else {}
-        except ValueError as error: self.ranges, self.problem = {}, str(error)
 
-    def _read(self) -> dict[int, list]:
-        saved = read_json(self.path, "list of taken games")
-        def is_range(pair): return isinstance(pair, list) and [type(n) for n in pair] == [int, int] and pair[0] < pair[1]
-        whole = isinstance(saved, dict) and all(map(_FOLDER.fullmatch, saved)) and all(
-            isinstance(ranges, list) and all(map(is_range, ranges)) for ranges in saved.values())
-        if not whole: raise ValueError(f"{self.path} is damaged: it is not a list of taken games.")
-        return {int(producer, 16): ranges for producer, ranges in saved.items()}
 
-    def __contains__(self, file: GamesFile) -> bool:   # True if one of its games is taken
-        return any(first < file.first + file.count and file.first < end
-                   for first, end in self.ranges.get(file.producer, ()))
-
-    def add(self, files) -> None:
-        "Add the games of these files to the list on disk."
-        for file in files:
-            merged = []
-            for first, end in sorted([*self.ranges.get(file.producer, []), [file.first, file.first + file.count]]):
-                if merged and first <= merged[-1][1]: merged[-1][1] = max(end, merged[-1][1])
-                else: merged.append([first, end])
-            self.ranges[file.producer] = merged
-        if files: write_json(self.path, {f"{producer:08x}": ranges for producer, ranges in self.ranges.items()})
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #bfd67e32
 class Tidier:
     "Removes what dead producers leave: folders without a whole file that have not changed for a minute."
     def __init__(self, shared: Path, every_s: float = 60.0):
@@ -392,78 +397,70 @@ class Tidier:
                 for part in [name for name in names if name.endswith(".part")]: (folder / part).unlink()
                 folder.rmdir()
 
-# %% ../../nbs/62a_training.shared_folder.ipynb #ffb96ec5
-class Doubt(NamedTuple):
-    "A file that could not be read."
-    state: tuple     # Its size and time of change
-    since: float     # When it was first seen in this state
-    looked: float    # When it was last read
+# %% ../../nbs/62a_training.shared_folder.ipynb #5dc7a68c
+LOOKS = 10   # Looks that find a file which cannot be unpacked, always the same, before it is left out
 
 
 class SharedInbox:
     "The files of all producers, each of which is taken once."
-    def __init__(self, folder: RunFolder, game: Game, seed: int, reminder: Reminder, doubt_s: float = 30.0,
-                 clock=time.monotonic):
-        self.shared, self.game, self.seed, self.clock = folder.path / "shared", game, seed, clock
+    def __init__(self, folder: RunFolder, game: Game, seed: int, reminder: Reminder, doubt_s: float = 30.0):
+        self.shared, self.game, self.seed = folder.path / "shared", game, seed
         self.reminder, self.doubt_s = reminder, doubt_s   # doubt_s: least time between two attempts to read a file
-        self.tidier, self.taken = Tidier(self.shared), TakenGames(self.shared)
-        if self.taken.problem:
-            reminder.remind("taken", f"{self.taken.problem} Files of games that are learned from may be taken again.")
+        self.tidier = Tidier(self.shared)
         self.before, self.newest = counted_files(folder, list_files(self.shared))   # Of the last two iterations
-        self.queue, self.doubts, self.refused = [], {}, {}   # doubts: Doubt by file; refused: state by file
+        self.counted = GameRanges(folder.checkpoint.plan.get("counted_games", ()) if folder.checkpoint else ())
+        for file in self.before | self.newest:   # A manifest of an earlier version names no games
+            if not self.counted.hold(file.numbers): self.counted.add(file.numbers)
+        self.queue, self.doubts, self.refused = [], {}, {}   # doubts: state of a bad file, looks, time of the last one
         self.bytes = 0   # Of the files that were taken
 
     def begin(self) -> None:
         "Begin an iteration: the one before it is saved, so the files of those before that one are removed."
-        self.taken.add(self.before)
-        remove_files(self.shared, self.before)
+        back = {file for file in list_files(self.shared) if self.counted.hold(file.numbers)} - self.newest
+        remove_files(self.shared, self.before | back)
         self.tidier.look()
         self.before, self.newest = self.newest, set()
 
     def take(self) -> tuple[list[GameRecord], dict]:
         "Return the games of the next file and what it says about its producer. Return no games if there are none now."
-        if not self.queue: self.queue = self._look()   # Every file of one look at the folder comes before later ones
+        if not self.queue:   # Every file of one look at the folder comes before later ones
+            self.queue = [file for file in list_files(self.shared) if self._is_due(file)]
         while self.queue:
             file = self.queue.pop(0)
             try: found = read_games(self.shared, file, self.game, self.seed)
-            except ValueError as error: self._doubt(file, str(error).rstrip("."))
+            except ValueError as error:
+                self._doubt(file, str(error).rstrip("."), LOOKS if isinstance(error, NotWhole) else 2)
             else:
                 self.newest.add(file)
-                self.doubts.pop(file, None)
+                self.counted.add(file.numbers)
                 with suppress(OSError): self.bytes += (self.shared / file.name).stat().st_size
                 return found
         return [], {}
 
-    def _look(self) -> list[GamesFile]:
-        "Return the files to read now, and remove those that have come back."
-        files = [file for file in list_files(self.shared) if file not in self.before | self.newest]
-        remove_files(self.shared, [file for file in files if file in self.taken])
-        now = self.clock()
-        return [file for file in files if file not in self.taken
-                and (file not in self.doubts or now - self.doubts[file].looked > self.doubt_s)
-                and (file not in self.refused or self._state(file) not in (None, self.refused[file]))]
+    def _is_due(self, file: GamesFile) -> bool:
+        "Return True if a file is neither counted nor refused, and was not found bad a moment ago."
+        if self.counted.hold(file.numbers): return False
+        if file in self.refused and self.refused[file] == self._state(file): return False
+        return file not in self.doubts or time.monotonic() - self.doubts[file][2] > self.doubt_s
 
-    def _state(self, file: GamesFile) -> tuple | None:   # Differs after every change; None for a missing file
-        try: status = os.lstat(self.shared / file.name)
-        except OSError: return None
-        return status.st_size, status.st_mtime_ns
+    def _state(self, file: GamesFile) -> tuple | None:   # Of a file on the disk
+        with suppress(OSError):
+            status = os.lstat(self.shared / file.name)
+            return status.st_size, status.st_mtime_ns, status.st_ino
 
-    def _doubt(self, file: GamesFile, why: str) -> None:
-        "Remember a bad file. Leave it out if it has stayed the same for twenty attempts."
-        state, now, doubt = self._state(file), self.clock(), self.doubts.get(file)
-        if state is None: return
-        if doubt is None or doubt.state != state: doubt = Doubt(state, now, now)
-        elif now - doubt.since <= 20 * self.doubt_s: doubt = doubt._replace(looked=now)
-        else: return self._refuse(file, why)
-        self.doubts[file] = doubt
-
-    def _refuse(self, file: GamesFile, why: str) -> None:
-        "Rename a bad file. If that fails, it is left out until it changes."
-        path = self.shared / file.name
-        self.refused[file] = self.doubts.pop(file).state
-        with suppress(OSError): path.rename(path.with_name(f"{path.name}.refused"))
-        self.reminder.remind(f"{file.producer}", f"The games in {path} are left out: {why}. "
-                                                 f"The file is now {path.name}.refused.")
+    def _doubt(self, file: GamesFile, why: str, most: int) -> None:
+        "Remember a bad file. Leave it out if `most` looks have found it bad and the same."
+        path, now = self.shared / file.name, self._state(file)
+        before, looks, _ = self.doubts.get(file, (None, 0, 0))
+        looks = looks + 1 if now == before else 1
+        self.doubts[file] = now, looks, time.monotonic()
+        if now is None or looks < most: return
+        del self.doubts[file]
+        text, self.refused[file] = f"The games in {path} are left out: {why}.", now
+        with suppress(OSError):
+            patiently(lambda: os.replace(path, path.with_name(f"{path.name}.refused")))
+            text += f" The file is now {path.name}.refused."
+        self.reminder.remind(f"{file.producer}", text)
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
 class SharedGames:
@@ -477,7 +474,6 @@ class SharedGames:
         self.inbox = SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
         self.layout = Layout("shared", ("cpu",), 1, plan.games, plan.games, None)   # games: those of an iteration
         self.nodes = {}   # Machine of each source
-        self.plan = dict(asdict(plan.play), game=plan.game, seed=plan.seed, from_folder=True)
 
     def generate_games(self, n: int) -> list[GameRecord]:
         "Return at least `n` games: all of some files. Raise a TimeoutError if no game arrives for `patience_s`."
@@ -497,6 +493,12 @@ class SharedGames:
         text = f"The games began with weights that were {self._age(records):.1f} iterations old on average."
         self.reminder.remind("age", text, 300)
         return records
+
+    @property
+    def plan(self) -> dict:   # Saved with each iteration
+        shared = self.shared_plan
+        return dict(asdict(shared.play), game=shared.game, seed=shared.seed, from_folder=True,
+                    counted_games=list(self.inbox.counted.ranges))
 
     def _age(self, records: list[GameRecord]) -> float:   # Iterations
         return self.version - float(np.mean([record.version for record in records]))

@@ -67,7 +67,6 @@ class RunPlan:
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
         check_loadable(self.game)
         require_seed(self.seed)
-        if self.network is not None: check_network(self.game, self.network)
         given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
         if self.from_folder and given:
             raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")
@@ -125,8 +124,9 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
         if not isinstance(value, kind):
             raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
-    preset = "custom" if network is not None else preset or default_preset(game)
-    return RunPlan(game, preset, get_device(device), seed, train, play, network, layout, reproducible, engine or {},
+    preset, device = "custom" if network is not None else preset or default_preset(game), get_device(device)
+    if network is not None: check_network(game, network, device.name)
+    return RunPlan(game, preset, device, seed, train, play, network, layout, reproducible, engine or {},
                    from_folder)
 
 # %% ../../nbs/63_training.trainer.ipynb #8dca4200

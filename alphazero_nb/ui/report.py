@@ -305,7 +305,8 @@ def _flat(value, name: str = "", deep: int = 4) -> list[tuple]:
 
 
 def _settings_part(run: Run) -> str:
-    parts = [("Run settings", run.config), ("Self-play settings", run.manifest.get("plan", {}))]
+    play = {name: value for name, value in run.manifest.get("plan", {}).items() if name != "counted_games"}
+    parts = [("Run settings", run.config), ("Self-play settings", play)]
     tables = "".join(f"<h2>{title}</h2>{html_table(('setting', 'value'), _flat(part)[:100])}"
                      for title, part in parts if part)
     if not run.layouts: return tables

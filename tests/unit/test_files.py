@@ -1,128 +1,212 @@
-"Files that other programs hold open, that claim too much, or that lie in a folder by themselves."
+"Files of arrays and JSON from strangers, files that other programs hold open, and networks that cannot be saved."
 import io
 import json
-import subprocess
-import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from alphazero_nb.core.game import get_game
 from alphazero_nb.network import checkpoint
-from alphazero_nb.network.checkpoint import patiently, read_arrays, write_arrays, write_whole
-from alphazero_nb.training.run_folder import LayoutFile, RunFolder, save_layout_file
-from alphazero_nb.selfplay.layout import Layout
-
-CONFIG = dict(game="tictactoe", preset="tiny", seed=0)
-
-
-class HeldOpen:
-    "Refuses so many times, as Windows does while another program has the file open."
-    def __init__(self, times): self.times, self.calls = times, 0
-
-    def __call__(self):
-        self.calls += 1
-        if self.calls <= self.times: raise PermissionError(13, "The file is in use by another program")
-        return "done"
+from alphazero_nb.network.checkpoint import check_network, parse_json, patiently, read_arrays, read_json, write_arrays, write_json
+from alphazero_nb.training.run_folder import RunFolder
+from alphazero_nb.training.trainer import Trainer
+from run_v1 import SETTINGS, Linear
 
 
-@pytest.mark.parametrize("times", [0, 1, 5])
-def test_a_file_held_open_is_tried_again(times):
-    waits, change = [], HeldOpen(times)
-    assert patiently(change, sleep=waits.append) == "done"
-    assert len(waits) == times and sum(checkpoint.WAITS_S) > 2, "some seconds in all"
+# Arrays ------------------------------------------------------------------------------------------
+
+def archive(path, header, content, compression=zipfile.ZIP_DEFLATED, name="x.npy"):
+    "An .npz file of one array, with this text as its header."
+    text = (header + "\n").encode()
+    with zipfile.ZipFile(path, "w", compression) as file:
+        file.writestr(name, b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content)
+    return path
 
 
-def test_a_file_that_stays_open_is_an_error_in_the_end():
-    waits, change = [], HeldOpen(100)
-    with pytest.raises(PermissionError): patiently(change, sleep=waits.append)
-    assert len(waits) == len(checkpoint.WAITS_S)
+def header(kind="<f4", order=False, shape="(4,)"): return f"{{'descr': {kind!r}, 'fortran_order': {order}, 'shape': {shape}}}"
 
 
-@pytest.mark.parametrize("times", [0, 3, 100])
-def test_a_save_on_windows_waits_for_the_other_program(tmp_path, monkeypatch, times):
-    replace, held = checkpoint.os.replace, HeldOpen(times)
-    monkeypatch.setattr(checkpoint, "WAITS_S", (0.0,) * 5)
-    monkeypatch.setattr(checkpoint.os, "replace", lambda *paths: (held(), replace(*paths)))
-    path = tmp_path / "config.json"
-    path.write_bytes(b"old")
-    if times <= 5: write_whole(path, b"new")
+def test_an_archive_that_unpacks_to_much_more_is_refused_before_it_takes_memory(tmp_path):
+    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros(300 << 20, np.uint8))
+    size = (tmp_path / "bomb.npz").stat().st_size
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"would take 314,572,\d+ bytes of memory, and at most 33,554,432 are possible\.$"):
+            read_arrays(tmp_path / "bomb.npz")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally: tracemalloc.stop()
+    assert size < 400_000 and peak < 4 << 20
+
+
+@pytest.mark.parametrize("text", [
+    header(shape=f"({1 << 40},)"), header(shape="(-4,)"), header(shape="(2, -2)"), header(shape="(0, 4)"), header("|O"),
+    header("|V16", shape="()"), header("<M8[s]", shape="(2,)"), header("|S0", shape=f"({1 << 40},)"), header(shape="(3,)"),
+    "(" * 3000, "7", "{}"])
+def test_a_header_that_does_not_fit_its_content_is_one_sentence(tmp_path, text):
+    path = archive(tmp_path / "a.npz", text, bytes(16))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"a\.npz is damaged: it is not a readable .npz file \(\w+\)\.$"): read_arrays(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally: tracemalloc.stop()
+
+
+def test_an_archive_with_another_compression_is_refused(tmp_path):
+    "The header of LZMA may ask for a dictionary of four gigabytes."
+    with pytest.raises(ValueError, match="not a readable"):
+        read_arrays(archive(tmp_path / "a.npz", header(), bytes(16), zipfile.ZIP_LZMA))
+
+
+def test_arrays_come_back_as_they_were_and_in_order_of_rows(tmp_path):
+    arrays = dict(a=np.asfortranarray(np.arange(12.).reshape(3, 4)), b=np.array(7), c=np.array("word"), d=np.zeros((0, 3), np.int8))
+    for compress in (False, True):
+        write_arrays(tmp_path / "a.npz", arrays, compress)
+        found = read_arrays(tmp_path / "a.npz")
+        assert found.keys() == arrays.keys() and all(array.flags.c_contiguous for array in found.values())
+        for name, array in arrays.items(): assert found[name].dtype == array.dtype and np.array_equal(found[name], array)
+
+
+def test_arrays_that_repeat_are_written_so_that_they_can_be_read(tmp_path):
+    write_arrays(tmp_path / "a.npz", dict(x=np.zeros(40 << 20, np.uint8)), compress=True)
+    assert read_arrays(tmp_path / "a.npz")["x"].shape == (40 << 20,)
+
+
+def test_an_array_of_objects_is_not_written(tmp_path):
+    with pytest.raises(TypeError, match="x holds Python objects"): write_arrays(tmp_path / "a.npz", dict(x=np.array({"a": 1})))
+    assert not list(tmp_path.iterdir())
+
+
+# JSON --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("text", [b"[" * 100_000 + b"]" * 100_000, b"[" * 500 + b"]" * 500, b'{"a":' * 300 + b"1" + b"}" * 300,
+                                  rb'"\ud800"', b'"\xed\xa0\x80"', b"1" * 10_000, b"\xff\xfe[\x00]\x00", b"nope"])
+def test_text_that_cannot_be_handled_later_is_not_json(tmp_path, text):
+    with pytest.raises(ValueError): parse_json(text)
+    (tmp_path / "config.json").write_bytes(text)
+    with pytest.raises(ValueError, match=r"config\.json is damaged: it is not JSON\.$"): read_json(tmp_path / "config.json", "run")
+
+
+@pytest.mark.parametrize("value", ["😀", ["[" * 500, "国际象棋"], {"a": [{}] * 300}, [[[[1.5, None, True]]]]])
+def test_usual_json_is_read(value):
+    assert parse_json(json.dumps(value).encode()) == parse_json(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+def test_a_huge_file_is_not_json(tmp_path):
+    with open(tmp_path / "config.json", "wb") as file: file.truncate(1 << 40)   # No bytes on the disk
+    with pytest.raises(ValueError, match="is damaged: it has 1,099,511,627,776 bytes"): read_json(tmp_path / "config.json", "run")
+
+
+# Files that another program holds open ------------------------------------------------------------
+
+def refusing(call, times):
+    "A call that the system forbids the first few times."
+    def attempt(*arguments, **options):
+        attempt.count += 1
+        if attempt.count <= times: raise PermissionError(13, "The process cannot access the file")
+        return call(*arguments, **options)
+    attempt.count = 0
+    return attempt
+
+
+def test_a_file_that_is_held_open_is_tried_again():
+    waits, call = [], refusing(lambda: "done", 4)
+    assert patiently(call, waits.append) == "done" and waits == [.05, .1, .2, .4]
+    waits.clear()
+    with pytest.raises(PermissionError): patiently(refusing(None, 99), waits.append)
+    assert 3 < sum(waits) < 4
+
+
+@pytest.mark.parametrize("times", [3, 99])
+def test_a_manifest_that_is_held_open_is_replaced_or_kept(tmp_path, monkeypatch, times):
+    write_json(tmp_path / "a.json", 1)
+    monkeypatch.setattr(checkpoint, "WAITS_S", (0,) * 6)
+    monkeypatch.setattr(checkpoint.os, "replace", refusing(checkpoint.os.replace, times))
+    if times == 3: write_json(tmp_path / "a.json", 2)
     else:
-        with pytest.raises(OSError, match="config.json cannot be written: The file is in use by another program."):
-            write_whole(path, b"new")
-    assert path.read_bytes() == (b"new" if times <= 5 else b"old") and len(list(tmp_path.iterdir())) == 1
+        with pytest.raises(OSError, match=r"a\.json cannot be written: The process cannot access the file\.$"):
+            write_json(tmp_path / "a.json", 2)
+    assert json.loads((tmp_path / "a.json").read_text()) == (2 if times == 3 else 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def header(shape, descr="'|i1'"):
-    "An .npy file that claims this shape and holds no data."
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+def test_hidden_files_do_not_make_a_folder_strange(tmp_path):
+    (tmp_path / ".DS_Store").write_bytes(b"x")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "games").mkdir()
+    (tmp_path / "games/.DS_Store").write_bytes(b"x")
+    config = dict(game="tictactoe", preset="tiny", seed=0)
+    RunFolder(tmp_path, config)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ValueError, match=r"holds other files \('thesis\.tex'\) but no run"): RunFolder(tmp_path, config)
 
 
-def packed(members):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items(): archive.writestr(name, content)
-    return file.getvalue()
+# Networks of one's own ----------------------------------------------------------------------------
+
+class Extra(Linear):
+    "A network with an extra state."
+    def __init__(self, state):
+        super().__init__()
+        self.state = state
+
+    def get_extra_state(self): return self.state
+    def set_extra_state(self, state): self.state = state
 
 
-BOMBS = dict(
-    zeros=packed({"x.npy": header((300_000_000,)) + bytes(300_000_000)}), claim=packed({"x.npy": header((10**15,))}),
-    negative=packed({"x.npy": header((-1, 4))}), objects=packed({"x.npy": header((2,), "'|O'")}),
-    structured=packed({"x.npy": header((10**9,), "[('a', '<f8', (10**3,))]".replace("10**3", "1000"))}),
-    no_array=packed({"x.npy": b"no array"}), nothing=b"")
+class Buffer(Linear):
+    def __init__(self, **buffers):
+        super().__init__()
+        for name, value in buffers.items(): self.register_buffer(name, value)
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
-def test_a_small_file_that_claims_much_is_refused_by_its_headers(bomb, tmp_path):
-    (tmp_path / "a.npz").write_bytes(BOMBS[bomb])
-    with pytest.raises(ValueError, match="is damaged"): read_arrays(tmp_path / "a.npz")
+class Answer(Linear):
+    "A network that changes its answer."
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def forward(self, planes): return self.change(*super().forward(planes))
 
 
-PEAK = """import resource, sys
-from alphazero_nb.network.checkpoint import read_arrays
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try: read_arrays(sys.argv[1])
-except ValueError as error: print(error)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
+class Forgets(Linear):
+    def load_state_dict(self, *arguments):
+        super().load_state_dict(*arguments)
+        with torch.no_grad(): self.policy.weight += 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss counts kilobytes on Linux")
-def test_such_a_file_takes_no_memory(tmp_path):
-    (tmp_path / "a.npz").write_bytes(BOMBS["zeros"])
-    assert len(BOMBS["zeros"]) < 400_000
-    out = subprocess.run([sys.executable, "-c", PEAK, tmp_path / "a.npz"], capture_output=True, text=True, check=True).stdout
-    words, megabytes = out.strip().split("\n")
-    assert "it would take 300,000," in words and int(megabytes) < 20
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LazyLinear(9)
 
 
-def test_files_of_the_package_are_far_from_the_limit(tmp_path):
-    rows = np.zeros((4096, 42), np.int16)   # As regular as positions can be, but for their number
-    rows[:, 0] = np.arange(4096)
-    write_arrays(tmp_path / "a.npz", dict(states=rows), compress=True)
-    assert np.array_equal(read_arrays(tmp_path / "a.npz")["states"], rows)
+@pytest.mark.parametrize("make, words", [
+    (lambda: Extra(dict(step=1)), "saves _extra_state as dict; a run folder holds tensors only"),
+    (lambda: Extra("text"), "saves _extra_state as str"),
+    (lambda: Extra(dict(a=torch.zeros(2))), "saves _extra_state as dict"),
+    (lambda: Linear().half(), "policy.weight in float16; networks train in float32, so call network.float()"),
+    (lambda: Linear().bfloat16(), "policy.weight in bfloat16"), (lambda: Linear().double(), "policy.weight in float64"),
+    (lambda: Buffer(scale=torch.zeros(2, dtype=torch.bfloat16)), "scale in bfloat16"),
+    (lambda: Buffer(scale=torch.zeros(2, dtype=torch.complex64)), "scale in complex64"),
+    (Lazy, "has not set layer.weight yet"),
+    (Forgets, "is not the same after saving and loading: policy.weight differs"),
+    (lambda: Answer(lambda logits, values: logits), "it returned shapes"),
+    (lambda: Answer(lambda logits, values: (logits[:, :7], values)), r"it returned shapes \(2, 7\), \(2, 2\), not \(2, 9\), \(2, 2\)"),
+    (lambda: Answer(lambda logits, values: (logits * torch.nan, values)), "it returned NaN or infinity"),
+    (lambda: Answer(lambda logits, values: 1 / 0), "division by zero"),
+])
+def test_a_network_that_could_not_be_trained_or_loaded_is_refused_before_the_first_game(tmp_path, make, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        Trainer("tictactoe", network=make(), folder=tmp_path / "run", device="cpu", train_settings=SETTINGS, listeners=())
+    assert "\n" not in str(caught.value) and str(caught.value).endswith(".") and not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", [".DS_Store", ".ipynb_checkpoints/", "games/.DS_Store", ".git/"])
-def test_a_hidden_file_does_not_occupy_a_new_folder(name, tmp_path):
-    path = tmp_path / "run" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir() if name.endswith("/") else path.write_bytes(b"x")
-    with RunFolder(tmp_path / "run", CONFIG).alone(): pass
-    assert path.exists() and (tmp_path / "run/config.json").exists()
-
-
-def test_another_file_is_named(tmp_path):
-    (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ValueError, match="holds other files but no run, first 'thesis.tex'"): RunFolder(tmp_path, CONFIG)
-
-
-def test_a_layout_file_starts_no_cluster(tmp_path):
-    path = tmp_path / "layout.json"
-    save_layout_file(path, [], Layout("threads", ("cpu",), 1, 32, 16, None))
-    assert LayoutFile(tmp_path).choose("auto", False, 10)[0].kind == "threads"
-    saved = json.loads(path.read_text())
-    path.write_text(json.dumps(dict(saved, layout=dict(saved["layout"], kind="ray"))))
-    found, note = LayoutFile(tmp_path).choose("auto", False, 10)
-    assert found == "auto" and "is measured again" in note
+@pytest.mark.parametrize("make", [Linear, lambda: Extra(torch.arange(3)), lambda: Buffer(count=torch.tensor(3), seen=torch.tensor([True]))])
+def test_a_network_that_can_be_saved_is_accepted_and_stays_as_it_is(make):
+    network = make()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    check_network(get_game("tictactoe"), network)
+    assert network.training and all(torch.equal(value, before[name]) for name, value in network.state_dict().items())

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import alphazero_nb.training.run_folder as folders
 import alphazero_nb.training.trainer as train
 from alphazero_nb.core.events import MatchPlayed, read_events
+from alphazero_nb.selfplay.layout import Layout
 from run_v1 import SETTINGS, linear_run
 
 DATA = Path(__file__).parents[1] / "data"
@@ -198,6 +200,17 @@ def test_a_damaged_layout_is_measured_again(tmp_path, text):
     listening(tmp_path / "run").fit(iterations=1)
     (tmp_path / "run/layout.json").write_text(text)
     assert listening(tmp_path / "run", reproducible=False).fit(iterations=1).iteration == 2
+
+
+def test_a_layout_that_names_ray_is_measured_again(tmp_path, monkeypatch):
+    "The file can come from another machine, and Ray may be missing here."
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
+    path = tmp_path / "run/layout.json"
+    listening(tmp_path / "run").fit(iterations=1)
+    for devices in (("cpu",), ("ray",)):
+        folders.save_layout_file(path, [], Layout("ray", devices, 1, 16, 16, False))
+        layout, note = folders.LayoutFile(tmp_path / "run").choose("auto", False, 60)
+        assert layout == "auto" and note.endswith("The layout is measured again."), note
 
 
 def test_a_missing_file_of_games_costs_these_games_only(tmp_path):

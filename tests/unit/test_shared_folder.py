@@ -1,4 +1,5 @@
 "A folder that several machines share: what a producer and a trainer make of bad, late, foreign and missing files."
+import _thread
 import dataclasses
 import errno
 import json
@@ -15,9 +16,10 @@ from alphazero_nb.core.events import GameFinished, Message, NodesStatus
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays
 from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.selfplay.scheduler import GameScheduler
 from alphazero_nb.training import shared_folder
 from alphazero_nb.training.run_folder import RunFolder
-from alphazero_nb.training.shared_folder import (AHEAD, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
+from alphazero_nb.training.shared_folder import (AHEAD, GameRanges, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
                                                  produce_games, read_games, read_plan)
 from alphazero_nb.training.trainer import Trainer
 from run_v1 import SETTINGS, Linear
@@ -119,7 +121,9 @@ def test_a_bad_file_is_one_sentence_and_is_kept(folder, how, words):
     good = len(take_all(box))
     assert good == total if how == "copy" else good == total - file.count
     assert heard == [], "a drive may show a file before its content"
-    box.doubt_s = 0
+    box.doubt_s = -1   # Each look is a later one
+    looks = shared_folder.LOOKS if how == "cut" else 2
+    for _ in range(looks - 2): assert take_all(box) == [] and heard == []
     assert take_all(box) == []
     assert len(heard) == 1 and words in heard[0] and heard[0].count(". ") == 1
     assert len(list((folder / "shared").rglob("*.refused"))) == 1
@@ -139,6 +143,108 @@ def test_a_file_that_arrives_late_is_taken(folder):
     late = take_all(box)
     assert [record.number for record in late] == list(file.numbers) and not heard
     assert not {record.number for record in first} & {record.number for record in late}
+
+
+def first_file(folder):
+    "The first file of games in the folder, its path and its content."
+    file = list_files(folder / "shared")[0]
+    return file, folder / "shared" / file.name, (folder / "shared" / file.name).read_bytes()
+
+
+def test_a_file_that_grows_is_never_left_out(folder):
+    produce(folder, 8)
+    (file, path, content), heard = first_file(folder), []
+    box = inbox(folder, heard, doubt_s=-1)
+    for size in range(0, len(content), len(content) // 30):   # Thirty looks
+        path.write_bytes(content[:size])
+        assert file.numbers[0] not in {record.number for record in take_all(box)}
+    path.write_bytes(content)
+    assert [record.number for record in take_all(box)] == list(file.numbers) and not heard
+
+
+def test_a_whole_file_under_the_name_of_a_bad_one_is_taken(folder):
+    produce(folder, 8)
+    (file, path, content), heard = first_file(folder), []
+    box = inbox(folder, heard, doubt_s=-1)
+    path.write_bytes(content[:100])
+    for _ in range(shared_folder.LOOKS): take_all(box)
+    assert len(heard) == 1 and not path.exists()
+    path.write_bytes(content)
+    assert [record.number for record in take_all(box)] == list(file.numbers)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_that_comes_back_is_not_learnt_from_again(folder, restart):
+    produce(folder, 80)
+    file, path, content = first_file(folder)
+    run = shared_run(folder).fit(iterations=1)
+    for _ in range(3):
+        if not path.exists(): path.write_bytes(content)   # A drive brings it back
+        run = (shared_run(folder) if restart else run).fit(iterations=1)
+    numbers = counted(folder)
+    assert set(file.numbers) <= set(numbers) and len(numbers) == len(set(numbers))
+    assert not path.exists(), "it would count as a game that waits"
+
+
+def test_the_manifest_holds_all_games_that_were_learnt_from_as_few_ranges(folder):
+    for _ in range(2): produce(folder, 24)
+    run = shared_run(folder).fit(iterations=2)
+    numbers, ranges = set(counted(folder)), json.loads((folder / "manifest.json").read_text())["plan"]["counted_games"]
+    assert {number for start, end in ranges for number in range(start, end)} == numbers and len(ranges) <= 2
+
+
+@pytest.mark.parametrize("saved", [None, 7, "x", [1], [[1]], [[1, "2"]], [[-1, 2]], [[[], []]], {"a": 1}, [[True, 2]], [[1, 1 << 70]]])
+def test_ranges_of_a_stranger_hold_no_games(saved): assert GameRanges(saved).ranges == []
+
+
+def test_ranges_hold_what_a_set_holds():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        ranges, held = GameRanges(), set()
+        for start in rng.integers(0, 60, 30).tolist():
+            numbers = range(start, start + int(rng.integers(1, 5)))
+            assert ranges.hold(numbers) == bool(held & set(numbers))
+            if not ranges.hold(numbers):
+                ranges.add(numbers)
+                held |= set(numbers)
+            assert {number for first, end in ranges.ranges for number in range(first, end)} == held
+            assert all(end < first for (_, end), (first, _) in zip(ranges.ranges, ranges.ranges[1:]))
+        assert GameRanges(json.loads(json.dumps(ranges.ranges))).ranges == ranges.ranges
+
+
+@pytest.mark.parametrize("about", [b"[" * 100_000 + b"]" * 100_000, b'{"version":' * 600 + b"1" + b"}" * 600, rb'{"version": "\ud800"}'])
+def test_what_a_producer_says_about_itself_does_not_stop_the_trainer(folder, about):
+    produce(folder, 48)
+    file, path, _ = first_file(folder)
+    write_arrays(path, dict(read_arrays(path), about=np.frombuffer(about, np.uint8)))
+    with pytest.raises(ValueError, match="^it does not say who wrote it$"): read_games(folder / "shared", file, get_game("tictactoe"), 3)
+    assert shared_run(folder).fit(iterations=1).iteration == 1
+
+
+@pytest.mark.parametrize("where", ["want", "take", "write_games"])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, where, after):
+    owner = shared_folder if where == "write_games" else GameScheduler
+    real, calls, engines = getattr(owner, where), [], []
+
+    def interrupted(*arguments, **options):
+        first = not calls and (where == "write_games" or any(not record.number for record in engines[0].leftover()))
+        if first: calls.append(1)
+        if first and not after: _thread.interrupt_main()   # What Ctrl-C does
+        found = real(*arguments, **options)
+        if first and after: _thread.interrupt_main()
+        return found
+
+    class Engine(SelfPlayEngine):
+        def __init__(self, *arguments, **options):
+            engines.append(self)
+            super().__init__(*arguments, **options)
+    monkeypatch.setattr(owner, where, interrupted)
+    monkeypatch.setattr(shared_folder, "SelfPlayEngine", Engine)
+    written = produce(folder, 10_000)
+    numbers, left = sorted(waiting(folder)), {record.number for record in engines[0].leftover()}
+    assert calls and len(numbers) == written > 0 and numbers == list(range(numbers[0], numbers[0] + written))
+    assert written not in left and written + len(left) == engines[0].scheduler.games, "finished games are lost"
 
 
 def test_a_full_disk_keeps_games_and_says_so(folder, monkeypatch):
@@ -346,102 +452,3 @@ def test_read_games_needs_its_own_place(folder):
     file = list_files(folder / "shared")[0]
     assert read_games(folder / "shared", file, get_game("tictactoe"), 3)[1]["evaluations"] >= 0
     with pytest.raises(ValueError, match="other seeds"): read_games(folder / "shared", file, get_game("tictactoe"), 4)
-
-
-# Drives that synchronise -------------------------------------------------------------------------
-
-class Clock:
-    now = 0.0
-    def __call__(self): return self.now
-
-
-def test_a_file_that_arrives_in_parts_is_taken_when_it_is_whole(folder):
-    produce(folder, 8)
-    file, heard, clock = list_files(folder / "shared")[0], [], Clock()
-    path = folder / "shared" / file.name
-    content = path.read_bytes()
-    box = inbox(folder, heard, clock=clock)
-    for part in range(8):   # Each part is there for five minutes
-        path.write_bytes(content[:100 + part])
-        for _ in range(5):
-            assert not {record.number for record in take_all(box)} & set(file.numbers)
-            clock.now += 60
-    path.write_bytes(content)
-    assert [record.number for record in take_all(box)] == list(file.numbers) and not heard
-
-
-def test_a_whole_file_in_the_place_of_a_refused_one_is_taken(folder):
-    produce(folder, 8)
-    file, heard, clock = list_files(folder / "shared")[0], [], Clock()
-    path = folder / "shared" / file.name
-    content = path.read_bytes()
-    path.write_bytes(content[:100])
-    box = inbox(folder, heard, clock=clock)
-    for _ in range(30):
-        take_all(box)
-        clock.now += 60
-    assert len(heard) == 1 and not path.exists(), "it was the same for half an hour"
-    path.write_bytes(content)
-    assert [record.number for record in take_all(box)] == list(file.numbers)
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_file_that_comes_back_is_not_learned_from_again(folder, restart):
-    produce(folder, 64)
-    kept = {path: path.read_bytes() for path in (folder / "shared").glob("*/*.npz")}
-    run = shared_run(folder).fit(iterations=3)
-    gone = [path for path in kept if not path.exists()]
-    assert gone, "the games of the first iteration are removed"
-    for path in gone:
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(kept[path])
-    produce(folder, 32)
-    (shared_run(folder) if restart else run).fit(iterations=1)
-    numbers = counted(folder)
-    assert len(numbers) == len(set(numbers)) and not any(path.exists() for path in gone)
-
-
-@pytest.mark.parametrize("text", ["half a li", "[]", '{"80000000": [[3, 1]]}', '{"x": [[0, 1]]}', "[" * 100_000])
-def test_a_damaged_list_of_taken_games_is_a_message(folder, text):
-    produce(folder, 16)
-    (folder / "shared/taken.json").write_text(text)
-    heard = []
-    assert take_all(inbox(folder, heard))
-    assert len(heard) == 1 and "taken.json is damaged" in heard[0]
-
-
-def test_a_deeply_nested_word_of_a_producer_is_a_bad_file(folder):
-    produce(folder, 30)
-    file, heard = list_files(folder / "shared")[0], []
-    path = folder / "shared" / file.name
-    about = np.frombuffer(b'{"format":' + b"[" * 100_000 + b"]" * 100_000 + b"}", np.uint8)
-    write_arrays(path, dict(read_arrays(path), about=about))
-    box = inbox(folder, heard, doubt_s=0)
-    for _ in range(3): assert not {record.number for record in take_all(box)} & set(file.numbers)
-    assert len(heard) == 1 and "does not say who wrote it" in heard[0]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
-@pytest.mark.parametrize("moment", ["leftover", "generate_games", "write_games"])
-def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, moment):
-    "Ctrl-C arrives when the engine has handed over the games and nothing is on the disk yet."
-    from alphazero_nb.training.shared_folder import Producer
-    producer = Producer(folder, Linear(), lambda event: None, device="cpu", games=16, max_batch=16, threads=1)
-    owner, sent = shared_folder if moment == "write_games" else producer.engine, []
-    function = getattr(owner, moment)
-
-    def interrupted(*args, **options):
-        answer = function(*args, **options)
-        if not sent:
-            sent.append(True)
-            os.kill(os.getpid(), signal.SIGINT)
-        return answer
-    with producer.engine as engine:
-        while 0 not in {record.number for record in engine.leftover()}: engine.play_for(.1)
-        monkeypatch.setattr(owner, moment, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            producer.write()
-            time.sleep(60)   # The interrupt is on its way
-        producer.write()
-    there = waiting(folder)
-    assert there and len(there) == len(set(there)) == producer.writer.written == producer.taken
