@@ -49,9 +49,11 @@ def _short(value) -> str:
 def require_kind(name: str, value, kind: str, largest: float = 10**9) -> None:   # kind: "int", "float | None" and so on
     "Raise a ValueError that names a value if it is of another kind, or if it is a number beyond ± `largest`."
     kind, *others = kind.split(" | ")
-    if kind.startswith("tuple[int") and isinstance(value, (list, tuple)):
+    if value is None and "None" in others: return
+    if kind.startswith("tuple"):
+        require_kind(name, value, "list")
         for entry in value: require_kind(f"an entry of {name}", entry, "int", largest)
-    if kind not in _KINDS or (value is None and "None" in others): return
+        return
     types, words = _KINDS[kind]
     if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
         raise ValueError(f"{name} is {_short(value)}; it must be {words}.")
