@@ -58,10 +58,11 @@ def pile():
                 state_size=2, players=2, actions=3, shape=(1,), max_length=30)
 """
 SHOW = """
+from alphazero_nb.core.game_check import check_game
 from pile_rules import pile
 game = pile()
 state = game.new()
-game.check(games=2)
+check_game(game, games=2)
 hits = sum(sum(f.stats.cache_hits.values()) for f in game.compiled.values())
 print(state[0], state[0] - game.play(state, 1)[0], game.observe(state)[0], hits)
 """

@@ -41,6 +41,11 @@ def test_a_dropped_engine_leaves_no_thread_and_no_network(options, in_a_cycle):
     wait(lambda: all(reference() is None for reference in left) and threads() <= before)
 
 
+def alive(process):
+    try: return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess: return False
+
+
 def test_a_dropped_engine_ends_its_workers():
     engine = SelfPlayEngine(GAME, None, workers=2, **SMALL)
     assert len(engine.generate_games(8)) == 8
@@ -48,7 +53,7 @@ def test_a_dropped_engine_ends_its_workers():
                if "resource_tracker" not in " ".join(process.cmdline())]   # Python starts one and keeps it
     assert workers
     del engine
-    wait(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers))
+    wait(lambda: not any(map(alive, workers)))
 
 
 def test_a_new_layout_keeps_its_pool():

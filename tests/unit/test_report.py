@@ -212,7 +212,7 @@ def test_measured_layouts_are_shown(folder):
 
 
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "&lt;b&gt; ' \" `", "$\\frac{",
-           "a\u202eb\x00\x1b[31m\ud800", "]]><!--", "{0} {config} %s", "; rm -rf ~ #", "x" * 5000]
+           "a\u202eb\x00\x1b[31m", "]]><!--", "{0} {config} %s", "; rm -rf ~ #", "x" * 5000]
 
 
 def test_names_from_a_stranger_are_only_names(folder):
@@ -237,8 +237,15 @@ def test_a_stranger_s_game_name_is_no_command(folder):
 
 def test_a_deep_nest_is_cut(folder):
     text = (folder / "manifest.json").read_text().strip()
-    (folder / "manifest.json").write_text(text[:-1] + ',"plan":' + '{"a":' * 470 + "1" + "}" * 471)
+    (folder / "manifest.json").write_text(text[:-1] + ',"plan":' + '{"a":' * 90 + "1" + "}" * 91)
     assert "a.a.a.a" in [cell.text for cell in look(report(folder)).iter("td")]
+
+
+@pytest.mark.parametrize("plan", ['{"a":' * 470 + "1" + "}" * 470, '"\\ud800"'])
+def test_text_that_no_program_can_pass_on_is_damage(folder, plan):
+    text = (folder / "manifest.json").read_text().strip()
+    (folder / "manifest.json").write_text(f'{text[:-1]},"plan":{plan}}}')
+    with pytest.raises(ValueError, match="manifest.json is damaged: it is not JSON"): report(folder)
 
 
 def test_escaped_and_visible():
