@@ -763,13 +763,15 @@ def test_a_drive_that_is_not_mounted_is_refused(monkeypatch):
 # Threads -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_steps_run_with_the_number_of_threads_that_is_fastest(busy):
+def test_steps_run_with_the_number_of_threads_that_is_fastest(monkeypatch, busy):
     "With a busy core, threads that share a step wait for the one that does not run; with quiet cores, two are faster."
+    clock = [0.0]
+    monkeypatch.setattr("alphazero_nb.training.learner.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     torch.set_num_threads(2)
 
     def step():
         count = torch.get_num_threads()
-        time.sleep(.02 if (count == 2) == busy else .002)
+        clock[0] += .02 if (count == 2) == busy else .002
         return count
     with StepThreads(get_device("cpu"), every=20) as threads: used = [threads.run(step) for _ in range(40)]
     best = 1 if busy else 2
