@@ -227,7 +227,7 @@ def test_after_close_a_call_raises_and_the_thread_is_gone():
     evaluator.close()
     evaluator.close()
     with pytest.raises(EvaluatorError, match="closed"): evaluator.evaluate(*ask)
-    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(1)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(60)
     assert not evaluator._thread.is_alive()
 
 

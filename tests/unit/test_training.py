@@ -401,16 +401,20 @@ def test_the_folder_holds_data_only(tmp_path):
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
 
 
-def test_a_run_accounts_for_its_time(tmp_path):
-    "The parts of all iterations are the time of the call, but for the last save and the end; also after a resume."
-    folder = tmp_path / "run"
+def test_a_run_accounts_for_its_time(tmp_path, monkeypatch):
+    """The parts of all iterations are the time of the call, but for the last save and the end; also after a resume.
+
+    A second passes each time that the run looks at the clock."""
+    folder, seconds = tmp_path / "run", itertools.count()
+    clock = lambda: float(next(seconds))
+    monkeypatch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     parts = {"self-play", "replay buffer", "optimiser steps", "new weights", "matches", "other"}
     for iterations in (2, 1):
-        start = time.monotonic()
+        start = clock()
         run = trainer(folder)
-        built = time.monotonic()
+        built = clock()
         run.fit(iterations=iterations)
-        end = time.monotonic()
+        end = clock()
         rows = run.history[-iterations:]
         assert set(rows[0]["spent"]) == parts | {"start-up"}
         assert all(set(row["spent"]) == parts | {"saving"} for row in rows[1:])
