@@ -271,6 +271,9 @@ class UciProgram:
             raise ValueError(f"UCI is for chess, and this agent plays {agent.game.name}.")
         board = GameOnBoard(GameSearch(agent.game, agent.evaluator, agent.settings, self.leaves, self.room))
         warm_up(board.search)
+        state = agent.game.new_match()   # Kernels of the commands and of their answers
+        no_mate_possible(state)
+        for action in agent.game.legal_actions(state)[:1]: chess_text.move_to_uci(agent.game, state, int(action))
         self.board = board
 
     def end_search(self) -> None:

@@ -18,8 +18,6 @@ import psutil
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from processes import Watch
-
 ROOT = Path(__file__).parents[1]
 HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
 NEW_PAGE = """
@@ -119,19 +117,16 @@ class Kernel:
         return cell
 
     def interrupt(self):
-        "What the stop button does: it interrupts the whole process group. The seconds until the cell was over."
-        watch = Watch()
+        "What the stop button does: it interrupts the whole process group. The cell, once it is over."
         self.manager.interrupt_kernel()
-        self.read(30)
-        return watch.stop()
+        return self.read(60)
 
     def stop(self, code, when="self-play"):
-        "Runs a cell, presses stop when it has printed this, and gives the cell and how long the stop took."
+        "Runs a cell, presses stop when it has printed this, and gives the cell."
         self.send(code)
         self.read(60, until=when)
         assert self.cell.seconds is None, f"it was over before it could be stopped:\n{self.cell}"
-        took = self.interrupt()
-        return self.cell, took
+        return self.interrupt()
 
     def workers(self):
         "The processes that live below the kernel; Python's resource tracker is none of ours."
@@ -168,8 +163,8 @@ def alive(pid):
     except psutil.NoSuchProcess: return False
 
 
-def gone(pids, seconds):
-    "Whether all these processes end in time."
+def gone(pids, seconds=60):
+    "Whether all these processes end."
     end = time.monotonic() + seconds
     while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < end: time.sleep(.02)
     return not left

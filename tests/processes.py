@@ -1,11 +1,10 @@
-"What tests measure of processes and of the machine from outside, and programs that they start."
+"What tests see of processes from outside, and programs that they start."
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
 import threading
-import time
 from multiprocessing import reduction
 
 import psutil
@@ -19,38 +18,6 @@ def children(pid=None):
             if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()): found.append(child)
         except psutil.NoSuchProcess: pass
     return found
-
-
-def patience():
-    """Return how many times longer everything takes on this machine now than on a quiet one, at least 1.
-
-    It is the time of a short computation divided by the processor time that the computation got. A limit on how long
-    something may take is multiplied by it, so that a busy machine fails no test and a quiet one has the strict limit."""
-    start, computed = time.monotonic(), time.thread_time()
-    while (got := time.thread_time() - computed) < .05: pass
-    return max(1, (time.monotonic() - start) / got)
-
-
-class Watch:
-    """The seconds since it was made, without those in which nothing ran: a virtual machine may stand still for seconds.
-
-    A thread looks at the clock every 5 ms, and a gap between two looks counts as 20 ms at most."""
-    def __init__(self):
-        self.counted, self.over = 0.0, threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self):
-        last, end = time.monotonic(), time.monotonic() + 600
-        while not self.over.wait(.005) and last < end:
-            now = time.monotonic()
-            self.counted, last = self.counted + min(.02, now - last), now
-
-    def stop(self):
-        "Return the seconds until now. It stands still after that."
-        self.over.set()
-        self.thread.join()
-        return self.counted
 
 
 def _run_program(source, arguments, out, err):

@@ -1,8 +1,11 @@
-"A small run, the weights it saved, and whether two of them differ."
+"A small run, the weights it saved, whether two of them differ, and play that lasts until it can be measured."
+import time
+
 import numpy as np
 
 from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
+from alphazero_nb.selfplay import calibration
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
@@ -27,3 +30,17 @@ def games_of_threads(game, network, threads, count):
     "Games that so many threads of one engine play, eight at a time."
     with SelfPlayEngine(game, network, device="cpu", simulations=8, games=8, threads=threads, layout="threads") as engine:
         return engine.generate_games(count)
+
+
+def play_until_evaluated(pool, scheduler, seconds, play_for=calibration.play_for):
+    "Play as `play_for`, again and again until positions have been evaluated. Return the time."
+    before, took = calibration.count_answers(pool.report()), play_for(pool, scheduler, seconds)
+    while calibration.count_answers(pool.report()) == before: took += play_for(pool, scheduler, seconds)
+    return took
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not happen"
+        time.sleep(.002)

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -20,7 +21,7 @@ from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games import chess_text
-from processes import children, patience
+from processes import children
 
 STUB = Path(__file__).resolve().parents[1] / "uci_stub.py"
 QUEENS = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye for mates end such a game soon
@@ -32,7 +33,7 @@ def stub(tmp_path):
     before = {child.pid for child in children()}
     def command(mode): return shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
     yield command
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while (left := [child for child in children() if child.pid not in before]) and time.monotonic() < end: time.sleep(.05)
     assert not left, "a program outlives its player"
 
@@ -66,7 +67,7 @@ def test_a_match_against_a_program(stub, tmp_path):
     ("empty", "answered '', which is not a legal move in "),
 ])
 def test_a_program_that_fails_during_a_match(stub, mode, words, monkeypatch):
-    monkeypatch.setattr(UciPlayer, "patience_s", .5)
+    if mode == "hang": monkeypatch.setattr(UciPlayer, "patience_s", .5)
     game = get_game(QUEENS)
     player = get_player(f"uci:{stub(mode)}?movetime=10", game)
     with pytest.raises(EngineFailed, match=words) as caught: play_match(game, player, get_player("random", game), 4)
@@ -96,7 +97,7 @@ def test_closing_ends_the_program_and_whatever_it_has_started(stub, mode):
         family = children(engine.process.pid)
         assert bool(family) == (mode == "family")
     assert engine.process.returncode is not None
-    psutil.wait_procs(family, timeout=10)   # A killed process takes a moment to end
+    psutil.wait_procs(family, timeout=60)   # A killed process takes a moment to end
     assert not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family)
 
 
@@ -106,7 +107,7 @@ def test_closing_does_not_wait_for_a_process_that_holds_the_streams_open(stub):
     left, = children(engine.process.pid)
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
-    closing.join(30)
+    closing.join(60)
     waits = closing.is_alive()
     left.kill()
     assert not waits and engine.process.returncode is not None
@@ -117,7 +118,7 @@ def test_a_program_may_spell_its_moves_in_its_own_way(stub, fen, first):
     "It castles as the king takes the rook, and writes capitals. python-chess gets the moves from us, and would refuse wrong ones."
     game = get_game(f"chess(fen={fen})")
     with EngineProcess(stub("careless")) as one, EngineProcess(stub("careless")) as two:
-        played = play_clocked(game, (one, two), 60 * patience(), 1)
+        played = play_clocked(game, (one, two), 600, 1)
     moves, state = [], game.new_match()
     for action in played.actions:
         moves.append(chess_text.move_to_uci(game, state, action))
@@ -189,12 +190,19 @@ def test_an_option_that_the_program_does_not_have(stub):
     with pytest.raises(ValueError, match="plays chess"): get_player(f"uci:{stub('fair')}", get_game("connect4"))
 
 
-def test_the_referee(stub):
+def test_the_referee(stub, monkeypatch):
     "A fair program wins or draws against one that dies, hangs until its time is out, or cheats; each game is kept."
-    game = get_game(QUEENS)
+    game, passed = get_game(QUEENS), [0]
+    monkeypatch.setattr(external, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep))
     for mode, words in (("fair", "^$"), ("die", "died"), ("illegal", "not a legal move"), ("slow", "lost on time")):
-        with EngineProcess(stub("fair")) as fair, EngineProcess(stub(mode)) as other:
-            played = play_clocked(game, (fair, other), .8 if mode == "slow" else 30, .01)
+        with EngineProcess(stub("fair")) as fair, EngineProcess(stub("fair" if mode == "slow" else mode)) as other:
+            send = other.send
+
+            def send_and_wait(text):   # The slow one needs 400 seconds for each move
+                send(text)
+                if mode == "slow" and text.startswith("go"): passed[0] += 400
+            other.send = send_and_wait
+            played = play_clocked(game, (fair, other), 600, .01)
         assert re.search(words, played.ending), played
         if mode != "fair" and played.ending: assert played.result == (1, -1)
         if mode == "fair": assert played.result == tuple(game.returns(state_of(game, played.actions)))

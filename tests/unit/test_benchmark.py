@@ -1,11 +1,11 @@
 "A dashboard's price is measured: the processor time of the listener alone, and memory that would betray a page that is kept."
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from alphazero_nb import benchmark
 from alphazero_nb.core.events import Events
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
@@ -13,19 +13,29 @@ from alphazero_nb.ui.dashboard import DashboardState, render
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bare_rate, bench_dashboard, bench_gpu_way, bench_kernels,
                                     bench_machine, full_searches, past_run, redraw_growth)
-from processes import Watch
+from small_run import play_until_evaluated
 
 
-def spin(event):
-    "Computes for 50 ms of this thread's processor time."
-    end = time.thread_time() + .05
-    while time.thread_time() < end: pass
+class Clock:
+    "Processor time, which passes while this thread computes, and time, which passes while it waits as well."
+    computed = now = 0.0
+    def thread_time(self): return self.computed
+    def perf_counter(self): return self.now
+    monotonic = perf_counter
+    def compute(self, seconds): self.computed, self.now = self.computed + seconds, self.now + seconds
+    def sleep(self, seconds): self.now += seconds
 
 
-def test_a_stopwatch_counts_what_is_computed_and_not_what_is_waited_for():
-    busy, idle = Stopwatch(spin), Stopwatch(lambda event: time.sleep(.2))
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(benchmark, "time", Clock())
+    return benchmark.time
+
+
+def test_a_stopwatch_counts_what_is_computed_and_not_what_is_waited_for(clock):
+    busy, idle = Stopwatch(lambda event: clock.compute(.5)), Stopwatch(lambda event: clock.sleep(2))
     for _ in range(2): busy(None), idle(None)
-    assert busy.cpu_s >= .1 and idle.cpu_s < .05 and busy.events == idle.events == 2
+    assert (busy.cpu_s, idle.cpu_s) == (1, 0) and busy.events == idle.events == 2
 
 
 def test_a_stopwatch_hides_no_failure():
@@ -95,24 +105,25 @@ def test_every_move_that_is_counted_is_searched_in_full():
             state = game.play(state, int(action))
 
 
-def test_a_simulated_gpu_computes_one_batch_after_another():
+def test_a_simulated_gpu_computes_one_batch_after_another(clock):
     "Three batches that are given at once take their times together; their order is kept, and a pause is not busy."
-    gpu, watch, start = SimulatedGPU(get_game("connect4"), rows_per_s=10_000, overhead_s=.01), Watch(), time.perf_counter()
+    gpu = SimulatedGPU(get_game("connect4"), rows_per_s=10_000, overhead_s=.01)
     batch = np.zeros((100, 126), np.int8), np.arange(101, dtype=np.int32), np.zeros(100, np.int32)
     results, ends = [gpu.begin(*batch) for _ in range(3)], []
-    assert watch.stop() < .04, "it does not wait to begin"
+    assert clock.now == 0, "it does not wait to begin"
     for result in results:
         logits, values = result()
-        ends.append(time.perf_counter() - start)
+        ends.append(clock.now)
         assert logits.shape == (100,) and values.shape == (100, 2)
-    assert all(end >= .02 * (k + 1) - .001 for k, end in enumerate(ends))
-    time.sleep(.05)
+    assert ends == pytest.approx([.02, .04, .06])
+    clock.sleep(.05)
     gpu.evaluate(*batch)
-    assert gpu.busy_s == pytest.approx(.08) and time.perf_counter() - start >= .129
+    assert gpu.busy_s == pytest.approx(.08) and clock.now == pytest.approx(.13)
 
 
 @pytest.mark.parametrize("merged, rows", [(1, 16), (2, 32)])
-def test_the_way_to_a_gpu_is_measured_with_all_its_parts(merged, rows):
+def test_the_way_to_a_gpu_is_measured_with_all_its_parts(monkeypatch, merged, rows):
+    monkeypatch.setattr(benchmark, "play_for", play_until_evaluated)
     found = bench_gpu_way("tictactoe", 5_000, slots=16, blocks=4, merged=merged, seconds=.5)
     assert 0 < found["rows_per_batch"] <= rows and 0 < found["rows_per_s"] < 5_500
     busy = found["rows_per_s"] * (1 / 5_000 + 1e-4 / found["rows_per_batch"])
@@ -121,7 +132,6 @@ def test_the_way_to_a_gpu_is_measured_with_all_its_parts(merged, rows):
 
 
 def test_a_compiler_that_fails_is_left_out(monkeypatch):
-    from alphazero_nb import benchmark
     def attempt(network, game, device, backend, dtype, batch, threads, inside, seconds):
         if backend == "compile": raise RuntimeError("no compiler")
         return dict(backend=backend, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=1.0)
@@ -133,7 +143,6 @@ def test_a_compiler_that_fails_is_left_out(monkeypatch):
 
 
 def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):
-    from alphazero_nb import benchmark
     monkeypatch.setattr(benchmark, "bare_rate", lambda forward, game, device, batch, *_: 1000.0 * batch)
     pools, make = [], benchmark.ActorPool
     monkeypatch.setattr(benchmark, "ActorPool", lambda *how: pools.append(make(*how)) or pools[-1])

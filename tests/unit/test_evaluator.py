@@ -1,6 +1,8 @@
 "What evaluators promise: each client its own answer, no client left waiting, no wrong number passed on."
 import threading
 import time
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from torch import nn
 
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
-from alphazero_nb.network import inference
+from alphazero_nb.network import evaluator as evaluator_module, inference
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.inference import FusedBoardNet, can_fuse, inference_copy
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
@@ -45,7 +47,7 @@ class Echo:
     def evaluate(self, observations, offsets, actions):
         self.rows.append(len(observations))
         self.entered.set()
-        if self.gate is not None: assert self.gate.wait(30)
+        if self.gate is not None: assert self.gate.wait(60)
         number = observations[:, :4].copy().view(np.int32)[:, 0]
         values = number[:, None] + np.arange(self.players)
         return (np.repeat(number, np.diff(offsets)) * 8 + actions).astype(np.float32), values.astype(np.float32)
@@ -161,20 +163,22 @@ def test_a_lone_request_does_not_wait_for_company():
     assert stats["total_batches"] == 200 and stats["avg_batch_size"] == 1
 
 
-def test_statistics_count_and_time():
-    echo = Echo()
+def test_statistics_count_and_time(monkeypatch):
+    "The first batch takes five seconds, and the second request waits for them."
+    echo, clock = Echo(), [0.0]
     echo.gate = threading.Event()
+    monkeypatch.setattr(evaluator_module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     with BatchedEvaluator(echo, max_batch=8) as evaluator:
         assert {"total_requests", "total_batches", "avg_batch_size", "queue_size", "wait_s", "busy_s"} <= evaluator.get_stats().keys()
         first = evaluator.submit(*question(0)[0])
         wait_until(echo.entered.is_set)
         second = evaluator.submit(*question(1)[0])
-        time.sleep(.2)
+        clock[0] = 5.0
         echo.gate.set()
         first.result(60), second.result(60)
         wait_until(lambda: evaluator.get_stats()["total_batches"] == 2)
         stats = evaluator.get_stats()
-    assert stats["busy_s"] > .19 and stats["wait_s"] > .19
+    assert stats["busy_s"] == stats["wait_s"] == 5
     assert stats["total_requests"] == 2 and stats["queue_size"] == 0
 
 
@@ -223,7 +227,7 @@ def test_after_close_a_call_raises_and_the_thread_is_gone():
     evaluator.close()
     evaluator.close()
     with pytest.raises(EvaluatorError, match="closed"): evaluator.evaluate(*ask)
-    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(1)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(60)
     assert not evaluator._thread.is_alive()
 
 
@@ -233,11 +237,11 @@ def test_closing_while_clients_go_on_asking():
         evaluator = BatchedEvaluator(Echo(), max_batch=4)
 
         def client(i):
-            for k in range(10_000):
-                ask, want = question(i * 100_000 + k)
+            for k in count():
+                ask, want = question(i * 100_000 + k % 100_000)
                 try: assert same(evaluator.evaluate(*ask), want)
                 except EvaluatorError: return "told"
-        closer = lambda: (time.sleep(.002 * round), evaluator.close())
+        closer = lambda: (wait_until(lambda: evaluator.get_stats()["total_batches"] >= 5 * round), evaluator.close())
         *clients, _ = in_threads([lambda i=i: client(i) for i in range(4)] + [closer])
         assert clients == ["told"] * 4
 
@@ -565,41 +569,54 @@ def test_weights_are_packed_once_for_all_batch_shapes(monkeypatch):
 
 
 class SlowDevice:
-    "Begins a batch at once and ends it after `rows` microseconds · `us`, one after the other, as a GPU does; answers as Echo."
+    """Begins a batch at once and computes one after the other, as a GPU does; answers as Echo. A batch takes a second of
+    its clock, which stands still between batches, and none ends while the gate is closed."""
     overlaps = True
 
-    def __init__(self, us=0.):
-        self.echo, self.us, self.free, self.flying, self.most, self.fail = Echo(), us, 0., 0, 0, None
+    def __init__(self):
+        self.echo, self.gate, self.now, self.free, self.begun, self.read, self.most, self.fail = Echo(), threading.Event(), 0., 0., 0, 0, 0, None
+        self.gate.set()
+
+    @property
+    def flying(self): return self.begun - self.read
+
+    def perf_counter(self): return self.now
 
     def begin(self, observations, offsets, actions):
         if self.fail == "begin": raise RuntimeError("no memory")
-        self.flying += 1
+        self.begun += 1
         self.most = max(self.most, self.flying)
-        self.free = max(self.free, time.perf_counter()) + len(observations) * self.us * 1e-6
+        self.free = max(self.free, self.now) + 1
         end, answer = self.free, self.echo.evaluate(observations, offsets, actions)
 
         def result():
-            time.sleep(max(0., end - time.perf_counter()))
-            self.flying -= 1
+            assert self.gate.wait(60)
+            self.now, self.read = end, self.read + 1
             if self.fail == "result": raise RuntimeError("lost")
             if self.fail == "exit": raise SystemExit
             return answer
         return result
 
 
-def test_the_next_batch_begins_before_the_last_one_has_been_read():
+def test_the_next_batch_begins_before_the_last_one_has_been_read(monkeypatch):
     "Two are on their way at most, every client gets its own answer, and the busy time counts no moment twice."
-    device = SlowDevice(us=200.)
+    device = SlowDevice()
+    device.gate.clear()
+    monkeypatch.setattr(evaluator_module, "time", device)
 
     def client(index, evaluator):
         asks = [question(index * 20_000 + i * 5, rows=4) for i in range(60)]
         return sum(not same(evaluator.evaluate(*ask), want) for ask, want in asks)
     with BatchedEvaluator(device, max_batch=8) as evaluator:
-        start = time.perf_counter()
+        first = [(evaluator.submit(*ask), want) for ask, want in (question(10 ** 6 + 8 * n, rows=8) for n in range(6))]
+        wait_until(lambda: device.flying == 2)   # Of six, and none has been read
+        device.gate.set()
+        assert all(same(ticket.result(60), want) for ticket, want in first)
         assert in_threads([lambda i=i: client(i, evaluator) for i in range(8)], 60) == [0] * 8
-        took, stats = time.perf_counter() - start, evaluator.get_stats()
+        wait_until(lambda: evaluator.get_stats()["total_requests"] == 486)
+        stats = evaluator.get_stats()
     assert device.most == 2 and device.flying == 0
-    assert stats["total_requests"] == 480 and .5 * took < stats["busy_s"] <= took
+    assert stats["busy_s"] == device.now == stats["total_batches"], "a second a batch"
 
 
 @pytest.mark.parametrize("fail, message", [("begin", "no memory"), ("result", "lost")])
@@ -607,9 +624,9 @@ def test_a_batch_that_fails_on_the_device_fails_its_clients_only(fail, message):
     device = SlowDevice()
     with BatchedEvaluator(device, max_batch=4) as evaluator:
         device.fail = fail
-        with pytest.raises(EvaluatorError, match=message): evaluator.submit(*question(1)[0]).result(10)
+        with pytest.raises(EvaluatorError, match=message): evaluator.submit(*question(1)[0]).result(60)
         device.fail = None
-        assert same(evaluator.submit(*question(2)[0]).result(10), question(2)[1])
+        assert same(evaluator.submit(*question(2)[0]).result(60), question(2)[1])
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -619,25 +636,30 @@ def test_no_client_waits_when_the_reader_ends():
     device.fail = "exit"
     tickets = [evaluator.submit(*question(n)[0]) for n in range(6)]
     for ticket in tickets:
-        with pytest.raises(EvaluatorError, match="closed"): ticket.result(10)
-    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*question(9)[0]).result(10)
+        with pytest.raises(EvaluatorError, match="closed"): ticket.result(60)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*question(9)[0]).result(60)
     evaluator.close()
 
 
 def test_closing_waits_for_what_the_device_computes_but_not_for_ever():
-    device = SlowDevice(us=100_000.)
+    device = SlowDevice()
+    device.gate.clear()
     evaluator = BatchedEvaluator(device, max_batch=4)
     soon = evaluator.submit(*question(1)[0])
     wait_until(lambda: device.flying)
-    evaluator.close(5)
+
+    def open_the_gate():
+        wait_until(lambda: evaluator._queue.closed)   # `close` has begun
+        device.gate.set()
+    in_threads([lambda: evaluator.close(60), open_the_gate], 120)
     assert same(soon.result(0), question(1)[1])
-    evaluator = BatchedEvaluator(SlowDevice(us=60e6), max_batch=4)
+    device.gate.clear()
+    evaluator = BatchedEvaluator(device, max_batch=4)
     late = [evaluator.submit(*question(n)[0]) for n in range(3)]
-    started = time.perf_counter()
-    evaluator.close(.2)
-    assert time.perf_counter() - started < 5
+    in_threads([lambda: evaluator.close(.2)])   # While the gate is closed
     for ticket in late:
         with pytest.raises(EvaluatorError, match="closed"): ticket.result(0)
+    device.gate.set()
 
 
 @pytest.mark.parametrize("shapes", [(32,), (8,), (4, 16)])

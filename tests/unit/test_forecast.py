@@ -1,6 +1,7 @@
 "The plan of a run: measured speeds add up, the network that pays is chosen, and what came is put beside it."
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,16 +10,21 @@ from alphazero_nb.core.game import get_game, list_games
 from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
-from alphazero_nb.selfplay.calibration import usual_game
+from alphazero_nb.selfplay import calibration
+from alphazero_nb.selfplay.calibration import count_answers, usual_game
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
 from alphazero_nb.training.forecast import (LEAST, SHARE, START_S, Speed, expected_games, expected_share, forecast,
                                              measure_speed, plan_run, read_curves, train)
 from alphazero_nb.training.learner import TrainSettings, default_training
-from small_run import QUICK, trainer
+from small_run import QUICK, play_until_evaluated, trainer, wait_for
 
 pytestmark = pytest.mark.usefixtures("one_thread_inside")
+
+
+@pytest.fixture(autouse=True)
+def measured_in_evaluations(monkeypatch): monkeypatch.setattr(calibration, "play_for", play_until_evaluated)
 
 
 def test_the_time_of_a_position_is_that_of_its_moves_and_its_steps():
@@ -40,21 +46,36 @@ def test_a_run_takes_the_steps_of_its_positions_or_those_that_its_time_allows():
 
 
 @pytest.mark.parametrize("threads, play_on, beside", [(2, True, True), (2, False, False), (1, True, False)])
-def test_the_speed_beside_the_steps_is_measured(threads, play_on, beside):
+def test_the_speed_beside_the_steps_is_measured(monkeypatch, threads, play_on, beside):
+    "The steps take ten seconds of a clock, and at least a hundred positions are evaluated beside them."
+    clock, pools, make = [0.0], [], page.make_pool
+    answers = lambda: count_answers(pools[0].report())
+
+    def step_rate(learner, batch, seconds, busy):
+        before = answers()
+        if busy: wait_for(lambda: answers() >= before + 100)
+        clock[0] += 10
+        return 5.0
+    monkeypatch.setattr(page, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(page, "make_pool", lambda *options: pools.append(make(*options)) or pools[0])
+    monkeypatch.setattr(page, "step_rate", step_rate)
     speed = measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=.6, play_on=play_on, threads=threads, games=32,
                           max_batch=16, shared=False, layout="threads")
-    assert (speed.beside > 0) == beside and speed.beside < 2 * speed.evaluations and speed.steps > 0
+    assert 10 <= speed.beside < answers() / 10 if beside else speed.beside == 0
+    assert speed.steps == 5 and speed.evaluations > 0
 
 
 def test_an_error_of_the_actors_beside_the_steps_is_raised(monkeypatch):
     from alphazero_nb.selfplay.actors import ActorPool
-    start = ActorPool.start
+    start, generations = ActorPool.start, []
 
     def broken(pool, source, actors=None):
         if actors is None: return start(pool, source)
         monkeypatch.setattr(pool.inference.evaluator, "evaluate", lambda *request: 1 / 0)
-        return start(pool, source, actors)
+        generations.append(start(pool, source, actors))
+        return generations[0]
     monkeypatch.setattr(ActorPool, "start", broken)
+    monkeypatch.setattr(page, "step_rate", lambda *options: wait_for(lambda: generations[0].ended) or 1.0)
     with pytest.raises(EvaluatorError, match="division by zero"):
         measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=.6, threads=2, games=32, max_batch=16, shared=False,
                       layout="threads")

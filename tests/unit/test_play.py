@@ -872,5 +872,6 @@ def test_a_board_says_that_another_cell_keeps_the_kernel_busy(kernel):
     cell = kernel.run("import time\nwhile not match.board.widgets.notice.value: time.sleep(.01)")   # Ends because of the note
     assert any("kernel is running another cell" in state.get("value", "") for state in cell.carried)
     assert cell.carried[-1]["value"] == "", "the note goes away with the end of the cell"
-    stopped = kernel.stop("print('self-play', flush=True)\nwhile True: time.sleep(.01)")[0]
+    stopped = kernel.stop("while not match.board.widgets.notice.value: time.sleep(.01)\nprint('self-play', flush=True)\n"
+                          "while True: time.sleep(.01)")
     assert stopped.carried[-1]["value"] == ""

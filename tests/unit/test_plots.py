@@ -1,6 +1,7 @@
 "Plots show the numbers they were given."
 import math
 import threading
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.container import ErrorbarContainer
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.intervals import wilson_interval
 from alphazero_nb.core.records import GameRecord
+from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares,
@@ -317,7 +319,7 @@ class Gate:
 
     def evaluate(self, observations, offsets, actions):
         self.entered.set()
-        assert self.open.wait(30)
+        assert self.open.wait(60)
         return np.zeros(len(actions), np.float32), np.zeros((len(observations), 2), np.float32)
 
 
@@ -338,16 +340,17 @@ def test_the_evaluator_counts_batches_by_their_rows():
     assert np.allclose([bar.get_x() + bar.get_width() / 2 for bar in axis.patches], range(9))
 
 
-def test_the_evaluator_counts_requests_by_their_wait():
+def test_the_evaluator_counts_requests_by_their_wait(monkeypatch):
+    monkeypatch.setattr(evaluator_module, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     gate = Gate()
     with BatchedEvaluator(gate, max_batch=8) as evaluator:
         evaluator.submit(*question(1))
-        assert gate.entered.wait(10)
+        assert gate.entered.wait(60)
         late, lost = evaluator.submit(*question(1)), evaluator.submit(*question(1))
         late.submitted -= 5
         lost.submitted -= 3600
         gate.open.set()
-        lost.result(10)
+        lost.result(60)
     found = evaluator.get_stats()
     edges, waits = found["wait_edges_ms"], found["waits"]
     assert waits[-1] == 1 and waits[np.searchsorted(edges, 5000)] == 1 and waits.sum() == 3

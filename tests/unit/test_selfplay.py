@@ -25,10 +25,11 @@ from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.slots import GameFailed, add_noise, retrace
 from alphazero_nb.core.streams import gamma, uniform
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
-from alphazero_nb.selfplay import calibration, engine as engine_module, layout as layout_module, pools
+from alphazero_nb.selfplay import (calibration, engine as engine_module, layout as layout_module, pools,
+                                   scheduler as scheduler_module)
 from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
 from alphazero_nb.selfplay.scheduler import GameScheduler, Generation, play_games
-from alphazero_nb.selfplay.actors import ActorPool, shielded
+from alphazero_nb.selfplay.actors import Actor, ActorPool, shielded
 from alphazero_nb.selfplay.worker_process import RemoteScheduler
 from alphazero_nb.selfplay.workers import WorkerPlay, WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
@@ -156,36 +157,40 @@ class Played(SimpleNamespace):
     def __len__(self): return 0
 
 
-def settle(playing, timeout_s=60):
-    "Wait until an engine that plays on has played as far ahead as it may."
-    end = time.monotonic() + timeout_s
-    scheduler = playing.scheduler
-    while not scheduler.full:
-        assert time.monotonic() < end
-        time.sleep(.01)
-    time.sleep(.05)   # For the turn that has just begun
+def settle(playing, looks=1):
+    "Wait until an engine that plays on is as far ahead as it may, and each actor has looked for work so often in vain."
+    scheduler, seen = playing.scheduler, Counter()
+    wait = scheduler.wait
+
+    def look():   # Called by an actor between two turns
+        if scheduler.full: seen[threading.get_ident()] += 1
+        return wait()
+    scheduler.wait = look
+    try: wait_for(lambda: len(seen) == playing.beside and min(seen.values()) >= looks)
+    finally: scheduler.wait = wait
 
 
-def test_an_engine_plays_on_between_calls_and_not_without_end():
-    game, ended, done = get_game("tictactoe"), [], []
+def test_an_engine_plays_on_between_calls_and_not_without_end(monkeypatch):
+    game, ended, done, past = get_game("tictactoe"), [], [], [0]
     hear = lambda event: (ended if isinstance(event, GameFinished) else done).append(event)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=time.sleep, perf_counter=lambda: time.perf_counter() + past[0])
+    for module in (engine_module, scheduler_module): monkeypatch.setattr(module, "time", clock)
     with engine(game, games=32, play_on=True, listeners=[hear]) as playing:
-        games, start = playing.generate_games(40), time.perf_counter()
+        games = playing.generate_games(40)
         settle(playing)
         assert 40 <= len(playing.leftover()) <= 40 + 10 * 32   # A turn can end several games in each slot
-        time.sleep(.3)
-        waited, first = time.perf_counter() - start, len(ended)
+        past[0], first = 10_000, len(ended)   # Seconds
         games += playing.generate_games(60)
         settle(playing)
         games += playing.generate_games(20)
-        assert playing.stats()["seconds"] > waited, "the time between two calls is playing time"
+        assert playing.stats()["seconds"] > 10_000, "the time between two calls is playing time"
     assert games == play(game, 120), "the games are those of an engine that waits"
     second = [event for event in ended[first:] if event.total == 60]
     assert [event.done for event in second] == sorted(event.done for event in second) and second[-1].done == 60
     assert [event.finished for event in second] == list(range(1, len(second) + 1))
     assert len({event.number for event in ended}) == len(ended), "each game is reported once"
     summaries = [event for event in done if isinstance(event, SelfPlayDone)]
-    assert [event.games for event in summaries] == [40, 60, 20] and summaries[1].seconds > waited
+    assert [event.games for event in summaries] == [40, 60, 20] and summaries[1].seconds > 10_000 > summaries[2].seconds
     assert not actors()
 
 
@@ -222,7 +227,7 @@ def test_games_rest_where_they_are_while_enough_wait_for_a_request():
         games = playing.generate_games(40)
         settle(playing)
         before, plies = playing.stats()["evaluations"], [block.slots["ply"].copy() for block in playing.pool.blocks]
-        time.sleep(.2)
+        settle(playing, looks=20)
         assert playing.stats()["evaluations"] == before and len(playing.scheduler.running) > 16
         assert all((block.slots["ply"] == ply).all() for block, ply in zip(playing.pool.blocks, plies))
         assert len({*np.concatenate(plies)}) > 4, "all over their length"
@@ -329,9 +334,7 @@ def test_an_engine_of_one_block_pauses_between_calls():
     "Its only actor would keep the learner from its core."
     with engine(get_game("tictactoe"), games=8, threads=1, play_on=True) as playing:
         playing.generate_games(20)
-        before = playing.stats()["evaluations"]
-        time.sleep(.2)
-        assert playing.scheduler.ahead is None and playing.stats()["evaluations"] == before
+        assert playing.scheduler.ahead is None and playing.pool.generation.ended and not actors()
 
 
 @pytest.mark.parametrize("n, ahead", [(4, 36), (40, 72)])
@@ -407,19 +410,25 @@ def test_an_error_between_calls_reaches_the_next_one():
     assert not actors()
 
 
-@pytest.mark.parametrize("end", ["pause", "play_for", "calibrate", "shutdown"])
-def test_playing_on_ends(end):
+@pytest.mark.parametrize("end", ["pause", "play_for", "threads", "processes", "shutdown"])
+def test_playing_on_ends(monkeypatch, end):
+    "A benchmark may choose threads or processes. Threads end here; the threads that serve new processes wait for a call."
     game = get_game("tictactoe")
+    layouts = dict(threads=plan_layout(game, True, layout="threads", threads=2, games=32, max_batch=16, shared=False),
+                   processes=plan_layout(game, True, layout="processes", workers=2, games=32, max_batch=16))
+    monkeypatch.setattr(engine_module, "candidate_layouts", lambda *_: {"chosen": layouts[end]})
     with engine(game, games=32, play_on=True) as playing:
         playing.generate_games(500)
-        if end == "play_for": assert .1 < playing.play_for(.1) < 60
-        elif end == "calibrate": playing.calibrate(.2)
+        if end == "play_for": assert playing.play_for(.1) >= .1
+        elif end in layouts: playing.calibrate(.2)
         else: getattr(playing, end)()
-        assert not actors(), "an actor at work when the interpreter ends would abort it"
-        played = playing.scheduler.games
-        time.sleep(.2)
-        assert playing.scheduler.games == played
+        serving = actors() if end == "processes" else []
+        assert playing.layout.kind == ("processes" if serving else "threads")
+        assert not [thread for thread in actors() if thread not in serving or thread.name == "alphazero_nb actor"], \
+            "an actor at work when the interpreter ends would abort it"
+        if serving: assert playing.scheduler.draw() is None and playing.pool._play.idle, "no process plays"
         if end != "shutdown": assert [record.number for record in playing.generate_games(9)] == list(range(500, 509))
+    assert not actors()
 
 
 def test_threads_leave_half_of_their_cores_between_two_calls():
@@ -823,7 +832,7 @@ def test_a_call_after_two_interrupts_in_a_slow_batch(shared):
         def interrupt():
             assert network.reached.wait(60)
             interrupt_each_join(over)
-        thread, started = threading.Thread(target=interrupt), time.monotonic()
+        thread = threading.Thread(target=interrupt)
         thread.start()
         try:
             try: playing.generate_games(497)
@@ -895,13 +904,14 @@ def test_an_interrupted_wait_can_be_repeated(shared):
                 with pytest.raises(KeyboardInterrupt): pool.join()
             finally: sender.join()
         signal.signal(signal.SIGINT, before)
-        waiting = threading.Thread(target=pool.join, daemon=True)
+        open_at_end = []
+        waiting = threading.Thread(target=lambda: (pool.join(), open_at_end.append(network.gate.is_set())), daemon=True)
         waiting.start()
-        waiting.join(.3)
-        assert waiting.is_alive(), "actors still wait for the network"
+        wait_for(lambda: open_at_end or frame_of(waiting, "join"))
         network.gate.set()
         waiting.join(60)
-        assert not waiting.is_alive() and not [thread for thread in actors() if "actor" in thread.name]
+        assert open_at_end == [True], "it waited for the actors, and they for the network"
+        assert not [thread for thread in actors() if "actor" in thread.name]
 
 
 @pytest.mark.parametrize("moment", ["start", "wait"])
@@ -916,7 +926,7 @@ def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatc
             if self.name == "alphazero_nb starter" and moment == "start" and not fired: fire()
 
         def run(self):   # The first starter is still at work when the main thread comes to wait for it
-            if self.name == "alphazero_nb starter" and moment == "wait": interrupted.wait(30)
+            if self.name == "alphazero_nb starter" and moment == "wait": interrupted.wait(60)
             super().run()
 
     def fire():
@@ -949,7 +959,7 @@ def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
 
         class Interrupting(thread):
             def start(self):
-                if begun: super().start(), calling.wait(30)
+                if begun: super().start(), calling.wait(60)
                 starting.clear()
                 raise KeyboardInterrupt
         starting, raised = [True], []
@@ -1146,17 +1156,25 @@ def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits
 
 
 def answered(game, settings):
-    "Share of questions that the tables answer while a pool warms up."
+    "Share of questions that the tables answer while a pool warms up, one turn at a time."
     layout = plan_layout(game, True, "cpu", layout="threads", threads=1, games=128, max_batch=128, shared=False)
     with closing(make_pool(game, PolicyValueNet(game, "tiny"), layout, settings)) as pool:
-        calibration.warm_up(pool, GameScheduler(), .01)
+        calibration.warm_up(pool, GameScheduler(), .01, at_most_s=600)
         report = pool.report()
     return report["recalled"] / calibration.count_answers(report)
 
 
-def test_a_measurement_does_not_see_the_first_moves_only():
+def take_a_turn(pool, scheduler, seconds):
+    "Play one turn of each block, instead of some seconds."
+    scheduler.endless = True
+    actor = Actor(pool, Generation(scheduler, actors=1), pool.blocks)
+    for block in pool.blocks: actor.turn(block)
+
+
+def test_a_measurement_does_not_see_the_first_moves_only(monkeypatch):
     """All games begin with one position, which the tables know after one evaluation. A slow network was still there when
     the measurement ended: Gardner's chess with `medium` seemed to make four times its evaluations per second."""
+    monkeypatch.setattr(calibration, "play_for", take_a_turn)
     game = get_game("gomoku(size=9)")
     settings = replace(default_settings(game), random_start_fraction=0.0)
     spread = spread_starts(settings, usual_game(game, settings, 8)[0])

@@ -401,16 +401,20 @@ def test_the_folder_holds_data_only(tmp_path):
     assert [line["iteration"] for line in lines if line["event"] == "IterationDone"] == [1, 2, 3]
 
 
-def test_a_run_accounts_for_its_time(tmp_path):
-    "The parts of all iterations are the time of the call, but for the last save and the end; also after a resume."
-    folder = tmp_path / "run"
+def test_a_run_accounts_for_its_time(tmp_path, monkeypatch):
+    """The parts of all iterations are the time of the call, but for the last save and the end; also after a resume.
+
+    A second passes each time that the run looks at the clock."""
+    folder, seconds = tmp_path / "run", itertools.count()
+    clock = lambda: float(next(seconds))
+    monkeypatch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     parts = {"self-play", "replay buffer", "optimiser steps", "new weights", "matches", "other"}
     for iterations in (2, 1):
-        start = time.monotonic()
+        start = clock()
         run = trainer(folder)
-        built = time.monotonic()
+        built = clock()
         run.fit(iterations=iterations)
-        end = time.monotonic()
+        end = clock()
         rows = run.history[-iterations:]
         assert set(rows[0]["spent"]) == parts | {"start-up"}
         assert all(set(row["spent"]) == parts | {"saving"} for row in rows[1:])
@@ -763,13 +767,15 @@ def test_a_drive_that_is_not_mounted_is_refused(monkeypatch):
 # Threads -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_steps_run_with_the_number_of_threads_that_is_fastest(busy):
+def test_steps_run_with_the_number_of_threads_that_is_fastest(monkeypatch, busy):
     "With a busy core, threads that share a step wait for the one that does not run; with quiet cores, two are faster."
+    clock = [0.0]
+    monkeypatch.setattr("alphazero_nb.training.learner.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     torch.set_num_threads(2)
 
     def step():
         count = torch.get_num_threads()
-        time.sleep(.02 if (count == 2) == busy else .002)
+        clock[0] += .02 if (count == 2) == busy else .002
         return count
     with StepThreads(get_device("cpu"), every=20) as threads: used = [threads.run(step) for _ in range(40)]
     best = 1 if busy else 2

@@ -49,6 +49,32 @@ def fresh(talk):
 def moves(lines): return [line.split()[1] for line in lines if line.startswith("bestmove")]
 
 
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(.002)
+
+
+class Batches(UniformEvaluator):
+    "Counts its batches. Once armed, it says that one has begun, and waits in it until it may answer."
+    def __init__(self):
+        super().__init__(get_game("chess"))
+        self.count, self.armed, self.begun, self.may_answer = 0, False, threading.Event(), threading.Event()
+
+    def evaluate(self, *request):
+        self.count += 1
+        if self.armed: assert self.begun.set() or self.may_answer.wait(60)
+        return super().evaluate(*request)
+
+
+def reaches(monkeypatch, event):
+    "An event that is set once a thread waits for this one."
+    reached, wait = threading.Event(), event.wait
+    monkeypatch.setattr(event, "wait", lambda *limit: reached.set() or wait(*limit))
+    return reached
+
+
 def fields(lines):
     "The last report as {word: value}; `score` keeps both words."
     last = [line for line in lines if line.startswith("info depth")][-1]
@@ -133,21 +159,30 @@ def test_depth_is_the_length_of_the_line(fresh):
 
 
 @pytest.mark.parametrize("go", ["go infinite", "go ponder wtime 100 btime 100"])
-def test_stop_ends_a_search_at_once(fresh, go):
-    fresh("position startpos")
-    handle(fresh.program, go)
-    time.sleep(.25)
-    assert fresh.program.thinking and fresh("isready") == ["readyok"]
-    lines = fresh("stop")
-    assert len(moves(lines)) == 1
-    assert fresh("stop") == [], "a second stop says nothing"
+def test_stop_ends_a_search_at_once(go):
+    "It comes while a batch is evaluated, and after that batch at most one more is. The board is answered meanwhile."
+    network = Batches()
+    with Talk(evaluator=network) as talk:
+        talk("isready", "position startpos", "go nodes 20")   # The root and its moves have been evaluated
+        network.armed, program = True, talk.program
+        handle(program, go)
+        assert network.begun.wait(60) and program.thinking and talk("isready") == ["readyok"]
+        before, said = network.count, len(talk.lines)
+        stopper = threading.Thread(target=handle, args=(program, "stop"))
+        stopper.start()
+        wait_for(program.stopping.is_set)
+        network.may_answer.set()
+        stopper.join(60)
+        assert len(moves(talk.lines[said:])) == 1 and network.count <= before + 1
+        assert talk("stop") == [], "a second stop says nothing"
 
 
-def test_infinite_waits_for_stop_even_if_all_is_proven(fresh):
+def test_infinite_waits_for_stop_even_if_all_is_proven(fresh, monkeypatch):
+    waits, before = reaches(monkeypatch, fresh.program.stopping), len(fresh.lines)
     handle(fresh.program, "position startpos moves f2f3 e7e5 g2g4")
     handle(fresh.program, "go infinite")
-    time.sleep(.3)
-    assert fresh.program.thinking and moves(fresh("stop")) == ["d8h4"]
+    assert waits.wait(60) and fresh.program.thinking and not moves(fresh.lines[before:])
+    assert moves(fresh("stop")) == ["d8h4"]
 
 
 def test_a_full_tree_stops_and_still_answers():
@@ -157,24 +192,36 @@ def test_a_full_tree_stops_and_still_answers():
         assert len(moves(small("go nodes 50"))) == 1
 
 
-@pytest.mark.parametrize("go, least", [("go movetime 300", .2), ("go wtime 6000 btime 1 winc 0 binc 0", 0),
-                                       ("go wtime 1 btime 1", 0), ("go movetime 1", 0)])
-def test_time_is_kept(go, least):
-    "Without a limit of time this search would take minutes."
-    class Slow(UniformEvaluator):   # Otherwise the tree is full before the time is over
-        def evaluate(self, *request):
-            time.sleep(.002)
-            return super().evaluate(*request)
-    with Talk(evaluator=Slow(get_game("chess"))) as talk:
+class Clock(Batches):
+    "Each batch takes 10 ms of a clock that only the test moves."
+    now = 0.0
+    def monotonic(self): return self.now
+
+    def evaluate(self, *request):
+        self.now += .01
+        return super().evaluate(*request)
+
+
+@pytest.mark.parametrize("go, least, most", [
+    ("go movetime 300", 25, 26), ("go wtime 6000 btime 1 winc 0 binc 0", 5, 60), ("go wtime 1 btime 1", 1, 1),
+    ("go movetime 1", 1, 1)])
+def test_time_is_kept(monkeypatch, go, least, most):
+    "In batches of 10 ms; 50 ms of `movetime` are kept for the way. Without a limit of time it would take 1,250 of them."
+    clock = Clock()
+    with Talk(evaluator=clock) as talk:
         talk("isready", "position startpos")
-        start = time.monotonic()
+        monkeypatch.setattr(uci, "time", clock)
+        clock.count = 0
         assert len(moves(talk(go))) == 1
-        assert least <= time.monotonic() - start <= 60
+        assert least <= clock.count <= most
 
 
-def test_a_single_move_takes_no_time(fresh):
-    fresh("position fen 7k/8/8/8/8/8/1r6/K7 w - - 0 1")
-    assert moves(fresh("go wtime 600000 btime 600000")) == ["a1b2"]
+def test_a_single_move_takes_no_time():
+    network = Batches()
+    with Talk(evaluator=network) as talk:
+        talk("isready", "position fen 7k/8/8/8/8/8/1r6/K7 w - - 0 1")
+        network.count = 0
+        assert moves(talk("go wtime 600000 btime 600000")) == ["a1b2"] and network.count <= 2
 
 
 def test_no_clock_runs_out():
@@ -422,16 +469,17 @@ def test_a_game_goes_on_where_nobody_can_mate_any_more(fresh):
 # The opponent's time
 
 
-def test_a_search_in_the_time_of_the_opponent_waits_for_its_move(fresh):
+def test_a_search_in_the_time_of_the_opponent_waits_for_its_move(monkeypatch):
     """Whatever it finds, and however short its own time: a line after `go ponder` begins a thread that ends when `ponderhit` or `stop` comes."""
+    fresh = Talk(room=500)   # A search without limits ends when its tree is full
+    fresh("isready")
     for position, go in (("position startpos moves e2e4 e7e5", "go ponder wtime 100 btime 100"), ("position startpos moves f2f3 e7e5 g2g4", "go ponder movetime 1"),
                          ("position startpos", "go ponder nodes 5"), ("position startpos moves f2f3 e7e5 g2g4 d8h4", "go ponder wtime 1 btime 1"), ("position x", "go ponder")):
         for end in ("ponderhit", "stop"):
             fresh(position)
+            before, waits = len(fresh.lines), reaches(monkeypatch, fresh.program.released)
             handle(fresh.program, go)
-            fresh.program.thread.join(.2)
-            assert fresh.program.thinking, "it has answered too early"
-            before = len(fresh.lines)
+            assert waits.wait(60) and fresh.program.thinking and not moves(fresh.lines[before:]), "it has answered too early"
             handle(fresh.program, end)
             fresh.program.thread.join(60)
             assert len(moves(fresh.lines[before:])) == 1 and not fresh.program.thinking
@@ -443,23 +491,19 @@ def test_a_search_in_the_time_of_the_opponent_waits_for_its_move(fresh):
 
 
 def test_the_clock_begins_to_run_when_the_opponent_has_moved(monkeypatch):
-    "Each batch takes 10 ms of a clock that only the test moves. The opponent moves after 30 batches, and 100 ms are left for 10 more."
-    class Clock(UniformEvaluator):
-        now, batches = 0.0, 0
-
-        def monotonic(self): return self.now
-
+    "The opponent moves after 30 batches of 10 ms, and 100 ms are left for 10 more."
+    class Opponent(Clock):
         def evaluate(self, *request):
-            self.batches, self.now = self.batches + 1, self.now + .01
-            if self.batches == 30: handle(talk.program, "ponderhit")
-            return super().evaluate(*request)
-    clock = Clock(get_game("chess"))
+            answer = super().evaluate(*request)
+            if self.count == 30: handle(talk.program, "ponderhit")
+            return answer
+    clock = Opponent()
     with Talk(evaluator=clock) as talk:
         talk("isready", "position startpos moves e2e4")
         monkeypatch.setattr(uci, "time", clock)
-        clock.batches = 0
+        clock.count = 0
         lines = talk("go ponder movetime 150")   # 50 are kept for the way
-        assert len(moves(lines)) == 1 and 39 <= clock.batches <= 41
+        assert len(moves(lines)) == 1 and 39 <= clock.count <= 41
         assert fields(lines)["nodes"] > 400, "those in the time of the opponent count"
 
 
