@@ -141,7 +141,7 @@ class RolloutPlayer(Player):
     "The fixed baseline: UCT with `simulations` random playouts per move, divided among worlds if cards are hidden."
     def __init__(self, game: Game, simulations: int, seed: int = 0, c: float = UCT_CONSTANT, worlds: int = 10):
         if simulations < 1: raise ValueError(f"rollouts:{simulations} is not a player; use at least one playout.")
-        if simulations > 1_000_000: raise ValueError(f"rollouts:{simulations} is not a player; use at most 1,000,000.")
+        if simulations > 10_000_000: raise ValueError(f"rollouts:{simulations} is not a player; use at most 10,000,000.")
         self.game, self.simulations, self.c, self.seed, self.searched = game, simulations, c, seed, 0
         self.worlds = min(worlds, simulations) if game.has_hidden_information else 1
         self.name = "determinized-" * game.has_hidden_information + f"rollouts:{simulations}"

@@ -65,7 +65,7 @@ class SearchSettings:
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
 
     def __post_init__(self):
-        require(self, simulations=(1, 1_000_000), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
+        require(self, simulations=(1, 10_000_000), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
                 noise_total=(1e-3, None), worlds=(1, 63))
         if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
 

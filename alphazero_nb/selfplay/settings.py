@@ -30,7 +30,7 @@ class SelfPlaySettings:
     int8: bool = True                # Evaluate in 8-bit integers where `can_use_int8`
 
     def __post_init__(self):
-        require(self, fast_simulations=(1, 1_000_000), full_search_fraction=(1e-3, 1), temperature=(0, None),
+        require(self, fast_simulations=(1, 10_000_000), full_search_fraction=(1e-3, 1), temperature=(0, None),
                 final_temperature=(0, None), half_life=(1e-3, None), random_start_fraction=(0, 1),
                 random_start_plies=(0, None), random_start_power=(0, None))
 

@@ -471,7 +471,7 @@ def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, l
 # Pictures ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", ["connect4", "chess", "dots(rows=3,cols=3)", "blob(players=4,cards=5)", "2048"])
-def test_a_png_looks_like_what_the_browser_draws(name, tmp_path):
+def test_a_png_looks_like_what_the_browser_draws(chromium, name):
     from io import BytesIO
 
     import numpy as np
@@ -482,12 +482,10 @@ def test_a_png_looks_like_what_the_browser_draws(name, tmp_path):
     from alphazero_nb.ui.match_view import MatchView, match_png
     match = Match(get_game(name), None)
     for _ in range(3): match.move(match.game.legal_actions(match.state)[-1])
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=120_000)
-        page = chromium.new_page()
-        page.set_content(f"<body style='margin:0'>{MatchView(match).svg()}</body>")
-        drawn = page.locator("svg").screenshot()
-        chromium.close()
+    page = chromium.new_page()
+    page.set_content(f"<body style='margin:0'>{MatchView(match).svg()}</body>")
+    drawn = page.locator("svg").screenshot()
+    page.close()
     ours = Image.open(BytesIO(match_png(match, scale=1))).convert("RGBA")
     ours = np.asarray(Image.alpha_composite(Image.new("RGBA", ours.size, "white"), ours).convert("RGB"), float)
     theirs = np.asarray(Image.open(BytesIO(drawn)).convert("RGB"), float)

@@ -29,8 +29,8 @@ def sentence(make) -> str:
 
 
 @pytest.mark.parametrize("kind, field, value, bounds", [
-    (SearchSettings, "simulations", 10**9, "between 1 and 1,000,000"),
-    (SelfPlaySettings, "fast_simulations", HUGE, "between 1 and 1,000,000"),
+    (SearchSettings, "simulations", 10**9, "between 1 and 10,000,000"),
+    (SelfPlaySettings, "fast_simulations", HUGE, "between 1 and 10,000,000"),
     (SelfPlaySettings, "full_search_fraction", 0, "between 0.001 and 1"),
     (TrainSettings, "batch_size", 10**9, "between 1 and 65,536"),
     (TrainSettings, "games_per_iteration", HUGE, "between 1 and 1,000,000"),
