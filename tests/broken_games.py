@@ -1,4 +1,4 @@
-"""Nim as somebody writes it for the first time: right, broken, odd, and so that it ends or holds its process.
+"""Nim as a first game: right, broken, odd, and so that it ends or holds its process.
 
 The module imports no PyTorch: processes that check these games import it."""
 import os

@@ -78,7 +78,7 @@ def test_workers_that_do_not_answer_are_killed_and_their_games_played_again(kern
     "Only SIGKILL ends a process that is stopped: every other signal waits until it goes on."
     kernel.run(ENGINE + "from alphazero_nb.core.events import WorkerLost\nheard = []\n"
                "engine = build('tictactoe', reproducible=True, listeners=(TextProgress(), heard.append)); engine.pool.wait_ready()")
-    # A fast machine had played 1,500 games by then: the interrupt met the display of the records, and workers that nobody waited for
+    # A fast machine had played 1,500 games by then: the interrupt met the display of the records, and no code waited for the workers
     kernel.send("engine.generate_games(10**6)")
     kernel.read(until="self-play")
     paused = pause_workers(kernel)

@@ -1,4 +1,4 @@
-"""The mistakes of somebody who writes a first game: what the check says of each, and what training does with it."""
+"""Mistakes in a first game: what the check says of each, and what training does with it."""
 import os
 import subprocess
 import sys
