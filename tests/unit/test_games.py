@@ -12,7 +12,7 @@ from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import RandomPlayer, get_player
 from alphazero_nb.cli import main
 from alphazero_nb.core import game as registry
-from alphazero_nb.core.game import (ContractError, Game, check_loadable, file_stem, get_game, list_games, register,
+from alphazero_nb.core.game import (ContractError, Game, check_loadable, file_stem, game_module, get_game, list_games, register,
                                     same_game)
 from alphazero_nb.network.pretrained import check_pretrained
 
@@ -197,8 +197,9 @@ def test_every_game_keeps_the_laws(name):
 
 def test_every_listed_game_is_checked_and_keeps_its_name():
     "OpenSpiel's games, Blob and chess have tests of their own."
-    assert {name.partition("(")[0] for name in VARIANTS + DICE} == set(list_games()) - {"openspiel", "blob", "chess"}
-    for name in [*list_games(), *VARIANTS, *DICE]:
+    packaged = {name for name in list_games() if game_module(name)}   # Other tests of this process may register games
+    assert {name.partition("(")[0] for name in VARIANTS + DICE} == packaged - {"openspiel", "blob", "chess"}
+    for name in [*packaged, *VARIANTS, *DICE]:
         game = get_game(name)
         assert get_game(game.name).name == pickle.loads(pickle.dumps(game)).name == game.name
     assert get_game("gomoku").name == "gomoku(size=15)" and get_game("dots").name == "dots(rows=3,cols=3)"
