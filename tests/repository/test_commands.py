@@ -43,9 +43,9 @@ def help_texts() -> str:
 
 def found() -> list[tuple[str, list[str]]]:
     "Every command of this package: the place and its words. The words of a program before it and comments are left out."
-    told = [(path.name, line) for path in PLACES for line in lines_of(path)]
-    told += [("help", line) for line in re.findall(r"alphazero-nb [a-z][\w-]*(?: [A-Z]+\b)+", help_texts())]
-    words = [(place, shlex.split(line, comments=True)) for place, line in told if "alphazero-nb" in line.split("&&")[-1].split()[0]]
+    lines = [(path.name, line) for path in PLACES for line in lines_of(path)]
+    lines += [("help", line) for line in re.findall(r"alphazero-nb [a-z][\w-]*(?: [A-Z]+\b)+", help_texts())]
+    words = [(place, shlex.split(line, comments=True)) for place, line in lines if "alphazero-nb" in line.split("&&")[-1].split()[0]]
     return [(place, rest[1:]) for place, rest in words if len(rest) > 1]
 
 

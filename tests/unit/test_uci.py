@@ -549,7 +549,7 @@ def test_an_output_that_is_closed_ends_it_without_an_error(monkeypatch, good):
         yield from ("isready", "position startpos", "go movetime 60000") if good == 0 else ("uci", "isready", "position startpos", "go movetime 60000")
         program.thread and program.thread.join(60)
         yield "isready"
-        raise AssertionError("it has not noticed that nobody listens")
+        raise AssertionError("it has not noticed that its output is closed")
     run_uci(program, board())
     assert len(said) == good and not failed and not program.thinking
 
