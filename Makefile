@@ -45,6 +45,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/alphazero-nb $(WARM_ARGS) >/dev/null   # Compiles once what every process would compile beside the others
 	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --timing
 	$(BIN)/nbdev-test colab --n-workers $(WORKERS) --timing
+	$(BIN)/python tools/skipped.py
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist worksteal
 
 test-colab: $(COLAB)/package

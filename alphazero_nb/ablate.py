@@ -14,7 +14,7 @@ import numpy as np
 from .core.events import RunDone, describe_games
 from .core.game import Game, did_you_mean, file_stem, get_game
 from .core.intervals import linked_groups, score_interval, student_factor
-from .network.checkpoint import write_whole
+from .network.checkpoint import parse_json, write_whole
 from .network.networks import PolicyValueNet
 from .search.agent import Agent
 from .selfplay.settings import default_settings
@@ -204,8 +204,8 @@ def _read_object(path: Path) -> dict:
     "Return an object with fields of an experiment from a JSON file. Raise a ValueError that says what is wrong."
     try:
         if path.stat().st_size > 1_000_000: raise ValueError("it has more than 1 MB")
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} is not a JSON file: {str(error).rstrip('.')}.") from error
     names = [field.name for field in fields(Experiment)]
     if not isinstance(data, dict) or not {"game", "minutes", "variants"} <= data.keys():
@@ -285,7 +285,7 @@ class Results:
     def __init__(self, path: Path):
         self.path, self.found = path, {}
         if not path.exists(): return
-        try: self.found = dict(json.loads(path.read_text(encoding="utf-8")))
+        try: self.found = dict(parse_json(path.read_bytes()))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged ({error}); delete it, and the agents are judged again.") from error
 

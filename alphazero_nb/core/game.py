@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from .compiled import Rewired, checked_helper, compile_for, digest, lean_kernel
-from .streams import dice
+from .streams import dice, require_seed
 
 # %% auto #0
 __all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
@@ -147,6 +147,7 @@ class ByHand:
 
     def new(self, seed: int = 0) -> np.ndarray:
         "Return the initial position; `seed` deals the cards, if there are any."
+        require_seed(seed)
         state = np.zeros(self.state_size, np.int16)
         self.compiled["start"](state, seed)
         return state

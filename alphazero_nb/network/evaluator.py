@@ -5,10 +5,11 @@
 # %% ../../nbs/22_network.evaluator.ipynb #b2cbaa34
 from __future__ import annotations
 
-import functools, queue, threading, time
+import _thread, functools, queue, threading, time, weakref
 from bisect import bisect_right
 from collections import deque
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Callable
 
 import numpy as np
@@ -17,10 +18,17 @@ from ..core.compiled import lean_kernel
 from ..core.game import Game
 
 # %% auto #0
-__all__ = ['WAIT_EDGES_MS', 'batch_shapes', 'pick_edges', 'flat_edges', 'EvaluatorError', 'Ticket', 'out_of_memory',
-           'empty_cache', 'few_threads', 'NetworkEvaluator', 'UniformEvaluator', 'TicketQueue', 'BatchedEvaluator']
+__all__ = ['WAIT_EDGES_MS', 'check_batch', 'batch_shapes', 'pick_edges', 'flat_edges', 'EvaluatorError', 'Ticket',
+           'out_of_memory', 'empty_cache', 'few_threads', 'NetworkEvaluator', 'UniformEvaluator', 'TicketQueue',
+           'BatchThreads', 'close_when_dropped', 'BatchedEvaluator']
 
 # %% ../../nbs/22_network.evaluator.ipynb #05077269
+def check_batch(max_batch: int, most: int = 1 << 16) -> None:
+    "Raise a ValueError unless a batch size is a whole number from 1 to `most`."
+    if isinstance(max_batch, bool) or not isinstance(max_batch, Integral) or not 1 <= max_batch <= most:
+        raise ValueError(f"max_batch is {max_batch!r}; it must be a whole number between 1 and {most:,}.")
+
+
 def batch_shapes(max_batch: int) -> tuple[int, ...]:
     "Return the powers of two below `max_batch`, and `max_batch` itself."
     powers = [1 << k for k in range(max_batch.bit_length()) if 1 << k < max_batch]
@@ -109,7 +117,7 @@ class NetworkEvaluator:
         backend: str = "auto",        # See inference_copy
         dtype: str | None = None,     # See inference_copy
     ):
-        if max_batch < 1: raise ValueError(f"max_batch is {max_batch}; it must be at least 1.")
+        check_batch(max_batch)
         self.game, self.device, self.backend, self.dtype = game, get_device(device), backend, dtype
         self.shapes = tuple(shapes or batch_shapes(max_batch))
         self.gathers, self.overlaps = self.device.type != "cpu", self.device.type == "cuda"
@@ -308,40 +316,24 @@ class TicketQueue:
 WAIT_EDGES_MS = tuple(float(edge) for edge in 10.0 ** np.linspace(-2, 4, 25))  # 0.01 ms to 10 s
 
 # %% ../../nbs/22_network.evaluator.ipynb #a77d8da2
-class BatchedEvaluator:
-    "Share one evaluator among threads: requests that wait together form one batch."
-    def __init__(
-        self,
-        evaluator,            # Has evaluate(), or begin() if its `overlaps` is True; only one thread calls it
-        max_batch: int = 256, # Rows of a batch; a longer single request is not split
-    ):
-        self.evaluator, self.max_batch, self._queue, self._running = evaluator, max_batch, TicketQueue(), []
+class BatchThreads:
+    "The threads that own a device, and what they count. They end with `close`."
+    def __init__(self, evaluator, max_batch: int):
+        self.evaluator, self.max_batch, self.queue, self._running = evaluator, max_batch, TicketQueue(), []
         self._begun, self._room, self._ended = queue.SimpleQueue(), threading.Semaphore(1), 0.0
-        self._counts = dict(total_requests=0, total_batches=0, total_rows=0, wait_s=0.0, busy_s=0.0)
-        self._sizes, self._waits = [0] * (min(max_batch, 1 << 16) + 1), [0] * (len(WAIT_EDGES_MS) + 1)
+        self.counts = dict(total_requests=0, total_batches=0, total_rows=0, wait_s=0.0, busy_s=0.0)
+        self.sizes, self.waits = [0] * (min(max_batch, 1 << 16) + 1), [0] * (len(WAIT_EDGES_MS) + 1)
         self._reader = None
         if getattr(evaluator, "overlaps", False):
             self._reader = threading.Thread(target=self._read, name="BatchedEvaluator reader", daemon=True)
             self._reader.start()
-        self._thread = threading.Thread(target=self._serve, name="BatchedEvaluator", daemon=True)
-        self._thread.start()
-
-    def __repr__(self): return f"BatchedEvaluator({self.evaluator!r}, at most {self.max_batch:,} positions a batch)"
-
-    def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
-        "Queue a request as for `NetworkEvaluator.evaluate`; the ticket's result() waits for the result."
-        ticket = Ticket((observations, edge_offsets, edge_actions))
-        self._queue.put(ticket)
-        return ticket
-
-    def evaluate(self, observations, edge_offsets, edge_actions) -> tuple:
-        "Submit a request and wait for its result."
-        return self.submit(observations, edge_offsets, edge_actions).result()
+        self._server = threading.Thread(target=self._serve, name="BatchedEvaluator", daemon=True)
+        self._server.start()
 
     def _serve(self):
         "Give batches to the evaluator. Where it can begin a batch before it has finished the last one, let it."
         try:
-            while tickets := self._queue.take(self.max_batch):
+            while tickets := self.queue.take(self.max_batch):
                 start = time.perf_counter()
                 self._running.append(tickets)
                 if self._reader is None: self._finish(tickets, start, lambda: self.evaluator.evaluate(*_merge(tickets)))
@@ -371,13 +363,13 @@ class BatchedEvaluator:
 
     def _refuse(self):
         "Fail all requests that still wait."
-        self._queue.close()
+        self.queue.close()
         self._room.release()
         for ticket in sum(list(self._running), []):
             ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
 
     def _count(self, tickets, start):
-        counts, rows = self._counts, sum(ticket.rows for ticket in tickets)
+        counts, rows = self.counts, sum(ticket.rows for ticket in tickets)
         waits = [start - ticket.submitted for ticket in tickets]
         counts["total_requests"] += len(tickets)
         counts["total_batches"] += 1
@@ -386,16 +378,53 @@ class BatchedEvaluator:
         end = time.perf_counter()
         counts["busy_s"] += end - max(start, self._ended)   # A batch may begin before the last one has ended
         self._ended = end
-        self._sizes[min(rows, len(self._sizes) - 1)] += 1
-        for wait in waits: self._waits[bisect_right(WAIT_EDGES_MS, 1000 * wait)] += 1
+        self.sizes[min(rows, len(self.sizes) - 1)] += 1
+        for wait in waits: self.waits[bisect_right(WAIT_EDGES_MS, 1000 * wait)] += 1
+
+    def close(self, timeout_s: float = 0.5) -> None:
+        "Fail every waiting request, and a running batch after `timeout_s`."
+        self.queue.close()
+        (self._reader or self._server).join(timeout_s)
+        self._refuse()
+
+# %% ../../nbs/22_network.evaluator.ipynb #bacbaee4
+def close_when_dropped(owner, close) -> weakref.finalize:
+    "Call `close` in a thread of its own when nothing refers to the owner any more."
+    closing = weakref.finalize(owner, _thread.start_new_thread, close, ())   # A Thread could wait for a lock here
+    closing.atexit = False   # Threads cannot start then; daemon threads and workers end with this process
+    return closing
+
+# %% ../../nbs/22_network.evaluator.ipynb #e593ca45
+class BatchedEvaluator:
+    "Share one evaluator among threads: requests that wait together form one batch."
+    def __init__(
+        self,
+        evaluator,            # Has evaluate(), or begin() if its `overlaps` is True; only one thread calls it
+        max_batch: int = 256, # Rows of a batch; a longer single request is not split
+    ):
+        check_batch(max_batch, 1 << 30)
+        self.evaluator, self.max_batch, self._threads = evaluator, max_batch, BatchThreads(evaluator, max_batch)
+        self._closing = close_when_dropped(self, self._threads.close)
+
+    def __repr__(self): return f"BatchedEvaluator({self.evaluator!r}, at most {self.max_batch:,} positions a batch)"
+
+    def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
+        "Queue a request as for `NetworkEvaluator.evaluate`; the ticket's result() waits for the result."
+        ticket = Ticket((observations, edge_offsets, edge_actions))
+        self._threads.queue.put(ticket)
+        return ticket
+
+    def evaluate(self, observations, edge_offsets, edge_actions) -> tuple:
+        "Submit a request and wait for its result."
+        return self.submit(observations, edge_offsets, edge_actions).result()
 
     def get_stats(self) -> dict:
         """Return the totals and the `histograms()`.
 
         The totals: total_requests, total_batches, total_rows, avg_batch_size (rows), queue_size, wait_s, busy_s."""
-        counts = dict(self._counts)
+        counts = dict(self._threads.counts)
         average = counts["total_rows"] / max(1, counts["total_batches"])
-        return dict(counts, avg_batch_size=average, queue_size=len(self._queue), **self.histograms())
+        return dict(counts, avg_batch_size=average, queue_size=len(self._threads.queue), **self.histograms())
 
     def histograms(self) -> dict[str, np.ndarray]:
         """Return the histograms of batch sizes and waiting times since the start.
@@ -404,14 +433,13 @@ class BatchedEvaluator:
         `waits` (edges + 1,): requests by time in the queue. Entry i counts those from wait_edges_ms[i − 1] to
         wait_edges_ms[i]; the first and last entries count those below and above all edges.
         `wait_edges_ms`: the edges in milliseconds."""
-        return dict(batch_sizes=np.array(self._sizes), waits=np.array(self._waits),
+        return dict(batch_sizes=np.array(self._threads.sizes), waits=np.array(self._threads.waits),
                     wait_edges_ms=np.array(WAIT_EDGES_MS))
 
     def close(self, timeout_s: float = 0.5) -> None:
         "Fail every waiting request, and a running batch after `timeout_s`; a second call does nothing."
-        self._queue.close()
-        (self._reader or self._thread).join(timeout_s)
-        self._refuse()
+        self._closing.detach()
+        self._threads.close(timeout_s)
 
     def __enter__(self): return self
     def __exit__(self, *error): self.close()

@@ -9,7 +9,7 @@ import numpy as np
 from ..core.game import Game
 from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed
-from .search import SearchResult, SearchSettings, check_leaves, search
+from .search import MOST_LEAVES, SearchResult, SearchSettings, require_number, search
 
 # %% auto #0
 __all__ = ['Agent']
@@ -28,7 +28,7 @@ class Agent:
         leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
         **settings,             # Other fields of SearchSettings
     ):
-        check_leaves(leaves)
+        require_number("leaves", leaves, 1, MOST_LEAVES)
         self.leaves = leaves
         self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
         self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)

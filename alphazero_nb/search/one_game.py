@@ -11,7 +11,7 @@ import numpy as np
 from ..core.compiled import lean_kernel
 from ..core.game import Game
 from .tree import LOST, WON, drop_refuted, keep_subtree, make_trees
-from .search import Requests, SearchSettings, check_leaves, init_root
+from .search import MOST_LEAVES, Requests, SearchSettings, init_root, require_number
 
 # %% auto #0
 __all__ = ['RankedMove', 'GameSearch', 'root_edges', 'advance', 'best_line', 'playable_visits', 'ranked_moves', 'count_plies',
@@ -38,7 +38,7 @@ class GameSearch:
         leaves: int = 16,
         room: int = 50_000,    # Most visits of a tree
     ):
-        check_leaves(leaves)
+        require_number("leaves", leaves, 1, MOST_LEAVES)
         if game.has_hidden_information or game.has_chance:
             why = "has dice" if game.has_chance else "has hidden information, so its search needs a tree for each world"
             raise ValueError(f"{game.name} {why}; use search().")

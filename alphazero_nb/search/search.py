@@ -21,10 +21,10 @@ from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, dro
                                       find_child, hang, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 
 # %% auto #0
-__all__ = ['PAUSED', 'LANES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root', 'next_share',
-           'throw', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds', 'RequestTables',
-           'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests',
-           'run_trees', 'SearchResult', 'read_roots', 'check_leaves', 'sample_seeds', 'draw_worlds', 'search']
+__all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root',
+           'next_share', 'throw', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
+           'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations',
+           'Requests', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds', 'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -257,6 +257,7 @@ def add_pending(nodes, pending, node, count):
         node = nodes[node].parent
 
 
+
 # %% ../../nbs/31_search.search.ipynb #f03e39c3
 class Breaks:
     "Context of the kernel calls of a search: trees.left limits each of them to about a tenth of a second."
@@ -399,10 +400,7 @@ def read_roots(trees, visits, means):
         for player in range(means.shape[1]): means[n, player] = trees.values[root, player] / max(1, row.visits)
 
 # %% ../../nbs/31_search.search.ipynb #a30a42e3
-def check_leaves(leaves: int) -> None:
-    "Raise a ValueError unless `leaves` is a whole number of at least 1."
-    if isinstance(leaves, bool) or not isinstance(leaves, Integral) or leaves < 1:
-        raise ValueError(f"leaves is {leaves!r}; it must be a whole number of at least 1.")
+MOST_LEAVES = 1024   # Bound on the leaves that a tree gathers for one batch
 
 
 def sample_seeds(count: int, seed: int) -> np.ndarray:
@@ -427,7 +425,7 @@ def search(
     leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
 ) -> SearchResult:
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
-    check_leaves(leaves)
+    require_number("leaves", leaves, 1, MOST_LEAVES)
     states = game.as_states(states)
     visits = np.zeros((len(states), game.actions), np.int32)
     means = np.zeros((len(states), game.players), np.float32)

@@ -40,17 +40,22 @@ def connect(address: str = "auto") -> None:
 
 
 def start_alone(options: dict) -> None:
-    "Start a cluster that only this machine can reach. Raise a RuntimeError if this version of Ray does not do that."
+    "Start a cluster that only this machine can reach. Raise a ValueError if Ray is late, or if this version cannot."
     import ray
     from ray._private import ray_constants
     os.environ.setdefault("RAY_worker_niceness", "0")   # Ray's own 15 lets everything else on the machine go first
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False   # As on macOS and Windows:
     try: ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)      # else Ray takes another IP
+    except Exception as error:
+        if "timed out during startup" not in str(error): raise
+        ray.shutdown()
+        raise ValueError("Ray has not started within the 30 s that it gives itself; this machine is too busy. Try "
+                         "again, or start a cluster with ray start --head and join it.") from error
     finally: ray_constants.ENABLE_RAY_CLUSTER = before
     if ray.util.get_node_ip_address() == "127.0.0.1": return
     ray.shutdown()
-    raise RuntimeError("this version of Ray starts clusters that other machines can reach; start one with ray start "
-                       "--head, if that is what you want, and join it.")
+    raise ValueError("this version of Ray starts clusters that other machines can reach; start one with ray start "
+                     "--head, if that is what you want, and join it.")
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #65fef5e7
 CORES = 8   # Most cores of one actor on a node without a GPU

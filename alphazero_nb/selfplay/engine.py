@@ -5,7 +5,7 @@
 # %% ../../nbs/49_selfplay.engine.ipynb #c89f12fd
 from __future__ import annotations
 
-import _thread, queue, time, weakref
+import queue, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -17,6 +17,7 @@ from ..core.events import (EngineStatus, Events, GameFinished, Message, NodesSta
 from ..core.game import Game
 from ..core.records import GameRecord
 from ..core.streams import require_seed
+from ..network.evaluator import close_when_dropped
 from ..search.search import count_worlds, require_number
 from .layout import MOST_GAMES, Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
@@ -27,7 +28,7 @@ from .calibration import (candidate_layouts, choose_layout, layout_table, measur
 
 # %% auto #0
 __all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
-           'limit_batch', 'close_when_dropped', 'SelfPlayEngine']
+           'limit_batch', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -224,13 +225,6 @@ def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> 
                         f"Continuing with {rows}."))
     return replace(layout, max_rows=rows)
 
-# %% ../../nbs/49_selfplay.engine.ipynb #f3500041
-def close_when_dropped(engine, pool: GamePool) -> weakref.finalize:
-    "Close the pool in a thread of its own when nothing refers to the engine any more."
-    closing = weakref.finalize(engine, _thread.start_new_thread, pool.close, ())   # A Thread could wait for a lock here
-    closing.atexit = False   # Threads cannot start then; daemon threads and workers end with this process
-    return closing
-
 # %% ../../nbs/49_selfplay.engine.ipynb #b4ca92be
 class SelfPlayEngine:
     "Generates self-play games as fast as the network can evaluate positions."
@@ -283,7 +277,7 @@ class SelfPlayEngine:
         self.totals.use(self.pool)
         self.layout = self.pool.layout
         if self._closing is not None: self._closing.detach()
-        self._closing = close_when_dropped(self, self.pool)
+        self._closing = close_when_dropped(self, self.pool.close)   # Threads and workers know the pool, not the engine
 
     def set_network(self, network, version: int | None = None) -> None:
         "Use these weights from now on, in running games too. Their version is one higher unless it is given."

@@ -108,6 +108,8 @@ def choose_kind(game: Game, layout: str | None, devices, workers: int | None) ->
 # %% ../../nbs/41_selfplay.layout.ipynb #68497360
 def plan_devices(game: Game, network, kind: str, device: str, devices, workers: int | None) -> list[str]:
     "Return the device of each process of a layout of this kind."
+    if network is None and devices == "all":
+        raise ValueError("devices is 'all', every GPU, but there is no network; without one, each process uses the CPU.")
     free = kind == "processes" and devices is None and workers is None   # The user leaves the number to us
     if free and (network is None or game.in_python): workers = usable_cores()
     if network is None: names = ["cpu"] * (workers or (len(devices) if isinstance(devices, (list, tuple)) else 1))

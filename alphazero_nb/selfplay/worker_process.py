@@ -178,7 +178,8 @@ def _ignore_interrupts() -> None:
 def _end_with_parent() -> None:
     "End this process when its parent has ended."
     parent = multiprocessing.parent_process()
-    while parent is not None and os.getppid() == parent.pid and not connection.wait([parent.sentinel], 0.5): pass
+    def adopted(): return os.name != "nt" and os.getppid() != parent.pid   # On Windows, a launcher may be in between
+    while parent is not None and not adopted() and not connection.wait([parent.sentinel], 0.5): pass
     os._exit(1)
 
 # %% ../../nbs/45_selfplay.worker_process.ipynb #55d149c9

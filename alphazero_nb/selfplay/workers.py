@@ -95,7 +95,7 @@ class Worker:
         if self.inbox.error: return f"sent an unreadable message ({self.inbox.error})"
         if code is None: return "closed its pipe"
         if code >= 0: return f"ended with exit code {code}"
-        memory = " (possibly out of memory)" if code == -signal.SIGKILL else ""
+        memory = " (possibly out of memory)" if code == -getattr(signal, "SIGKILL", 9) else ""
         return f"was killed by signal {-code}{memory}"
 
     def close(self, timeout_s: float = 0.0) -> None:

@@ -998,24 +998,16 @@ def test_shutting_down_while_another_thread_waits_for_games(layout):
 
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_a_slow_worker_gets_fewer_games(reproducible):
-    "One worker is stopped for three quarters of the time."
-    heard, over = Heard(), threading.Event()
-
-    def slow(pid):
-        while not over.is_set():
-            for what, seconds in (signal.SIGSTOP, .15), (signal.SIGCONT, .05):
-                os.kill(pid, what)
-                over.wait(seconds)
-    with engine(simulations=800, listeners=[heard], reproducible=reproducible) as playing:
+    "One worker stands still until the other one has played 240 of 300 games, with as many as it had room for."
+    heard = Heard()
+    go_on = at_game(240, lambda: os.kill(slow, signal.SIGCONT), "worker 1 ")
+    with engine(simulations=100, listeners=[heard, go_on], reproducible=reproducible) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener.silence_s, thread = 1e6, threading.Thread(target=slow, args=(pids(playing)[0],))
-        thread.start()
+        playing.pool.listener.silence_s, slow = 1e6, pids(playing)[0]
+        os.kill(slow, signal.SIGSTOP)
         try: records = within(120, playing.generate_games, 300)
-        finally:
-            over.set()
-            thread.join()
-            os.kill(pids(playing)[0], signal.SIGCONT)
-    assert records == undisturbed(300, simulations=800) and not heard.of(WorkerLost)
+        finally: os.kill(slow, signal.SIGCONT)
+    assert records == undisturbed(300, simulations=100) and not heard.of(WorkerLost)
     done, = heard.of(SelfPlayDone)
     assert 0 < done.sources["worker 0 cpu"] < .7 * done.sources["worker 1 cpu"]
 

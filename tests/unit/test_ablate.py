@@ -259,8 +259,9 @@ def test_other_settings_are_another_run(tmp_path):
     assert runs.path("a b/c", 0).parent.parent == tmp_path
 
 
-def test_damaged_results_are_one_sentence(tmp_path):
-    (tmp_path / "answers.json").write_text("[1")
+@pytest.mark.parametrize("content", [b"[1", b"[" * 200_000, b'{"a": ' * 200_000, b"\xff\xfe", b"7", b"null", b"[[1]]"])
+def test_damaged_results_are_one_sentence(content, tmp_path):
+    (tmp_path / "answers.json").write_bytes(content)
     with pytest.raises(ValueError, match="judged again"): Results(tmp_path / "answers.json")
 
 

@@ -9,7 +9,7 @@ from alphazero_nb.core.game import Game, get_game, register
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.search.search import SearchSettings, require_number
+from alphazero_nb.search.search import SearchSettings, require_number, search
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.layout import plan_layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings
@@ -55,6 +55,7 @@ SEEDED = {
     "player": lambda seed, folder: RandomPlayer(GAME, seed),
     "agent": lambda seed, folder: Agent(CARDS, None, seed=seed).act(CARDS.new()),
     "match": lambda seed, folder: play_match(GAME, RandomPlayer(GAME), RandomPlayer(GAME), 2, seed=seed),
+    "position": lambda seed, folder: GAME.new(seed),
     "derived": lambda seed, folder: derive_seed(seed, Purpose.SAMPLES),
 }
 
@@ -92,6 +93,23 @@ def test_a_number_may_be_of_another_library():
     require_number("n", np.int32(3), 1, 5)
     require_number("n", np.float32(.5), 0, 1, whole=False)
     for value in (True, "3", None): sentence(lambda: require_number("n", value, 0, 5))
+
+
+@pytest.mark.parametrize("number", [0, -1, True, 2.5, 10**9])
+def test_leaves_and_batches_have_bounds(number):
+    network, whole = PolicyValueNet(GAME, "tiny"), type(number) is int
+    bounds = "between 1 and 1,024" if whole else "a whole number"
+    for make in (lambda: Agent(GAME, network, "cpu", leaves=number),
+                 lambda: search(GAME, az.UniformEvaluator(GAME), GAME.new()[None], leaves=number)):
+        assert sentence(make) == f"leaves is {number}; it must be {bounds}."
+    evaluator = az.UniformEvaluator(GAME)
+    assert sentence(lambda: az.NetworkEvaluator(GAME, network, "cpu", max_batch=number)) == (
+        f"max_batch is {number}; it must be a whole number between 1 and 65,536.")
+    if number != 10**9: assert sentence(lambda: az.BatchedEvaluator(evaluator, number)).startswith(f"max_batch is {number};")
+
+
+def test_all_gpus_without_a_network_are_refused():
+    assert "there is no network" in sentence(lambda: SelfPlayEngine(GAME, None, devices="all", listeners=()))
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])

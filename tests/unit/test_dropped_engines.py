@@ -4,10 +4,12 @@ import threading
 import time
 import weakref
 
+import numpy as np
 import psutil
 import pytest
 
 from alphazero_nb.core.game import get_game
+from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
@@ -38,6 +40,21 @@ def test_a_dropped_engine_leaves_no_thread_and_no_network(options, in_a_cycle):
     if in_a_cycle: engine.me = engine
     left = [weakref.ref(thing) for thing in (engine, engine.pool, engine.pool.inference.network, engine.network)]
     del engine
+    wait(lambda: all(reference() is None for reference in left) and threads() <= before)
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_a_dropped_evaluator_leaves_no_thread_and_no_network(overlaps, in_a_cycle):
+    before, network = threads(), PolicyValueNet(GAME, "tiny")
+    bare = NetworkEvaluator(GAME, network, device="cpu", shapes=(8,))
+    bare.overlaps = overlaps   # With a second thread, as on a GPU
+    shared = BatchedEvaluator(bare, max_batch=8)
+    ask = np.zeros((1, GAME.input_size), np.int8), np.array([0, 9], np.int32), np.arange(9, dtype=np.int32)
+    assert shared.evaluate(*ask)[1].shape == (1, 2) and threads() > before
+    if in_a_cycle: shared.me = shared
+    left = [weakref.ref(thing) for thing in (shared, bare, network)]
+    del shared, bare, network
     wait(lambda: all(reference() is None for reference in left) and threads() <= before)
 
 

@@ -153,7 +153,7 @@ def test_a_batch_is_no_longer_than_promised():
 def test_a_lone_request_does_not_wait_for_company():
     "No second request comes. Each is answered alone, and the thread never waits for a time."
     with BatchedEvaluator(Echo(), max_batch=256) as evaluator:
-        condition, waits = evaluator._queue._condition, []
+        condition, waits = evaluator._threads.queue._condition, []
         wait = condition.wait
         condition.wait = lambda *limit: waits.append(limit) or wait(*limit)
         ask, want = question(3)
@@ -228,7 +228,7 @@ def test_after_close_a_call_raises_and_the_thread_is_gone():
     evaluator.close()
     with pytest.raises(EvaluatorError, match="closed"): evaluator.evaluate(*ask)
     with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(60)
-    assert not evaluator._thread.is_alive()
+    assert not evaluator._threads._server.is_alive()
 
 
 def test_closing_while_clients_go_on_asking():
@@ -649,7 +649,7 @@ def test_closing_waits_for_what_the_device_computes_but_not_for_ever():
     wait_until(lambda: device.flying)
 
     def open_the_gate():
-        wait_until(lambda: evaluator._queue.closed)   # `close` has begun
+        wait_until(lambda: evaluator._threads.queue.closed)   # `close` has begun
         device.gate.set()
     in_threads([lambda: evaluator.close(60), open_the_gate], 120)
     assert same(soon.result(0), question(1)[1])

@@ -42,6 +42,7 @@ def folder(tmp_path, monkeypatch):
     return waiting_folder(tmp_path / "run")
 
 
+# An iteration asks for 16 games and takes whole files of up to four, so it takes 16 to 19 games.
 def produce(folder, total, **options): return produce_games(folder, total=total, **(FAST | dict(listeners=()) | options))
 
 
@@ -55,7 +56,7 @@ def take_all(box): return [record for games in iter(lambda: box.take()[0], []) f
 
 def test_games_of_two_producers_are_learnt_once(folder):
     for _ in range(2): produce(folder, 1)
-    while len(waiting(folder)) < 48: produce(folder, 1)
+    while len(waiting(folder)) < 19 + 19 + 16: produce(folder, 1)
     run = shared_run(folder).fit(iterations=3)
     numbers = counted(folder)
     assert run.iteration == 3 and run.games == len(numbers) == len(set(numbers)) >= 48
@@ -67,7 +68,7 @@ def test_games_of_two_producers_are_learnt_once(folder):
 
 
 def test_the_trainer_reports_machines_age_and_bytes(folder):
-    produce(folder, 32)
+    produce(folder, 19 + 16)
     (folder / "shared/notes.txt").write_text("x" * 5000)
     size, heard = sum(path.stat().st_size for path in (folder / "shared").glob("*/*.npz")), []
     shared_run(folder, listeners=(heard.append,)).fit(iterations=2)
