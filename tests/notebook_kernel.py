@@ -87,7 +87,7 @@ class Kernel:
         if self.client is not None: self.client.stop_channels()
         self.client = self.manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.wait_for_ready(timeout=900)
         self.pid = int(self.run("import os; print(os.getpid())").out)
         self.seen.add(self.pid)
 
@@ -97,7 +97,7 @@ class Kernel:
         self.cell.id = self.client.execute(code)
         return self.cell
 
-    def read(self, seconds=60, until=None):
+    def read(self, seconds=600, until=None):
         "Hears the running cell until it is over or has printed this text; what came if neither happens in time."
         cell, end = self.cell, time.monotonic() + seconds
         while cell.seconds is None and (until is None or until not in cell.out):
@@ -109,7 +109,7 @@ class Kernel:
         if cell.seconds is not None: print(cell)
         return cell
 
-    def run(self, code, seconds=60):
+    def run(self, code, seconds=600):
         "Runs a cell that must succeed."
         self.send(code)
         cell = self.read(seconds)
@@ -119,7 +119,7 @@ class Kernel:
     def interrupt(self):
         "What the stop button does: it interrupts the whole process group. The cell, once it is over."
         self.manager.interrupt_kernel()
-        return self.read(60)
+        return self.read(600)
 
     def stop(self, code, when="self-play"):
         "Runs a cell, presses stop when it has printed this, and gives the cell."
@@ -163,7 +163,7 @@ def alive(pid):
     except psutil.NoSuchProcess: return False
 
 
-def gone(pids, seconds=60):
+def gone(pids, seconds=600):
     "Whether all these processes end."
     end = time.monotonic() + seconds
     while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < end: time.sleep(.02)

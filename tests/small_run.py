@@ -39,7 +39,7 @@ def play_until_evaluated(pool, scheduler, seconds, play_for=calibration.play_for
     return took
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "what was waited for did not happen"

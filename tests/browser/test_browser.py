@@ -67,8 +67,8 @@ class Page:
 
     def open(self, url):
         self.page.goto(url)
-        self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=120_000)
-        self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for(timeout=120_000)
+        self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=600_000)
+        self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for(timeout=600_000)
 
     def shot(self, name, whole=None):
         (whole or self.page).screenshot(path=str(self.shots/f"{name}.png"))
@@ -79,7 +79,7 @@ class Page:
 
     def prompt(self, cell): return cell.locator(".jp-InputPrompt").inner_text()
 
-    def run(self, cell, mark=r"[\d*]", seconds=120):
+    def run(self, cell, mark=r"[\d*]", seconds=600):
         "Press Control and Enter, and again if JupyterLab forgot it, as it does while it connects a kernel."
         before, pressed = self.prompt(cell), 0.
 
@@ -101,7 +101,7 @@ class Page:
         self.run(cell)
         return cell
 
-    def until(self, look, what, seconds=120):
+    def until(self, look, what, seconds=600):
         "Looks until there is something to see, and returns it."
         end = time.monotonic() + seconds
         while not (seen := look()):
@@ -162,7 +162,7 @@ class Page:
 
 # JupyterLab and Chromium ------------------------------------------------------------------------
 
-def wait_for_port(port, process, log, seconds=60):
+def wait_for_port(port, process, log, seconds=600):
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         with socket.socket() as knock:
@@ -206,7 +206,7 @@ def lab(tmp_path_factory):
     finally:
         children = process.children(recursive=True)
         process.terminate()
-        left = gone([process, *children], 60)
+        left = gone([process, *children], 600)
     assert not left, f"these were still there 60 seconds after JupyterLab was asked to end: {left}\n{log.read_text()[-4000:]}"
 
 
@@ -222,14 +222,14 @@ def shots():
 @pytest.fixture(scope="module")
 def chromium():
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=120_000)
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=600_000)
         try: yield chromium
         finally: chromium.close()
 
 
 def new_page(chromium, shots):
     tab = chromium.new_page(viewport=dict(width=1250, height=1300))
-    tab.set_default_timeout(120_000)
+    tab.set_default_timeout(600_000)
     return Page(tab, shots)
 
 
@@ -300,7 +300,7 @@ def test_the_board_answers(page):
     trained = next(number for number, text in enumerate(texts) if TRAIN in text)
     cell = page.run_to("play(agent", trained + 1)
     squares = cell.locator(".widget-gridbox .widget-gridbox button")
-    squares.first.wait_for(timeout=120_000)
+    squares.first.wait_for(timeout=600_000)
     board = cell.locator(".widget-gridbox img").first
 
     def stones(): return re.sub(r"[^xo]", "", board.get_attribute("alt"))
@@ -317,7 +317,7 @@ def test_a_move_of_chess_takes_two_clicks_and_a_promotion_three(page):
     cell = page.cell("chess(fen=")
     page.run(cell)
     squares = cell.locator(".widget-gridbox .widget-gridbox button")
-    squares.first.wait_for(timeout=120_000)
+    squares.first.wait_for(timeout=600_000)
     picture = cell.locator(".widget-gridbox img").first
     def rows(): return picture.get_attribute("alt").splitlines()
     def says(words): page.until(lambda: words in page.said(cell), repr(words))
@@ -459,7 +459,7 @@ def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, l
 
     release()
     squares = playing.locator(".widget-gridbox .widget-gridbox button")
-    squares.first.wait_for(timeout=120_000)
+    squares.first.wait_for(timeout=600_000)
     assert "This is a picture" not in page.said(playing)
     squares.nth(4).click()
     board = playing.locator(".widget-gridbox img").first

@@ -38,7 +38,7 @@ def command(*words):
 
 @pytest.mark.parametrize("words, code", [(["--version"], 0), (["train", "connect5"], 2)])
 def test_the_package_is_the_command(words, code):
-    done = subprocess.run([sys.executable, "-m", "alphazero_nb", *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "alphazero_nb", *words], capture_output=True, text=True, timeout=900)
     assert (done.returncode, done.stdout, done.stderr) == command(*words) and done.returncode == code
 
 
@@ -52,7 +52,7 @@ def test_check_device_prints_one_json_object():
 def test_cores_are_those_that_may_be_used():
     core = min(os.sched_getaffinity(0))
     program = f"import os; os.sched_setaffinity(0, [{core}]); from alphazero_nb.core.device import usable_cores; print(usable_cores())"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60).stdout == "1\n"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900).stdout == "1\n"
 
 
 def test_games_are_listed(capsys):

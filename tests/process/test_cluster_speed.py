@@ -37,7 +37,7 @@ def evaluations_per_s(engine, seconds):
     return (engine.evaluations - before) / took
 
 
-def wait_for_actors(pool, count, timeout_s=200):
+def wait_for_actors(pool, count, timeout_s=600):
     end = time.monotonic() + timeout_s
     while len(pool.workers) < count or pool.starting:
         assert time.monotonic() < end, f"{len(pool.workers) - pool.starting} of {count} actors play"

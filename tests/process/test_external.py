@@ -33,7 +33,7 @@ def stub(tmp_path):
     before = {child.pid for child in children()}
     def command(mode): return shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
     yield command
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while (left := [child for child in children() if child.pid not in before]) and time.monotonic() < end: time.sleep(.05)
     assert not left, "a program outlives its player"
 
@@ -97,7 +97,7 @@ def test_closing_ends_the_program_and_whatever_it_has_started(stub, mode):
         family = children(engine.process.pid)
         assert bool(family) == (mode == "family")
     assert engine.process.returncode is not None
-    psutil.wait_procs(family, timeout=60)   # A killed process takes a moment to end
+    psutil.wait_procs(family, timeout=900)   # A killed process takes a moment to end
     assert not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family)
 
 
@@ -107,7 +107,7 @@ def test_closing_does_not_wait_for_a_process_that_holds_the_streams_open(stub):
     left, = children(engine.process.pid)
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
-    closing.join(60)
+    closing.join(600)
     waits = closing.is_alive()
     left.kill()
     assert not waits and engine.process.returncode is not None
@@ -148,7 +148,7 @@ def test_a_command_is_split_as_its_system_does():
 def test_a_forgotten_program_ends_with_python(stub):
     source = (f"from alphazero_nb.arena.external import EngineProcess\nengine = EngineProcess({stub('stubborn')!r})\n"
               f"print(engine.process.pid)")
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert not psutil.pid_exists(int(done.stdout))
 

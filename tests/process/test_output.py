@@ -24,7 +24,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX")
 
 def shell(line: str, **environment):
     "The exit code of a line of a shell, in which $AZ is the command, its output and its errors."
-    done = subprocess.run(["sh", "-c", line.replace("$AZ", shlex.join(COMMAND))], capture_output=True, timeout=240,
+    done = subprocess.run(["sh", "-c", line.replace("$AZ", shlex.join(COMMAND))], capture_output=True, timeout=900,
                           env=dict(os.environ, **environment))
     return done.returncode, done.stdout, done.stderr.decode()
 
@@ -116,10 +116,10 @@ def test_an_error_of_a_stream_is_kept():
                                    ("play", "runs/connect4", "--rules", "my rules.py")])
 def test_a_printed_command_can_be_pasted(words):
     done = subprocess.run(["sh", "-c", f"alphazero-nb() {{ printf '%s\\0' \"$@\"; }}; {shell_command(*words)}"],
-                          capture_output=True, timeout=60)
+                          capture_output=True, timeout=900)
     if done.returncode:   # A function of this shell may have no dash in its name
         done = subprocess.run(["sh", "-c", f"az() {{ printf '%s\\0' \"$@\"; }}; az{shell_command(*words).removeprefix('alphazero-nb')}"],
-                              capture_output=True, timeout=60)
+                              capture_output=True, timeout=900)
     assert tuple(done.stdout.decode().split("\0")[:-1]) == words
 
 

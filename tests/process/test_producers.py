@@ -27,7 +27,7 @@ def start_producer(folder, logs):
     return Program(PRODUCER, folder, log), log
 
 
-def wait_for_games(program, log, count, timeout_s=60):
+def wait_for_games(program, log, count, timeout_s=600):
     "Wait until a producer has written so many games."
     end = time.monotonic() + timeout_s
     while len(logged(log)) < count:
@@ -35,7 +35,7 @@ def wait_for_games(program, log, count, timeout_s=60):
         time.sleep(.02)
 
 
-def wait_for_iteration(folder, iteration, timeout_s=60):
+def wait_for_iteration(folder, iteration, timeout_s=600):
     "Wait until a trainer has saved so many iterations."
     end, path = time.monotonic() + timeout_s, folder / "manifest.json"
     while iteration and not (path.exists() and json.loads(path.read_text())["iteration"] >= iteration):
@@ -63,7 +63,7 @@ def kill_producers(folder, logs, times, chance):
     try:
         while not ended.is_set(): run.fit(iterations=2)
     finally:
-        killer.join(60)
+        killer.join(600)
         for program in (steady, *others): kill(program)
     while len(set(waiting(folder)) - set(counted(folder))) >= 16: run.fit(iterations=1)   # An iteration has 16 games
     return run

@@ -62,7 +62,7 @@ def once(context, folder, disturb, seconds, chance):
             assert here.poll(60), "a disturbed run waits for ever"
             said.append(here.recv())
         except (EOFError, ConnectionResetError): break
-    process.join(60)
+    process.join(600)
     code = process.exitcode
     process.close()
     return said[1:], code

@@ -91,7 +91,7 @@ def test_twenty_games_with_a_clock(program, name):
 def test_python_chess_as_the_board(program):
     "python-chess as the board: options, a game, an analysis that is stopped, and an end without a word on the error output."
     board = chess.Board()
-    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=300) as engine:
+    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine:
         assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
         engine.configure({"Move Overhead": 20})
         for _ in range(6):
@@ -126,7 +126,7 @@ def test_everything_is_compiled_before_readyok(program, monkeypatch):
 
 
 def run(program, lines, **options):
-    return subprocess.run(shlex.split(program), input=lines, capture_output=True, timeout=120, **options)
+    return subprocess.run(shlex.split(program), input=lines, capture_output=True, timeout=900, **options)
 
 
 def test_it_ends_with_its_input_and_says_what_is_wrong(program, tmp_path):
@@ -160,14 +160,14 @@ def test_a_folder_with_another_alphabet(foreign, encoding):
 def test_an_output_that_is_closed_is_no_error(program, output):
     "From the start, or while the program is talking."
     done = subprocess.run(f"set -o pipefail; {{ echo uci; echo isready; echo position startpos; echo go nodes 2000; echo uci; echo quit; }} | {program} {output}",
-                          shell=True, executable="/bin/bash", capture_output=True, timeout=120)
+                          shell=True, executable="/bin/bash", capture_output=True, timeout=900)
     assert done.stderr == b"" and done.returncode in ((0,) if output == ">&-" else (0, 141))   # 141: the reader has left
 
 
 def test_python_chess_ponders_with_it(program):
     "The board lets it search in the time of the opponent, who makes the expected move or another one."
     board = chess.Board()
-    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=300) as engine:
+    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine:
         assert "Ponder" in engine.options
         for expected in (True, False, True, False):
             result = engine.play(board, chess.engine.Limit(nodes=300), ponder=True)

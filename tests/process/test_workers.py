@@ -73,7 +73,7 @@ def within(seconds, function, *args):
     return result[0]
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "what was waited for did not happen"
@@ -160,7 +160,7 @@ def steps(make=Steps, length=9): return PythonGame("steps", make, players=2, act
                                      dict(workers=3, games=40, threads=2, max_batch=7)])
 def test_processes_play_the_games_of_threads(name, options):
     want = undisturbed(60, name)
-    with engine(name, **options) as playing: parts = [within(60, playing.generate_games, n) for n in (1, 39, 20)]
+    with engine(name, **options) as playing: parts = [within(600, playing.generate_games, n) for n in (1, 39, 20)]
     assert sum(parts, []) == want
     assert [record.number for part in parts for record in part] == list(range(60))
 
@@ -173,11 +173,11 @@ def test_weights_reach_processes_as_they_reach_threads():
     usual = dict(simulations=12, games=16, max_batch=8, reproducible=True, seed=3)
     with engine(game, nets[0], devices=["cpu", "cpu"], workers=None, **usual) as playing:
         assert playing.layout.kind == "processes" and playing.layout.devices == ("cpu", "cpu")
-        got = [within(100, playing.generate_games, 12)]
+        got = [within(600, playing.generate_games, 12)]
         playing.set_network(nets[1])
-        got.append(within(60, playing.generate_games, 12))
+        got.append(within(600, playing.generate_games, 12))
         for pid in pids(playing): os.kill(pid, signal.SIGKILL)
-        got.append(within(100, playing.generate_games, 12))
+        got.append(within(600, playing.generate_games, 12))
     with engine(game, nets[0], layout="threads", workers=None, threads=2, shared=False, **usual) as playing:
         want = [playing.generate_games(12)]
         playing.set_network(nets[1])
@@ -198,7 +198,7 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again(name, games,
     with engine(name, simulations=simulations, listeners=[heard, at_game(at, kill, "worker 0")]) as playing:
         playing.pool.wait_ready()
         playing.pool.listener._watch = lambda: None   # It is noticed by the end of its pipe, at once, and not by the clock
-        records = within(60, playing.generate_games, games)
+        records = within(600, playing.generate_games, games)
     assert records == undisturbed(games, name, simulations)
     numbers = [event.number for event in heard.of(GameFinished)]
     assert len(numbers) == len(set(numbers)) and set(range(games)) <= set(numbers), "every game is reported once"
@@ -214,12 +214,12 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again(name, games,
 def test_a_worker_that_is_killed_between_two_calls():
     heard = Heard()
     with engine(listeners=[heard], reproducible=True) as playing:
-        records = within(60, playing.generate_games, 20)
+        records = within(600, playing.generate_games, 20)
         playing.pool.wait_ready()
         os.kill(pids(playing)[1], signal.SIGKILL)
         wait_for(lambda: len(playing.pool.workers) == 1)
         assert not heard.of(WorkerLost), "listeners are called by the thread that plays"
-        records += within(60, playing.generate_games, 20)
+        records += within(600, playing.generate_games, 20)
         playing.pool.wait_ready()
         assert len(pids(playing)) == 2
     assert records == undisturbed(40)
@@ -231,7 +231,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_left_out():
     heard = Heard()
     with engine(listeners=[heard]) as playing:
         os.kill(pids(playing)[0], signal.SIGKILL)
-        records = within(60, playing.generate_games, 30)
+        records = within(600, playing.generate_games, 30)
     assert records == undisturbed(30)
     assert not heard.of(WorkerLost) and [event.worker for event in heard.of(WorkerStarted)] == [1]
     text, = heard.text()
@@ -241,7 +241,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_left_out():
 def test_without_any_worker_the_run_ends():
     with engine() as playing:
         for pid in pids(playing): os.kill(pid, signal.SIGKILL)
-        error = within(60, playing.generate_games, 30)
+        error = within(600, playing.generate_games, 30)
     assert type(error) is RuntimeError and str(error).startswith("no worker could start: the process of worker ")
     assert "was killed by signal 9" in str(error)
 
@@ -254,7 +254,7 @@ def test_three_losses_in_a_row_end_the_run():
         if type(event) is WorkerStarted:
             os.kill(next(w.process.pid for w in playing.pool.workers if w.index == event.worker), signal.SIGTERM)
     with engine("connect4", simulations=5000, listeners=[heard, kill]) as playing:
-        error = within(60, playing.generate_games, 500)
+        error = within(600, playing.generate_games, 500)
         assert playing.leftover() == []
         with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(1)
     assert type(error) is RuntimeError
@@ -274,7 +274,7 @@ class Deadly(Steps):
 
 def test_rules_that_kill_their_process_end_the_run():
     heard = Heard()
-    with engine(steps(Deadly), listeners=[heard], seed=1) as playing: error = within(60, playing.generate_games, 50)
+    with engine(steps(Deadly), listeners=[heard], seed=1) as playing: error = within(600, playing.generate_games, 50)
     assert str(error).startswith("three workers in a row were lost without finishing a game. The first one was killed by signal 9")
     assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
 
@@ -295,7 +295,7 @@ class DeadlyLate(Steps):
 def test_a_game_that_kills_five_workers_ends_the_run():
     game, heard = steps(functools.partial(DeadlyLate, deadly=derive_seed(1, Purpose.SELF_PLAY, 3)), 60), Heard()
     with engine(game, listeners=[heard], simulations=4, seed=1) as playing:
-        error = within(60, playing.generate_games, 50)
+        error = within(600, playing.generate_games, 50)
         kept = playing.leftover()
     assert str(error) == "game 3 was running in five workers that were lost. The last one ended with exit code 7."
     assert len(heard.of(WorkerLost)) == 5
@@ -342,7 +342,7 @@ def test_an_error_in_the_rules_says_how_to_reproduce_it(games):
     game, whole, kind, what = games()
     heard = Heard()
     with engine(game, listeners=[heard], simulations=2) as playing:
-        error = within(60, playing.generate_games, 3000)
+        error = within(600, playing.generate_games, 3000)
         kept = playing.leftover()
     assert type(error) is GameFailed and what in str(error) and str(error).count("Reproduce it with: ") == 1
     number, seed, line = re.search(r"^game (\d+) of .* Reproduce it with: retrace\(game, (\d+), (\[.*?\])\)$", str(error)).groups()
@@ -376,7 +376,7 @@ class Tied:
 
 def test_a_game_that_no_worker_can_load(tmp_path):
     heard = Heard()
-    with engine(steps(Tied(tmp_path)), listeners=[heard], workers=3) as playing: error = within(60, playing.generate_games, 10)
+    with engine(steps(Tied(tmp_path)), listeners=[heard], workers=3) as playing: error = within(600, playing.generate_games, 10)
     assert type(error) is RuntimeError
     assert re.match(r"worker \d cpu failed: LookupError: there is no licence for this game$", str(error))
     assert "__setstate__" in str(error.__cause__) and not heard.of(WorkerLost) + heard.of(WorkerStarted)
@@ -387,10 +387,10 @@ def test_a_game_that_no_worker_can_load(tmp_path):
 def test_one_of_two_workers_cannot_load_the_game(tmp_path):
     heard, game = Heard(), steps(Tied(tmp_path, True))
     with engine(game, listeners=[heard]) as playing:
-        records = within(60, playing.generate_games, 30)
+        records = within(600, playing.generate_games, 30)
         playing.pool.wait_ready()
         assert len(playing.pool.workers) == 1
-        records += within(60, playing.generate_games, 30)
+        records += within(600, playing.generate_games, 30)
     assert records == undisturbed(60, steps())
     text, = heard.text()
     assert re.match(r"(worker [01] cpu) could not start and is left out: \1 failed: LookupError: there is no licence", text)
@@ -407,7 +407,7 @@ def test_a_network_that_no_worker_can_load():
             import multiprocessing
             if multiprocessing.parent_process() is not None: raise PermissionError("these weights are locked")
             super().__setstate__(state)
-    with engine(network=Locked(), workers=1) as playing: error = within(60, playing.generate_games, 10)
+    with engine(network=Locked(), workers=1) as playing: error = within(600, playing.generate_games, 10)
     assert str(error) == "worker 0 cpu failed: PermissionError: these weights are locked"
 
 
@@ -427,7 +427,7 @@ for network in (None, Halves()):
     with SelfPlayEngine(get_game("tictactoe"), network, workers=2, simulations=8, device="cpu", listeners=()) as engine:
         print(len(engine.generate_games(10)), "games", flush=True)
 """)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and done.stdout.split("\n") == ["a start", "10 games", "10 games", ""], done.stderr
 
 
@@ -453,7 +453,7 @@ if __name__ == "__main__":
     process.join()
     raise SystemExit(process.exitcode)
 """)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and done.stdout == "10 games\n", done.stderr
 
 
@@ -502,7 +502,7 @@ def test_a_network_that_fails_in_a_worker(then, sentence):
     from alphazero_nb.network.evaluator import EvaluatorError
     usual = dict(workers=1, max_batch=16, simulations=8)
     with engine(network=opinion(150, then), **usual) as playing:
-        error = within(60, playing.generate_games, 3000)
+        error = within(600, playing.generate_games, 3000)
         kept = playing.leftover()
     assert type(error) is EvaluatorError and re.search(sentence, str(error))
     assert then != "raise" or "the card fell out" in str(error.__cause__) and "in forward" in str(error.__cause__)
@@ -515,9 +515,9 @@ def test_a_network_that_fails_in_a_worker(then, sentence):
 def test_a_device_without_room_for_a_batch():
     heard = Heard()
     with engine(network=opinion(room=5), listeners=[heard], workers=1, max_batch=16, simulations=8) as playing:
-        records = within(60, playing.generate_games, 40)
+        records = within(600, playing.generate_games, 40)
         assert playing.layout.max_rows == 4 and playing.plan["max_rows"] == 4
-        records += within(60, playing.generate_games, 10)
+        records += within(600, playing.generate_games, 10)
     assert [record.number for record in records] == list(range(50))
     reported = [text for text in heard.text() if "device memory" in text]
     assert reported == ["Out of device memory at batch size 16. Continuing with 4."]
@@ -551,7 +551,7 @@ def say(*words): print(*words, flush=True)
 def interrupt_all(): os.killpg(0, signal.SIGINT)  # Another process may read a line when all games are over
 def pids(engine): return [worker.process.pid for worker in engine.pool.workers]
 def left():
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while time.monotonic() < end:
         alive = [process.cmdline() for process in psutil.Process().children() if process.status() != psutil.STATUS_ZOMBIE]
         there = [line for line in alive if "resource_tracker" not in " ".join(line)]
@@ -572,7 +572,7 @@ def main_waits():   # In the pool's join, which the next interrupt leaves
 
 class Script(subprocess.Popen):
     "A Python process in a group of its own, whose lines are read one by one."
-    def __init__(self, source, seconds=300):
+    def __init__(self, source, seconds=600):
         self.complaints = tempfile.TemporaryFile("w+")
         super().__init__([sys.executable, "-c", HEAD.replace("SECONDS", str(seconds)) + source], text=True, cwd=Path(__file__).parent,
                          stdout=subprocess.PIPE, stderr=self.complaints, start_new_session=True)
@@ -591,7 +591,7 @@ class Script(subprocess.Popen):
     def said(self):
         "What it says until it ends, on both ways."
         out = self.stdout.read()
-        self.wait(60)
+        self.wait(600)
         self.complaints.seek(0)
         return out, self.complaints.read()
 
@@ -620,7 +620,7 @@ def test_workers_end_with_their_parent(how, when):
         if when == "in play": script.line("playing")
         assert len(workers) == 2 and not any(map(gone, workers))
         script.send_signal(how)
-        script.wait(60)
+        script.wait(600)
         wait_for(lambda: all(map(gone, workers)))
         assert when == "at once" or script.said()[1] == ""
 
@@ -783,10 +783,10 @@ def test_a_generation_waits_for_the_workers_of_the_last_one():
         stuck = pids(playing)[0]
         os.kill(stuck, signal.SIGSTOP)
         pool.stop()
-        second = within(60, pool.start, scheduler)
+        second = within(600, pool.start, scheduler)
         if not gone(stuck): os.kill(stuck, signal.SIGCONT)
         wait_for(lambda: not scheduler.missing, 60)
-        within(60, pool.join)
+        within(600, pool.join)
         assert first.ended and second.ended and first is not second
         assert scheduler.take() == undisturbed(300, simulations=100)
 
@@ -825,7 +825,7 @@ for turn in range(12):
     timer.join()
     if engine: engine.shutdown()
     assert not left(), left()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while time.monotonic() < end and [t for t in threading.enumerate() if t.name.startswith("alphazero_nb")]: time.sleep(.01)
     assert time.monotonic() < end, threading.enumerate()
 say("interrupted", interrupted)
@@ -848,7 +848,7 @@ def test_a_worker_that_says_nothing_is_replaced():
     stop = lambda: stopped.append(stop_for_good(playing))
     with engine(simulations=100, listeners=[heard, at_game(20, stop, "worker 0")]) as playing:
         playing.pool.wait_ready()
-        records = within(60, playing.generate_games, 300)
+        records = within(600, playing.generate_games, 300)
     assert records == undisturbed(300, simulations=100)
     lost, = heard.of(WorkerLost)
     assert lost.worker == 0 and lost.repeated > 0 and lost.cause == "was silent for 1e+06 s and was killed"
@@ -884,7 +884,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
         playing.pool.wait_ready()
         playing.pool.listener.silence_s, finder = 1e6, threading.Thread(target=find)
         finder.start()
-        try: records = within(60, playing.generate_games, 300)
+        try: records = within(600, playing.generate_games, 300)
         finally: over.set(), finder.join()
     assert (tmp_path / "frozen").exists() and records == undisturbed(300, steps(), seed=1)
     lost, = heard.of(WorkerLost)
@@ -900,8 +900,8 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_delays_no_end(tmp_path
         thread.start()
         wait_for((tmp_path / "frozen").exists)
         for worker in playing.pool.workers: worker.outbox.put("games", list(range(10**6, 10**6 + 300_000)))
-        within(60, playing.shutdown)
-        thread.join(60)
+        within(600, playing.shutdown)
+        thread.join(600)
 
 
 class Forking(Steps):
@@ -927,7 +927,7 @@ class Forking(Steps):
 def test_a_worker_whose_pipe_outlives_it_is_replaced(tmp_path):
     heard, game = Heard(), steps(functools.partial(Forking, folder=str(tmp_path)))
     with engine(game, listeners=[heard], seed=1) as playing:
-        records = within(60, playing.generate_games, 300)
+        records = within(600, playing.generate_games, 300)
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
     lost, = heard.of(WorkerLost)
     assert lost.cause == "ended with exit code 3" and records == undisturbed(300, steps(), seed=1)
@@ -939,7 +939,7 @@ def test_an_engine_with_a_stopped_worker_closes_at_once(when):
         if when != "starting": playing.pool.wait_ready()
         if when == "playing": playing.play_for(.3)
         for pid in pids(playing)[:1]: os.kill(pid, signal.SIGSTOP)
-        assert within(60, playing.shutdown) is None
+        assert within(600, playing.shutdown) is None
 
 
 def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
@@ -952,9 +952,9 @@ def test_a_worker_that_hangs_when_the_time_is_up_is_ended():
             if playing.pool._play.active and wait_for(lambda: playing.pool.workers[0].numbers): stop_for_good(playing)
             stop()
         playing.pool.stop = hang_and_stop
-        assert within(60, playing.play_for, .5) >= .5
+        assert within(600, playing.play_for, .5) >= .5
         playing.pool.stop = stop
-        records = within(60, playing.generate_games, 200)
+        records = within(600, playing.generate_games, 200)
     assert records == undisturbed(200, simulations=100)
     lost, = heard.of(WorkerLost)
     assert lost.cause == "was silent for 1e+06 s and was killed" and lost.repeated > 0
@@ -989,7 +989,7 @@ def test_shutting_down_while_another_thread_waits_for_games(layout):
     where = dict(layout="processes") if layout == "processes" else dict(layout="threads", workers=None)
     shut = at_game(50, lambda: threading.Thread(target=playing.shutdown).start())
     with engine(simulations=100, listeners=[shut], **where) as playing:
-        error = within(60, playing.generate_games, 1_000_000)
+        error = within(600, playing.generate_games, 1_000_000)
         kept = [record.number for record in playing.leftover()]
     assert type(error) is RuntimeError
     assert str(error) == "this engine was shut down while it played; finished games are in leftover()."
@@ -1005,7 +1005,7 @@ def test_a_slow_worker_gets_fewer_games(reproducible):
         playing.pool.wait_ready()
         playing.pool.listener.silence_s, slow = 1e6, pids(playing)[0]
         os.kill(slow, signal.SIGSTOP)
-        try: records = within(120, playing.generate_games, 300)
+        try: records = within(600, playing.generate_games, 300)
         finally: os.kill(slow, signal.SIGCONT)
     assert records == undisturbed(300, simulations=100) and not heard.of(WorkerLost)
     done, = heard.of(SelfPlayDone)
@@ -1020,7 +1020,7 @@ def test_listeners_that_raise_or_are_slow_lose_no_game():
 
     def slow(event):
         if type(event) is GameFinished: time.sleep(.005)
-    with engine(listeners=[raises, slow, heard], reproducible=True) as playing: records = within(60, playing.generate_games, 200)
+    with engine(listeners=[raises, slow, heard], reproducible=True) as playing: records = within(600, playing.generate_games, 200)
     assert records == undisturbed(200)
     assert sorted(event.number for event in heard.of(GameFinished)) == list(range(200))
     text, = heard.text()
@@ -1046,7 +1046,7 @@ def test_a_worker_that_exits_at_once_has_sent_everything():
     process = context.Process(target=send_and_exit, args=(theirs, records))
     process.start()
     theirs.close()
-    process.join(60)
+    process.join(600)
     assert process.exitcode == 0
     got = []
     while True:
@@ -1070,7 +1070,7 @@ def open_things():
 def cycles(count):
     "Builds, plays and shuts down; returns what is open and the memory in use, before and after."
     def cycle():
-        with engine() as playing: assert len(within(60, playing.generate_games, 5)) == 5
+        with engine() as playing: assert len(within(600, playing.generate_games, 5)) == 5
     cycle()
     before, memory = open_things(), []
     for _ in range(count):

@@ -110,7 +110,7 @@ def test_ci_tests_the_supported_pythons():
 
 def run_sync(root, *arguments):
     command = [sys.executable, str(root/"tools"/"sync.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
 def test_nothing_is_stale():

@@ -20,7 +20,7 @@ def run(folder, program, *args, **more):
     paths = os.pathsep.join([str(folder), str(PACKAGE.parent)])
     env = dict(os.environ, PYTHONPATH=paths, PYTHONDONTWRITEBYTECODE="1", **more)
     done = subprocess.run([sys.executable, *program, *map(str, args)], capture_output=True, text=True, cwd=folder,
-                          env=env, timeout=300)
+                          env=env, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split()
 
@@ -478,5 +478,5 @@ def test_a_recursion_that_widens_its_numbers_works_in_the_next_process(tmp_path)
     (tmp_path / "recursion.py").write_text(RECURSION)
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", "from recursion import *; print(counted(np.int16(9)))"], cwd=tmp_path,
-                              capture_output=True, text=True, timeout=300, env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
+                              capture_output=True, text=True, timeout=900, env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
         assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr

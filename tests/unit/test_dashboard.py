@@ -302,7 +302,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     kernel.run(CELL + NEW_PAGE)
     kernel.send("engine.generate_games(10**6)")
     while len(kernel.cell.shown) < 3:
-        message = kernel.client.get_iopub_msg(timeout=60)
+        message = kernel.client.get_iopub_msg(timeout=900)
         kernel.cell.hear(message["msg_type"], message["content"])
     kernel.interrupt()
     cell = kernel.cell

@@ -23,7 +23,7 @@ def threads() -> set:
 
 def wait(condition):
     "Wait until a condition holds, with a limit that only catches hangs."
-    end = time.monotonic() + 90
+    end = time.monotonic() + 600
     while not condition() and time.monotonic() < end:
         gc.collect()
         time.sleep(.02)

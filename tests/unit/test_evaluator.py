@@ -47,7 +47,7 @@ class Echo:
     def evaluate(self, observations, offsets, actions):
         self.rows.append(len(observations))
         self.entered.set()
-        if self.gate is not None: assert self.gate.wait(60)
+        if self.gate is not None: assert self.gate.wait(600)
         number = observations[:, :4].copy().view(np.int32)[:, 0]
         values = number[:, None] + np.arange(self.players)
         return (np.repeat(number, np.diff(offsets)) * 8 + actions).astype(np.float32), values.astype(np.float32)
@@ -66,7 +66,7 @@ def question(number, rows=1, edges=2):
 def same(answer, want): return all(np.array_equal(a, b) for a, b in zip(answer, want))
 
 
-def in_threads(functions, timeout_s=60):
+def in_threads(functions, timeout_s=600):
     "Runs them side by side; what each returned or raised. Fails if one is still running after `timeout_s`."
     results = [None] * len(functions)
 
@@ -81,7 +81,7 @@ def in_threads(functions, timeout_s=60):
     return results
 
 
-def wait_until(condition, timeout_s=60):
+def wait_until(condition, timeout_s=600):
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it never happened"
@@ -130,8 +130,8 @@ def test_requests_that_wait_for_a_slow_batch_are_one_batch():
         rest = [(evaluator.submit(*ask), want) for ask, want in (question(100 * i, rows=i) for i in range(1, 9))]
         assert evaluator.get_stats()["queue_size"] == 8
         echo.gate.set()
-        assert same(first.result(60), question(7)[1])
-        assert all(same(ticket.result(60), want) for ticket, want in rest)
+        assert same(first.result(600), question(7)[1])
+        assert all(same(ticket.result(600), want) for ticket, want in rest)
         stats = evaluator.get_stats()
     assert echo.rows == [1, 36]
     assert stats["avg_batch_size"] == 37 / 2 and stats["total_requests"] == 9
@@ -146,7 +146,7 @@ def test_a_batch_is_no_longer_than_promised():
         wait_until(echo.entered.is_set)
         tickets = [evaluator.submit(*question(0, rows)[0]) for rows in (3, 5, 1, 9, 2, 4)]
         echo.gate.set()
-        for ticket in tickets: ticket.result(60)
+        for ticket in tickets: ticket.result(600)
     assert echo.rows == [1, 3, 6, 9, 6]
 
 
@@ -157,7 +157,7 @@ def test_a_lone_request_does_not_wait_for_company():
         wait = condition.wait
         condition.wait = lambda *limit: waits.append(limit) or wait(*limit)
         ask, want = question(3)
-        for _ in range(200): assert same(evaluator.submit(*ask).result(60), want)
+        for _ in range(200): assert same(evaluator.submit(*ask).result(600), want)
         stats = evaluator.get_stats()
     assert set(waits) <= {()}
     assert stats["total_batches"] == 200 and stats["avg_batch_size"] == 1
@@ -175,7 +175,7 @@ def test_statistics_count_and_time(monkeypatch):
         second = evaluator.submit(*question(1)[0])
         clock[0] = 5.0
         echo.gate.set()
-        first.result(60), second.result(60)
+        first.result(600), second.result(600)
         wait_until(lambda: evaluator.get_stats()["total_batches"] == 2)
         stats = evaluator.get_stats()
     assert stats["busy_s"] == stats["wait_s"] == 5
@@ -189,7 +189,7 @@ def test_a_ticket_can_be_asked_with_a_limit():
         ticket = evaluator.submit(*question(0)[0])
         with pytest.raises(TimeoutError): ticket.result(.05)
         echo.gate.set()
-        assert same(ticket.result(60), question(0)[1]) and same(ticket.result(60), question(0)[1])
+        assert same(ticket.result(600), question(0)[1]) and same(ticket.result(600), question(0)[1])
 
 
 # Closing and failing
@@ -211,10 +211,10 @@ def test_close_answers_every_waiting_client():
     wait_until(lambda: evaluator.get_stats()["queue_size"] + echo.rows[0] == 8)
     closer = threading.Thread(target=evaluator.close, daemon=True)
     closer.start()
-    for thread in clients: thread.join(60)
+    for thread in clients: thread.join(600)
     left = sum(thread.is_alive() for thread in clients)
     echo.gate.set()
-    closer.join(60)
+    closer.join(600)
     assert not closer.is_alive()
     assert left == 0, f"{left} of 8 clients still wait"
     assert len(answered) == 8 and all("closed" in str(error) for error in answered)
@@ -227,7 +227,7 @@ def test_after_close_a_call_raises_and_the_thread_is_gone():
     evaluator.close()
     evaluator.close()
     with pytest.raises(EvaluatorError, match="closed"): evaluator.evaluate(*ask)
-    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(60)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*ask).result(600)
     assert not evaluator._threads._server.is_alive()
 
 
@@ -263,11 +263,11 @@ def test_an_exception_reaches_every_client_of_the_batch_and_no_other():
         hit = [evaluator.submit(*question(n)[0]) for n in (2, 13, 3, 4)]
         later = [(evaluator.submit(*ask), want) for ask, want in map(question, (5, 6))]
         moody.gate.set()
-        assert same(first.result(60), question(1)[1])
+        assert same(first.result(600), question(1)[1])
         for ticket in hit:
-            with pytest.raises(EvaluatorError, match="unlucky") as caught: ticket.result(60)
+            with pytest.raises(EvaluatorError, match="unlucky") as caught: ticket.result(600)
             assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        assert all(same(ticket.result(60), want) for ticket, want in later)
+        assert all(same(ticket.result(600), want) for ticket, want in later)
         assert same(evaluator.evaluate(*question(99)[0]), question(99)[1]), "the evaluator goes on"
 
 
@@ -590,7 +590,7 @@ class SlowDevice:
         end, answer = self.free, self.echo.evaluate(observations, offsets, actions)
 
         def result():
-            assert self.gate.wait(60)
+            assert self.gate.wait(600)
             self.now, self.read = end, self.read + 1
             if self.fail == "result": raise RuntimeError("lost")
             if self.fail == "exit": raise SystemExit
@@ -611,7 +611,7 @@ def test_the_next_batch_begins_before_the_last_one_has_been_read(monkeypatch):
         first = [(evaluator.submit(*ask), want) for ask, want in (question(10 ** 6 + 8 * n, rows=8) for n in range(6))]
         wait_until(lambda: device.flying == 2)   # Of six, and none has been read
         device.gate.set()
-        assert all(same(ticket.result(60), want) for ticket, want in first)
+        assert all(same(ticket.result(600), want) for ticket, want in first)
         assert in_threads([lambda i=i: client(i, evaluator) for i in range(8)], 60) == [0] * 8
         wait_until(lambda: evaluator.get_stats()["total_requests"] == 486)
         stats = evaluator.get_stats()
@@ -624,9 +624,9 @@ def test_a_batch_that_fails_on_the_device_fails_its_clients_only(fail, message):
     device = SlowDevice()
     with BatchedEvaluator(device, max_batch=4) as evaluator:
         device.fail = fail
-        with pytest.raises(EvaluatorError, match=message): evaluator.submit(*question(1)[0]).result(60)
+        with pytest.raises(EvaluatorError, match=message): evaluator.submit(*question(1)[0]).result(600)
         device.fail = None
-        assert same(evaluator.submit(*question(2)[0]).result(60), question(2)[1])
+        assert same(evaluator.submit(*question(2)[0]).result(600), question(2)[1])
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -636,8 +636,8 @@ def test_no_client_waits_when_the_reader_ends():
     device.fail = "exit"
     tickets = [evaluator.submit(*question(n)[0]) for n in range(6)]
     for ticket in tickets:
-        with pytest.raises(EvaluatorError, match="closed"): ticket.result(60)
-    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*question(9)[0]).result(60)
+        with pytest.raises(EvaluatorError, match="closed"): ticket.result(600)
+    with pytest.raises(EvaluatorError, match="closed"): evaluator.submit(*question(9)[0]).result(600)
     evaluator.close()
 
 

@@ -18,7 +18,7 @@ sys.exit(main(["train", "no such game"]))
 
 
 def test_the_first_line_of_a_command_comes_before_pytorch():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=900)
     assert done.stderr.startswith("False 'Training no such game: loading") and done.returncode == 2
 
 

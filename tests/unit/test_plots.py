@@ -319,7 +319,7 @@ class Gate:
 
     def evaluate(self, observations, offsets, actions):
         self.entered.set()
-        assert self.open.wait(60)
+        assert self.open.wait(600)
         return np.zeros(len(actions), np.float32), np.zeros((len(observations), 2), np.float32)
 
 
@@ -345,12 +345,12 @@ def test_the_evaluator_counts_requests_by_their_wait(monkeypatch):
     gate = Gate()
     with BatchedEvaluator(gate, max_batch=8) as evaluator:
         evaluator.submit(*question(1))
-        assert gate.entered.wait(60)
+        assert gate.entered.wait(600)
         late, lost = evaluator.submit(*question(1)), evaluator.submit(*question(1))
         late.submitted -= 5
         lost.submitted -= 3600
         gate.open.set()
-        lost.result(60)
+        lost.result(600)
     found = evaluator.get_stats()
     edges, waits = found["wait_edges_ms"], found["waits"]
     assert waits[-1] == 1 and waits[np.searchsorted(edges, 5000)] == 1 and waits.sum() == 3

@@ -270,7 +270,7 @@ def error_of(function):
         except Exception as error: errors.append(error)
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
-    thread.join(120)
+    thread.join(600)
     assert not thread.is_alive(), "the call does not end"
     return errors[0] if errors else None
 

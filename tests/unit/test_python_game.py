@@ -259,7 +259,7 @@ def test_every_thread_has_its_own_cause():
     class Named(Small):
         def legal(self): raise LookupError(threading.current_thread().name)
 
-    game, found, everyone = tictactoe(Named), {}, threading.Barrier(4, timeout=60)
+    game, found, everyone = tictactoe(Named), {}, threading.Barrier(4, timeout=900)
 
     def work():
         try: search(game, Evaluator(game, flat=True), np.zeros((1, game.state_size), np.int16))
@@ -689,7 +689,7 @@ with open(sys.argv[1], "rb") as file: games = pickle.load(file)
 
 def python(folder, program, *arguments):
     command = [sys.executable, *program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -784,7 +784,7 @@ for more in ({}, dict(text=text), dict(action_names=names), dict(action_names=lo
 
 def test_functions_of_a_script_that_cannot_be_sent_are_named(tmp_path):
     (tmp_path / "locked.py").write_text(LOCKED)
-    done = subprocess.run([sys.executable, "locked.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run([sys.executable, "locked.py"], capture_output=True, text=True, cwd=tmp_path, timeout=900)
     lines = done.stdout.splitlines()
     assert lines == ["None", "text uses the global 'lock', a _thread.lock, which cannot be sent to another process.",
                      "action_names uses the default of 'found', a generator, which cannot be sent to another process.",

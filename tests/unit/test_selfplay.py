@@ -255,7 +255,7 @@ def test_games_of_a_worker_rest_too():
     source.open = True
     source.add(range(24))
     pool.start(source)
-    assert resting.wait(60)
+    assert resting.wait(600)
     block, = pool.blocks
     before = len(sent), len(source.numbers), block.slots["ply"].copy()
     assert 3 <= before[0] < 12 and before[1] > 0 and (block.slots["number"] >= 0).sum() > 2, "running games stay in slots"
@@ -401,9 +401,9 @@ def test_an_error_between_calls_reaches_the_next_one():
         try:
             playing.generate_games(500)
             BreaksOnCue.broken.set()
-            end = time.monotonic() + 60
+            end = time.monotonic() + 600
             while any(thread.name == "alphazero_nb actor" for thread in threading.enumerate()): assert time.monotonic() < end; time.sleep(.01)
-            error = within(60, lambda: playing.generate_games(1000))
+            error = within(600, lambda: playing.generate_games(1000))
         finally: BreaksOnCue.broken.clear()
         assert isinstance(error, EvaluatorError) and "later" in str(error) and playing.closed
         assert all(record.number >= 500 for record in playing.leftover())
@@ -711,14 +711,14 @@ class FailsLater(Cheap):
 def test_a_failing_network_reaches_the_caller(shared, threads):
     game, before = get_game("connect4"), len(actors())
     playing = engine(game, FailsLater(game, []), games=48, threads=threads, shared=shared)
-    error = within(60, lambda: playing.generate_games(500))
+    error = within(600, lambda: playing.generate_games(500))
     assert isinstance(error, EvaluatorError) and "the card fell out" in str(error)
     assert isinstance(error.__cause__, ZeroDivisionError)
     playing.shutdown()
     wait_for(lambda: len(actors()) == before)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -728,7 +728,7 @@ def wait_for(condition, seconds=60):
 def test_weights_that_diverge_reach_the_caller():
     class Broken(nn.Module):
         def forward(self, x): return torch.full((len(x), 7), torch.nan), torch.zeros(len(x), 2)
-    error = within(60, lambda: play(get_game("connect4"), 3, Broken()))
+    error = within(600, lambda: play(get_game("connect4"), 3, Broken()))
     assert isinstance(error, EvaluatorError) and "NaN" in str(error)
 
 
@@ -752,7 +752,7 @@ def test_rules_that_raise_reach_the_caller(shared, rule):
     def observe(state, planes): planes[0] = state[0]
     game = Game("table", start=start, mover=mover, legal=legal, play=play_, returns=returns, observe=observe,
                 state_size=1, players=2, actions=2, shape=(1,), max_length=50, rewards=not in_play)
-    error = within(60, lambda: play(game, 3, games=32, shared=shared))
+    error = within(600, lambda: play(game, 3, games=32, shared=shared))
     assert isinstance(error, GameFailed) and "the table collapsed" in str(error) and isinstance(error.__cause__, ValueError)
     seed, line = re.search(r"retrace\(game, (\d+), (\[.*?\])\)", str(error)).groups()
     assert len(ast.literal_eval(line)) == 5
@@ -782,7 +782,7 @@ def test_negative_counts_and_seeds_are_refused():
     with engine(game) as one:
         assert len(one.generate_games(3)) == 3
         with pytest.raises(ValueError, match="n is -2"): one.generate_games(-2)
-        assert [record.number for record in within(60, lambda: one.generate_games(4))] == [3, 4, 5, 6]
+        assert [record.number for record in within(600, lambda: one.generate_games(4))] == [3, 4, 5, 6]
 
 
 class Gated(Cheap):
@@ -796,7 +796,7 @@ class Gated(Cheap):
 
     def forward(self, x):
         if not self.gate.is_set(): self.reached.set()
-        assert self.gate.wait(60)
+        assert self.gate.wait(600)
         return super().forward(x)
 
 
@@ -830,7 +830,7 @@ def test_a_call_after_two_interrupts_in_a_slow_batch(shared):
         network.gate.clear()
 
         def interrupt():
-            assert network.reached.wait(60)
+            assert network.reached.wait(600)
             interrupt_each_join(over)
         thread = threading.Thread(target=interrupt)
         thread.start()
@@ -849,7 +849,7 @@ def test_a_call_after_two_interrupts_in_a_slow_batch(shared):
         playing_now = [thread for thread in actors() if "actor" in thread.name]
         assert len(playing_now) <= 2, "two threads work on one block"
         network.gate.set()
-        second.join(60)
+        second.join(600)
         assert result, "497 games were never returned"
     assert [record.number for record in result[0]] == list(range(3, 500))
     assert [record.actions.tolist() for record in result[0]] == [record.actions.tolist() for record in want[3:]]
@@ -865,7 +865,7 @@ def test_a_stop_is_for_one_generation():
         network.gate.clear()
         scheduler.want(10)
         first = pool.start(scheduler)
-        assert network.reached.wait(60)
+        assert network.reached.wait(600)
         pool.stop()
         begun = set(scheduler.running)
         scheduler.want(40)
@@ -875,7 +875,7 @@ def test_a_stop_is_for_one_generation():
         wait_for(lambda: frame_of(starting, "join"))
         assert not begins and scheduler.running == begun
         network.gate.set()
-        starting.join(60)
+        starting.join(600)
         second, = begins
         wait_for(lambda: second.ended, 60)
         events = [scheduler.events.get() for _ in range(scheduler.events.qsize())]
@@ -894,7 +894,7 @@ def test_an_interrupted_wait_can_be_repeated(shared):
         network.gate.clear()
         scheduler.want(100)
         pool.start(scheduler)
-        assert network.reached.wait(60)
+        assert network.reached.wait(600)
         pool.stop()
         for _ in range(pool.layout.threads + 1):
             sender = threading.Thread(target=lambda: (wait_for(lambda: frame_of(main, "join")),
@@ -909,7 +909,7 @@ def test_an_interrupted_wait_can_be_repeated(shared):
         waiting.start()
         wait_for(lambda: open_at_end or frame_of(waiting, "join"))
         network.gate.set()
-        waiting.join(60)
+        waiting.join(600)
         assert open_at_end == [True], "it waited for the actors, and they for the network"
         assert not [thread for thread in actors() if "actor" in thread.name]
 
@@ -926,7 +926,7 @@ def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatc
             if self.name == "alphazero_nb starter" and moment == "start" and not fired: fire()
 
         def run(self):   # The first starter is still at work when the main thread comes to wait for it
-            if self.name == "alphazero_nb starter" and moment == "wait": interrupted.wait(60)
+            if self.name == "alphazero_nb starter" and moment == "wait": interrupted.wait(600)
             super().run()
 
     def fire():
@@ -944,7 +944,7 @@ def test_an_interrupt_while_a_call_starts_leaves_nothing_half_started(monkeypatc
             with pytest.raises(KeyboardInterrupt): playing.generate_games(200)
         finally: monkeypatch.undo()
         assert fired and not [thread for thread in actors() if "actor" in thread.name]
-        assert [record.number for record in within(60, lambda: playing.generate_games(200))] == list(range(200))
+        assert [record.number for record in within(600, lambda: playing.generate_games(200))] == list(range(200))
 
 
 def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
@@ -959,7 +959,7 @@ def test_what_is_shielded_is_done_whole_or_not_at_all(monkeypatch):
 
         class Interrupting(thread):
             def start(self):
-                if begun: super().start(), calling.wait(60)
+                if begun: super().start(), calling.wait(600)
                 starting.clear()
                 raise KeyboardInterrupt
         starting, raised = [True], []
@@ -984,8 +984,8 @@ def test_an_interrupt_while_the_summary_is_shown_loses_no_game():
 @pytest.mark.parametrize("shared", [False, True])
 def test_playing_for_a_time_ends_and_leaves_nothing_under_way(shared):
     with engine(get_game("tictactoe"), shared=shared, games=32) as playing:
-        assert within(60, lambda: playing.play_for(0)) < 60
-        assert within(60, lambda: playing.play_for(.2)) >= .2
+        assert within(600, lambda: playing.play_for(0)) < 60
+        assert within(600, lambda: playing.play_for(.2)) >= .2
         assert all(block.ticket is None or block.ticket._done.is_set() for block in playing.pool.blocks)
         assert [record.number for record in playing.generate_games(40)] == list(range(40))
 
@@ -1202,7 +1202,7 @@ def test_an_interrupted_measurement_is_repeated(monkeypatch):
     game = get_game("tictactoe")
     with SelfPlayEngine(game, None, "cpu", layout="auto", simulations=8, listeners=()) as measuring:
         with pytest.raises(KeyboardInterrupt): measuring.generate_games(5)
-        assert [record.number for record in within(60, lambda: measuring.generate_games(5))] == list(range(5))
+        assert [record.number for record in within(600, lambda: measuring.generate_games(5))] == list(range(5))
     assert len(calls) == 2
 
 

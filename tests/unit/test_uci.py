@@ -28,7 +28,7 @@ class Talk:
         before = len(self.lines)
         for command in commands:
             handle(self.program, command)
-            if command.startswith("go"): self.program.thread.join(60)
+            if command.startswith("go"): self.program.thread.join(600)
         return self.lines[before:]
 
     def __enter__(self): return self
@@ -49,7 +49,7 @@ def fresh(talk):
 def moves(lines): return [line.split()[1] for line in lines if line.startswith("bestmove")]
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -64,7 +64,7 @@ class Batches(UniformEvaluator):
 
     def evaluate(self, *request):
         self.count += 1
-        if self.armed: assert self.begun.set() or self.may_answer.wait(60)
+        if self.armed: assert self.begun.set() or self.may_answer.wait(600)
         return super().evaluate(*request)
 
 
@@ -166,13 +166,13 @@ def test_stop_ends_a_search_at_once(go):
         talk("isready", "position startpos", "go nodes 20")   # The root and its moves have been evaluated
         network.armed, program = True, talk.program
         handle(program, go)
-        assert network.begun.wait(60) and program.thinking and talk("isready") == ["readyok"]
+        assert network.begun.wait(600) and program.thinking and talk("isready") == ["readyok"]
         before, said = network.count, len(talk.lines)
         stopper = threading.Thread(target=handle, args=(program, "stop"))
         stopper.start()
         wait_for(program.stopping.is_set)
         network.may_answer.set()
-        stopper.join(60)
+        stopper.join(600)
         assert len(moves(talk.lines[said:])) == 1 and network.count <= before + 1
         assert talk("stop") == [], "a second stop says nothing"
 
@@ -181,7 +181,7 @@ def test_infinite_waits_for_stop_even_if_all_is_proven(fresh, monkeypatch):
     waits, before = reaches(monkeypatch, fresh.program.stopping), len(fresh.lines)
     handle(fresh.program, "position startpos moves f2f3 e7e5 g2g4")
     handle(fresh.program, "go infinite")
-    assert waits.wait(60) and fresh.program.thinking and not moves(fresh.lines[before:])
+    assert waits.wait(600) and fresh.program.thinking and not moves(fresh.lines[before:])
     assert moves(fresh("stop")) == ["d8h4"]
 
 
@@ -299,7 +299,7 @@ def test_a_board_may_ask_again_the_moment_it_hears_a_move():
     program = UciProgram(lambda: Agent(game, UniformEvaluator(game)), hear, room=1000)
     handle(program, "position startpos")
     handle(program, "go nodes 20")
-    assert done.wait(60)
+    assert done.wait(600)
     program.finish()
 
 
@@ -479,9 +479,9 @@ def test_a_search_in_the_time_of_the_opponent_waits_for_its_move(monkeypatch):
             fresh(position)
             before, waits = len(fresh.lines), reaches(monkeypatch, fresh.program.released)
             handle(fresh.program, go)
-            assert waits.wait(60) and fresh.program.thinking and not moves(fresh.lines[before:]), "it has answered too early"
+            assert waits.wait(600) and fresh.program.thinking and not moves(fresh.lines[before:]), "it has answered too early"
             handle(fresh.program, end)
-            fresh.program.thread.join(60)
+            fresh.program.thread.join(600)
             assert len(moves(fresh.lines[before:])) == 1 and not fresh.program.thinking
     assert fresh("ponderhit") == ["info string ponderhit is ignored; no search ponders."]
     handle(fresh.program, "position startpos")
@@ -547,7 +547,7 @@ def test_an_output_that_is_closed_ends_it_without_an_error(monkeypatch, good):
 
     def board():
         yield from ("isready", "position startpos", "go movetime 60000") if good == 0 else ("uci", "isready", "position startpos", "go movetime 60000")
-        program.thread and program.thread.join(60)
+        program.thread and program.thread.join(600)
         yield "isready"
         raise AssertionError("it has not noticed that its output is closed")
     run_uci(program, board())
