@@ -1,4 +1,4 @@
-"A Ray cluster of three nodes on this machine: nodes die and join, drivers are killed, and the games are those of threads."
+"A Ray cluster of two nodes on this machine: nodes die and join, drivers are killed, and the games are those of threads."
 import json
 import os
 import queue
@@ -89,7 +89,7 @@ def test_auto_starts_a_cluster_of_its_own(tmp_path):
     room = tempfile.mkdtemp(prefix="ray")   # A short path, because sockets need one
     try:
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        for _ in range(5):
+        for _ in range(20):
             done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run")], timeout=900, capture_output=True,
                                   text=True, env=dict(environment, RAY_TMPDIR=room))
             if SAYS_LATE not in done.stderr: break
@@ -102,15 +102,15 @@ def test_auto_starts_a_cluster_of_its_own(tmp_path):
     finally: shutil.rmtree(room, ignore_errors=True)
 
 
-def start_cluster(attempts=5):
-    "A head and two more nodes, each with one core. If one of them is late, begin again."
+def start_cluster(attempts=20):
+    "A head and another node, each with one core. If one of them is late, begin again."
     from ray.cluster_utils import Cluster
     soon = dict(health_check_period_ms=500, health_check_timeout_ms=1000, health_check_failure_threshold=3,
                 enable_worker_prestart=False)
     cluster = Cluster()
     try:
         cluster.add_node(**ONE, include_dashboard=False, _system_config=soon)
-        for _ in range(2): cluster.add_node(**ONE)
+        cluster.add_node(**ONE)
         return cluster
     except Exception as error:
         cluster.shutdown()
@@ -118,7 +118,7 @@ def start_cluster(attempts=5):
         return start_cluster(attempts - 1)
 
 
-def add_node(cluster, attempts=5):
+def add_node(cluster, attempts=20):
     "Add a node of one core. If it is late, add another one; the first may still join."
     try: cluster.add_node(**ONE)
     except Exception as error:
@@ -165,7 +165,7 @@ def test_a_node_dies_and_another_joins(cluster):
     try:
         pool.wait_ready()
         played = play(pool, scheduler, 1000, sources, 300, replace_node)
-        wait_for(lambda: len(pool.workers) >= 3 and not pool.starting)
+        wait_for(lambda: len(pool.workers) >= 2 and not pool.starting)
         played += play(pool, scheduler, 1000, sources)
     finally: pool.close()
     assert [record.number for record in played] == list(range(2000))
@@ -173,7 +173,7 @@ def test_a_node_dies_and_another_joins(cluster):
     assert played == play_games(threads, 2000), "the games are not those of threads"
     lost = [event for event in iter(lambda: None if events.empty() else events.get(), None) if isinstance(event, WorkerLost)]
     assert len(lost) == 1 and lost[0].cause.endswith("its node"), lost
-    assert len(sources) >= 4, f"the new node has played nothing: {sources}"
+    assert len(sources) >= 3, f"the new node has played nothing: {sources}"
 
 
 def rested(engine):
@@ -209,7 +209,7 @@ def test_actors_play_while_the_learner_learns(cluster):
     nodes, ages = statuses[-1], [status.age for status in statuses]
     assert ages[:2] == [0, 0] and max(ages) > 0 and max(ages) <= 1, ages
     sources = {event.source for event in heard if isinstance(event, GameFinished)}
-    assert sources <= set(nodes.nodes) and len(set(nodes.nodes.values())) == len(sources) >= 3
+    assert sources <= set(nodes.nodes) and len(set(nodes.nodes.values())) == len(sources) >= 2
     assert nodes.received_mb > .1 and nodes.sent_mb > .001
 
 
