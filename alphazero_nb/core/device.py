@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 # %% auto #0
-__all__ = ['Device', 'quota_cores', 'usable_cores', 'device_names', 'list_devices', 'gpu_facts', 'get_device', 'probe_device',
-           'device_report', 'check_device']
+__all__ = ['HOSTS', 'Device', 'quota_cores', 'usable_cores', 'device_names', 'list_devices', 'gpu_facts', 'get_device',
+           'probe_device', 'Host', 'has_kernel', 'find_host', 'device_report', 'check_device']
 
 # %% ../../nbs/00_core.device.ipynb #f921e1d6
 @dataclass(frozen=True)
@@ -154,20 +154,61 @@ def probe_device(
         return dict(works=False, milliseconds=milliseconds, error=f"results differ from the CPU by {error:.2g}")
     return dict(works=True, milliseconds=milliseconds, error="")
 
+# %% ../../nbs/00_core.device.ipynb #7f3453da
+@dataclass(frozen=True)
+class Host:
+    "The program that shows a notebook, and what it can do."
+    name: str
+    answers: bool = True    # Its page can answer while a cell runs, so it can be asked whether widgets work
+    drive: bool = False     # Google Drive can be mounted
+    files: str = ""         # How to get a file from the machine that computes
+    gpu: str = ""           # How to get a GPU
+
+    def __str__(self): return self.name
+
+
+HOSTS = dict(
+    colab=Host("Colab", answers=False, drive=True, files="from google.colab import files; files.download(path)",
+               gpu="In Colab: Runtime → Change runtime type → T4 GPU, then run the cells again."),
+    colab_vscode=Host("Colab in VS Code", drive=True, files="the folder view of the Colab server in VS Code",
+                      gpu="Connect the notebook to a Colab server with a GPU, then run the cells again."),
+    kaggle=Host("Kaggle", files="write it into /kaggle/working, and take it from the page Output",
+                gpu="On Kaggle: Settings → Accelerator → GPU T4 x2, then run the cells again."),
+    vscode=Host("VS Code", files="it lies on the machine of the kernel"),
+    jupyter=Host("Jupyter", files="the file browser of Jupyter"),   # JupyterLab and Jupyter Notebook
+    terminal=Host("terminal", answers=False))
+
+
+def has_kernel() -> bool:
+    "Return True if this code runs in a notebook's kernel, where a line can be rewritten."
+    ipython = sys.modules.get("IPython")
+    return getattr(ipython and ipython.get_ipython(), "kernel", None) is not None
+
+
+def find_host() -> Host:
+    "Return where this notebook is shown."
+    known = os.environ
+    if "KAGGLE_KERNEL_RUN_TYPE" in known: return HOSTS["kaggle"]
+    if "COLAB_NOTEBOOK_ID" in known: return HOSTS["colab"]
+    if "COLAB_RELEASE_TAG" in known or "google.colab" in sys.modules: return HOSTS["colab_vscode"]
+    if not has_kernel(): return HOSTS["terminal"]
+    names = sys.modules["IPython"].get_ipython().user_ns   # VS Code's extension names the notebook's file there
+    return HOSTS["vscode" if "__vsc_ipynb_file__" in names or "VSCODE_PID" in known else "jupyter"]
+
 # %% ../../nbs/00_core.device.ipynb #77db0111
-def device_report() -> dict:  # python, torch, colab (bool), devices (list of dicts), chosen (name)
+def device_report() -> dict:  # python, torch, host (name), devices (list of dicts), chosen (name)
     "Return the devices of this machine and their test results as plain data."
     import torch
     devices = [asdict(device) | probe_device(device) for device in list_devices()]
     chosen = devices[0]["name"]
-    return dict(python=sys.version.split()[0], torch=torch.__version__, colab="google.colab" in sys.modules,
-                devices=devices, chosen=chosen)
+    return dict(python=sys.version.split()[0], torch=torch.__version__, host=find_host().name, devices=devices,
+                chosen=chosen)
 
 # %% ../../nbs/00_core.device.ipynb #f56e7cfd
 def _advice(report: dict) -> str:
     if any(row["name"] != "cpu" for row in report["devices"]): return ""
-    if report["colab"]:
-        return "No GPU in this runtime. In Colab: Runtime → Change runtime type → T4 GPU, then run the cells again."
+    how = next((host.gpu for host in HOSTS.values() if host.name == report["host"]), "")
+    if how: return f"No GPU in this runtime. {how}"
     return ("No GPU was found, so everything runs on the CPU. Training on small boards still takes only minutes. "
             "If this machine has an NVIDIA GPU, run `nvidia-smi` and check that PyTorch is a CUDA build "
             "(torch.version.cuda is not None).")

@@ -5,13 +5,13 @@
 # %% ../../nbs/62_training.run_folder.ipynb #4b5ff9cc
 from __future__ import annotations
 
-import hashlib, json, math, os, re, stat, sys
+import hashlib, json, math, os, re, stat
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Callable
 
-from ..core.device import device_names, usable_cores
+from ..core.device import device_names, find_host, usable_cores
 from ..core.records import GameRecord, join_records, split_records
 from ..network.checkpoint import (patiently, read_arrays, read_json, read_plain, write_arrays, write_json,
                                              write_whole)
@@ -93,7 +93,7 @@ def check_run_files(folder: Path) -> None:
 
 def check_place(folder: Path, config: dict) -> None:
     "Raise a ValueError if this folder cannot hold the run with this config."
-    if "google.colab" in sys.modules and folder.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
+    if find_host().drive and folder.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
         raise ValueError(f"Google Drive is not mounted, so {str(folder)!r} would be lost with this machine; "
                          f"mount it with run_folder(name, drive=True).")
     for part in (folder, *folder.parents):
@@ -318,7 +318,7 @@ DRIVE = "/content/drive"   # Where Colab mounts Google Drive
 
 def _colab_drive() -> Path:
     "Mount Google Drive and return its folder. Raise a RuntimeError outside Colab."
-    if "google.colab" not in sys.modules: raise RuntimeError("this notebook does not run in Colab")
+    if not find_host().drive: raise RuntimeError("this notebook does not run in Colab")
     from google.colab import drive
     drive.mount(DRIVE)
     return Path(DRIVE) / "MyDrive"

@@ -5,20 +5,21 @@
 # %% ../../nbs/72_ui.dashboard.ipynb #90d97e2b
 from __future__ import annotations
 
-import html, math, sys, time
+import html, math, time
 from collections import Counter, deque
 from pathlib import Path
 
+from ..core.device import find_host, has_kernel
 from ..core.events import (PASSING, EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
                                       StepsTaken, WorkerLost, WorkerStarted, read_events, tell_keeps)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
-from .progress import Tally, TextProgress, clock_time, describe, has_kernel, speed_unit, time_shares
+from .progress import Tally, TextProgress, clock_time, describe, speed_unit, time_shares
 
 # %% auto #0
 __all__ = ['WIDTH', 'HEIGHT', 'LEFT', 'TOP', 'RIGHT', 'BOTTOM', 'NO_DATA', 'STOP', 'page_widgets', 'line_chart', 'bar_chart',
-           'DashboardState', 'elo_point', 'render', 'find_widgets', 'in_colab', 'view_data', 'PageWidgets', 'Allowance',
+           'DashboardState', 'elo_point', 'render', 'find_widgets', 'view_data', 'PageWidgets', 'Allowance',
            'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
@@ -326,9 +327,6 @@ def find_widgets():
     return ipywidgets
 
 
-def in_colab() -> bool: return "google.colab" in sys.modules
-
-
 def view_data(widget) -> dict:
     "Return the data of an output that shows a widget; ipywidgets 7 cannot replace an output itself."
     view = dict(version_major=2, version_minor=0, model_id=widget.model_id)
@@ -358,7 +356,7 @@ class PageWidgets:
         "Ask the page of the running cell, and call `then` when a page answers that its widgets work."
         session, self.waiting = self.session(), self.waiting + [then] * (then is not None)
         if session in self.working: return self.answered(session)
-        if session is None or session in self.asked or in_colab() or find_widgets() is None: return
+        if session is None or session in self.asked or not find_host().answers or find_widgets() is None: return
         self.asked.add(session)
         self._listen()
         probe, refused = find_widgets().Layout(), []

@@ -9,10 +9,10 @@ import html, importlib.util, re, threading, time, weakref
 from pathlib import Path
 from typing import Callable
 
+from ..core.device import find_host, has_kernel
 from ..core.game import Game, get_game
-from .progress import has_kernel
 from .svg import svg_image
-from .dashboard import find_widgets, in_colab, page_widgets, view_data
+from .dashboard import find_widgets, page_widgets, view_data
 from .board import Board, board_margin
 from .match import Match, Refused, first_line, free_name, read_saved_game, refusal, visible_values
 from .match_view import Choice, MatchView, match_html, panel_html, play_text, value_curve
@@ -278,7 +278,7 @@ class PlayBoard(LateBoard):
         super().__init__(match, self.click_place, self.click, self.do)
         self.busy, self.ignore_until = False, 0.0   # True while `do` runs; time.monotonic() from which clicks count
         match.board = self
-        if not has_kernel() or in_colab(): self.make_widgets()
+        if not find_host().answers: self.make_widgets()
         self.do(lambda: True, answer=match.shown is None)
 
     def click_place(self, place: int) -> None:

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable
 
+from ..core.device import has_kernel
 from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
                                       NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, describe_games, read_events, tell_keeps,
                                       tell_measures)
 
 # %% auto #0
-__all__ = ['MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'has_kernel',
-           'SafeStream', 'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
+__all__ = ['MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'SafeStream',
+           'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -267,12 +268,6 @@ def progress_line(
     return line
 
 # %% ../../nbs/71_ui.progress.ipynb #5365c37c
-def has_kernel() -> bool:
-    "Return True if this code runs in a notebook's kernel, where a line can be rewritten."
-    ipython = sys.modules.get("IPython")
-    return getattr(ipython and ipython.get_ipython(), "kernel", None) is not None
-
-
 def _is_notebook(stream) -> bool: return stream in (sys.stdout, sys.stderr) and has_kernel()
 
 

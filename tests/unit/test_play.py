@@ -662,14 +662,14 @@ def test_on_a_page_that_has_answered_the_widgets_follow_the_picture_at_once(kern
 
 def test_in_colab_the_widgets_are_shown_at_once_and_no_page_is_asked(kernel):
     pytest.importorskip("ipywidgets")
-    kernel.run(NEW_PAGE + "import sys, types\nfrom alphazero_nb.ui.play import play")
-    kernel.run("sys.modules['google.colab'] = types.ModuleType('colab')")
+    kernel.run(NEW_PAGE + "import os\nfrom alphazero_nb.ui.play import play")
+    kernel.run("os.environ['COLAB_NOTEBOOK_ID'] = 'x'")
     try:
         cell = kernel.run("play('random', 'tictactoe')")
         (kind, _, data), = cell.shown
         assert kind == "display_data" and VIEW in data
         assert kernel.run("page_widgets.ask(); print(page_widgets.asked)").out == "set()\n"
-    finally: kernel.run("del sys.modules['google.colab']")
+    finally: kernel.run("del os.environ['COLAB_NOTEBOOK_ID']")
 
 
 # Typed moves ------------------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"Where a notebook is shown: each place is known by what it sets, whatever else its image contains."
+import sys
+import types
+
+import pytest
+
+import alphazero_nb.core.device as page
+from alphazero_nb.core.device import HOSTS, check_device, find_host
+from alphazero_nb.training.run_folder import run_folder
+
+KNOWN = "COLAB_NOTEBOOK_ID", "COLAB_RELEASE_TAG", "COLAB_GPU", "KAGGLE_KERNEL_RUN_TYPE", "VSCODE_PID"
+
+
+class Shell:
+    "As much of IPython as is asked for."
+    kernel = object()
+
+    def __init__(self, **names): self.user_ns = names
+
+
+def simulate(monkeypatch, environment=(), modules=(), names=None):
+    "A process with these variables and modules, and with a kernel whose notebook has these names, if there are any."
+    for name in KNOWN: monkeypatch.delenv(name, raising=False)
+    for name in environment: monkeypatch.setenv(name, "1")
+    monkeypatch.delitem(sys.modules, "google.colab", raising=False)
+    for name in modules: monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    shell = None if names is None else Shell(**dict.fromkeys(names, "x.ipynb"))
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+
+
+COLAB = "COLAB_RELEASE_TAG", "COLAB_GPU"   # Of its image, on which Kaggle's is built
+PLACES = {
+    "colab": dict(environment=(*COLAB, "COLAB_NOTEBOOK_ID"), modules=["google.colab"], names=[]),
+    "colab_vscode": dict(environment=COLAB, modules=["google.colab"], names=["__vsc_ipynb_file__"]),
+    "kaggle": dict(environment=(*COLAB, "KAGGLE_KERNEL_RUN_TYPE"), modules=["google.colab"], names=[]),
+    "vscode": dict(names=["__vsc_ipynb_file__"]),
+    "jupyter": dict(names=[]),
+    "terminal": dict(),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_each_place_is_known(name, monkeypatch):
+    simulate(monkeypatch, **PLACES[name])
+    assert find_host() is HOSTS[name] and set(PLACES) == set(HOSTS)
+
+
+def test_an_installed_module_of_colab_is_not_colab(monkeypatch):
+    "Anybody can install it; without an import, nothing is known."
+    simulate(monkeypatch, names=[])
+    assert find_host().name == "Jupyter" and not find_host().drive
+
+
+@pytest.mark.parametrize("name, words", [("colab", "Change runtime type"), ("colab_vscode", "a Colab server with a GPU"),
+                                         ("kaggle", "Accelerator"), ("vscode", "nvidia-smi"), ("terminal", "nvidia-smi")])
+def test_the_advice_for_a_gpu_is_that_of_the_place(name, words, monkeypatch, capsys):
+    simulate(monkeypatch, **PLACES[name])
+    monkeypatch.setattr(page, "list_devices", lambda: [page.Device("cpu", "CPU", "float32", "float32", True, False)])
+    monkeypatch.setattr(page, "probe_device", lambda device: dict(works=True, milliseconds=1., error=""))
+    check_device()
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["kaggle", "vscode", "jupyter", "terminal"])
+def test_without_drive_a_run_stays_here_and_says_so(name, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    simulate(monkeypatch, **PLACES[name])
+    assert run_folder("x", drive=True).parts == ("runs", "x")
+    assert "does not run in Colab" in capsys.readouterr().out
