@@ -22,7 +22,7 @@ from alphazero_nb.network.saved_run import read_saved
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.learner import TrainSettings
-from alphazero_nb.training.trainer import Trainer
+from alphazero_nb.training.trainer import TimeAccount, Trainer
 from alphazero_nb.ui.play import play
 from alphazero_nb.ui.report import Run, _how_part, html_text, read_run, report
 
@@ -47,7 +47,9 @@ QUICK = TrainSettings(games_per_iteration=16, batch_size=32, replay_ratio=2, eva
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "my run"
-    Trainer("tictactoe", folder=folder, train_settings=QUICK, **SMALL).fit(iterations=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TimeAccount, "allows", lambda *_: True)   # Matches are played, however long they take
+        Trainer("tictactoe", folder=folder, train_settings=QUICK, **SMALL).fit(iterations=2)
     return folder
 
 
