@@ -17,7 +17,7 @@ def skipped(page):
     cells = json.loads((ROOT/page).read_text(encoding="utf-8"))["cells"]
     sources = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return Counter(" and ".join(sorted(set(found))) for source in sources
-                   if (found := DIRECTIVE.findall(source)) and "pip install" not in source)
+                   if (found := DIRECTIVE.findall(source)) and "%pip install" not in source)
 
 
 if __name__ == "__main__":

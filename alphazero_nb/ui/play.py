@@ -278,7 +278,7 @@ class PlayBoard(LateBoard):
         super().__init__(match, self.click_place, self.click, self.do)
         self.busy, self.ignore_until = False, 0.0   # True while `do` runs; time.monotonic() from which clicks count
         match.board = self
-        if not find_host().answers: self.make_widgets()
+        if not has_kernel() or not find_host().answers: self.make_widgets()
         self.do(lambda: True, answer=match.shown is None)
 
     def click_place(self, place: int) -> None:

@@ -32,7 +32,7 @@ def run(tmp_path_factory) -> Path:
 def command(*words):
     "The exit code of a command in a process of its own, what it printed, and its errors."
     program = Program("import sys; from alphazero_nb.cli import main; sys.exit(main())", *words)
-    out, errors = program.communicate(120)
+    out, errors = program.communicate(600)
     return program.returncode, out, errors
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
 
 def kill(program):
     if program.poll() is None: os.kill(program.pid, signal.SIGKILL)
-    program.communicate(20)
+    program.communicate(600)
 
 
 def start_producer(folder, logs):

@@ -5,8 +5,11 @@ import types
 import pytest
 
 import alphazero_nb.core.device as page
+import alphazero_nb.ui.play as play_page
 from alphazero_nb.core.device import HOSTS, check_device, find_host
+from alphazero_nb.core.game import get_game
 from alphazero_nb.training.run_folder import run_folder
+from alphazero_nb.ui.match import Match
 
 KNOWN = "COLAB_NOTEBOOK_ID", "COLAB_RELEASE_TAG", "COLAB_GPU", "KAGGLE_KERNEL_RUN_TYPE", "VSCODE_PID"
 
@@ -67,3 +70,15 @@ def test_without_drive_a_run_stays_here_and_says_so(name, monkeypatch, tmp_path,
     simulate(monkeypatch, **PLACES[name])
     assert run_folder("x", drive=True).parts == ("runs", "x")
     assert "does not run in Colab" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["colab_vscode", "kaggle", "terminal"])
+def test_a_script_on_such_a_machine_has_its_board_at_once(name, monkeypatch):
+    "It has no page that could be asked, whatever the machine's image says."
+    pytest.importorskip("ipywidgets")
+    simulate(monkeypatch, **dict(PLACES[name], names=None))
+    made = []
+    monkeypatch.setattr(play_page.PlayBoard, "make_widgets", lambda board: made.append(board))
+    monkeypatch.setattr(play_page.PlayBoard, "do", lambda *_, **__: None)
+    play_page.PlayBoard(Match(get_game("tictactoe"), None, 0))
+    assert len(made) == 1
