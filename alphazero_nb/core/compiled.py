@@ -19,6 +19,7 @@ from numba.extending import intrinsic, is_jitted
 try:
     from numba.core.caching import CompileResultCacheImpl
     from numba.core.extending import _Intrinsic
+    from numba.core.runtime import rtsys
     from numba.core.serialize import dumps
     from numba.core.typeinfer import register_dispatcher
 except ImportError: register_dispatcher = None   # Other version of numba: every process compiles again
@@ -239,7 +240,7 @@ class DiskCache:
 
     def load_overload(self, signature, context):
         "Return the code compiled for this signature, or None."
-        context.refresh()
+        rtsys.initialize(context)   # What compiled code may call. The rest of numba is for the compiler, which loads it itself
         file = self.files[signature] = self.file(signature, context.codegen())
         content = _read_file(file) if file else None
         return content and self.store.rebuild(context, pickle.loads(content))

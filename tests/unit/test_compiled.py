@@ -480,3 +480,56 @@ def test_a_recursion_that_widens_its_numbers_works_in_the_next_process(tmp_path)
         done = subprocess.run([sys.executable, "-c", "from recursion import *; print(counted(np.int16(9)))"], cwd=tmp_path,
                               capture_output=True, text=True, timeout=900, env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
         assert (done.returncode, done.stdout) == (0, "9\n"), done.stderr
+
+
+# Code from disk runs without numba's compiler ---------------------------------------------------
+
+VARIOUS = """
+import math
+import numpy as np
+from numba import njit
+from alphazero_nb.core.compiled import kernel, lean_kernel
+
+@njit
+def half(x): return x / 2
+
+@lean_kernel
+def numbers(row, n): return math.exp(half(row[0])) + math.lgamma(row[1]) + row[n] ** .5 + n ** 3 + n // 3
+
+@kernel
+def product(rows): return np.dot(rows, rows)
+
+@kernel
+def draws(seed):
+    np.random.seed(seed)
+    return np.random.randint(1000), np.random.normal(), np.zeros(2), {seed, 3}
+
+@kernel
+def texts(name): return name + "s", hash(name) == hash(name + "")
+
+@kernel
+def fails(n):
+    if n: raise ValueError("not that", n)
+    return n
+"""
+USE = """
+import sys
+import numpy as np
+import various
+rows = np.array([[4., 1], [2, 3]])
+print(various.numbers(rows[0], 1), various.draws(3), various.texts("move"))
+try: various.fails(1)
+except ValueError as error: print(error)
+compiler = "numba.np.linalg" in sys.modules
+print(various.product(rows))   # Needs that module for its own sake
+kept = [function for function in vars(various).values() if getattr(function, "_cache", None) and hasattr(function._cache, "files")]
+print("|", sum(sum(function.stats.cache_hits.values()) for function in kept), compiler)
+"""
+
+
+def test_code_from_disk_needs_no_compiler(tmp_path):
+    pytest.importorskip("scipy", reason="numba multiplies matrices with SciPy")
+    (tmp_path/"various.py").write_text(VARIOUS)
+    compiling, loading = (" ".join(run(tmp_path, ["-c", USE])).split(" | ") for _ in range(2))
+    assert compiling[1] == "0 True" and loading[1] == "5 False"
+    assert compiling[0] == loading[0] and "('moves', True)" in loading[0] and "('not that', 1)" in loading[0]
