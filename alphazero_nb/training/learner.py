@@ -5,7 +5,7 @@
 # %% ../../nbs/61_training.learner.ipynb #6fdf22e4
 from __future__ import annotations
 
-import itertools, math, time
+import inspect, itertools, math, time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Callable
@@ -27,7 +27,7 @@ from .replay import Batch
 
 # %% auto #0
 __all__ = ['SIZE_WEIGHT', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
-           'newest_share', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
+           'newest_share', 'Optimizer', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -129,6 +129,13 @@ def newest_share(steps: int, decay: float) -> float:
     return max(1 - decay, 9 / (10 + steps))
 
 # %% ../../nbs/61_training.learner.ipynb #7a92bc76
+class Optimizer(torch.optim.AdamW):
+    "AdamW (arXiv:1711.05101) whose methods do not import PyTorch's compiler first."
+    add_param_group, zero_grad, state_dict, load_state_dict = (inspect.unwrap(getattr(torch.optim.AdamW, name)) for name in
+                                                               ("add_param_group", "zero_grad", "state_dict", "load_state_dict"))
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+# %% ../../nbs/61_training.learner.ipynb #9594e6fa
 class Learner:
     "Train a network on batches."
     def __init__(self, network: nn.Module, device: str | Device = "auto", settings: TrainSettings = TrainSettings()):
@@ -137,8 +144,8 @@ class Learner:
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
         self.average = AveragedModel(self.network, multi_avg_fn=self._blend, use_buffers=True)
-        self.optimizer = torch.optim.AdamW(rate_groups(self.network), settings.learning_rate,
-                                           weight_decay=settings.weight_decay, fused=self.device.type != "mps")
+        self.optimizer = Optimizer(rate_groups(self.network), settings.learning_rate,
+                                   weight_decay=settings.weight_decay, fused=self.device.type != "mps")
         half = self.device.train_dtype == "float16"
         self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
 

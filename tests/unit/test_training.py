@@ -32,7 +32,7 @@ from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.judge import judge, packaged_positions
-from alphazero_nb.training import run_folder
+from alphazero_nb.training import learner as learner_page, run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                             restore_learner)
@@ -830,3 +830,19 @@ def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
     planes = np.zeros((4, *network.shape), np.int8)
     for _ in range(12): learner.step(Batch(planes, np.full((4, 25), .04, np.float32), np.zeros((4, 2), np.float32)))
     assert [group["lr"] for group in groups] == pytest.approx([2e-4 * group["share"] for group in groups])
+
+
+def test_the_optimizer_takes_the_steps_of_adamw():
+    game, taken = get_game("tictactoe"), []
+    for optimizer in (learner_page.Optimizer, torch.optim.AdamW):
+        torch.manual_seed(1)
+        network = PolicyValueNet(game, "tiny")
+        steps = optimizer(network.parameters(), .01, weight_decay=.1, fused=True)
+        for step in range(5):
+            if step == 3: steps.load_state_dict(copy.deepcopy(steps.state_dict()))
+            steps.zero_grad()
+            logits, values = network(torch.rand(8, *game.shape))
+            (logits.square().mean() + (values - 1).square().mean()).backward()
+            steps.step()
+        taken.append(network_arrays(network))
+    assert not differ(*taken) and not any(weight.requires_grad for state in steps.state.values() for weight in state.values())
