@@ -525,6 +525,9 @@ def _require_readable(word: str, name: str, factory: Callable) -> None:
                          f"register it as {found!r}, or call the game {word!r}.")
 
 # %% ../../nbs/01_core.game.ipynb #64bd4187
+_loaded = {}   # Compiled games of the package by their function and parameters
+
+
 def get_game(
     name: str,  # "connect4", "gomoku(size=9)"
 ) -> Game:      # A ValueError lists the known names or parameters
@@ -536,10 +539,13 @@ def get_game(
                                                     "register(name, function), or on the command line --rules FILE.")
         raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}.{more}")
     _require_known(word, parameters, factory)
+    key = factory, *sorted(parameters.items())
+    if key in _loaded: return _loaded[key]
     game = factory(**parameters)
     if not isinstance(game, Game):
         raise ValueError(f"the function registered as {word!r} returned a {type(game).__name__}, not a Game.")
     _require_readable(word, game.name, factory)
+    if game_module(word) and not game.in_python: _loaded[key] = game
     return game
 
 # %% ../../nbs/01_core.game.ipynb #74398285

@@ -22,6 +22,7 @@ from alphazero_nb.core.events import IterationDone, MatchPlayed, StepsTaken
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.core.records import GameRecord
+from alphazero_nb.games.tictactoe import tictactoe
 from alphazero_nb.network.networks import PolicyValueNet, pool, pool_parts
 from alphazero_nb.network.checkpoint import network_arrays
 from alphazero_nb.network.saved_run import load_network
@@ -716,7 +717,7 @@ def test_settings_of_training_and_of_self_play_are_not_confused(tmp_path, option
 
 
 def test_a_game_that_no_name_finds_is_refused(tmp_path):
-    game = copy.copy(get_game("tictactoe"))
+    game = tictactoe()
     game.name = "nobody_knows_it"
     with pytest.raises(ValueError, match="not registered"): trainer(tmp_path / "run", game=game)
     assert not (tmp_path / "run").exists()
