@@ -42,9 +42,9 @@ def test_the_games_are_the_same_with_the_table(monkeypatch, name):
     "Also with rolls between the moves, and where a player moves twice. Tables of 4 KB lose most entries again."
     game = get_game(name)
     network = PolicyValueNet(game, "tiny", 0).eval()
-    without, none, all_asked = played(game, network, 48, 0, monkeypatch)
+    without, none, all_asked = played(game, network, 24, 0, monkeypatch)
     for room in (1 << 12, page.ROOM):
-        records, recalled, asked = played(game, network, 48, room, monkeypatch)
+        records, recalled, asked = played(game, network, 24, room, monkeypatch)
         assert same(records, without)
         assert recalled > 0 and none == 0
         if room == page.ROOM: assert asked < all_asked

@@ -561,3 +561,10 @@ def test_what_cannot_be_compiled_is_named(changes, words):
     with pytest.raises(ContractError) as error: nim(**changes)
     assert all(word in str(error.value) for word in words), str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_game_of_the_package_is_loaded_once_and_one_of_your_own_each_time(monkeypatch):
+    assert get_game("dots(rows=2, cols=3)") is get_game("dots(cols=3,rows=2)")
+    assert get_game("dots(rows=2,cols=3)") is not get_game("dots(rows=3,cols=2)")
+    monkeypatch.setitem(registry._registry, "own", lambda: Game("own", **dict(RULES, **SIZES)))
+    assert get_game("own") is not get_game("own"), "a cell may have changed its rules"

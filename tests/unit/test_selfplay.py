@@ -1354,7 +1354,7 @@ def test_blocks_of_several_actors_go_into_one_batch():
     for threads in (1, 2, 4):
         layout = Layout("threads", ("cpu",), threads, 64, 16, True, merged=2)
         with SelfPlayEngine(game, network, "cpu", simulations=8, layout=layout, listeners=()) as playing:
-            found.append(playing.generate_games(80))
+            found.append(playing.generate_games(40))
             stats = playing.pool.inference.stats()
             assert playing.layout == layout and playing.pool.inference.network.shapes == (32,)
             assert stats["batch_sizes"][33:].sum() == 0 and stats["avg_batch_size"] > 16 or threads == 1

@@ -69,15 +69,15 @@ def record_of(game, actions, visits, number=0):
 
 def test_loss_of_a_repeated_example_reaches_its_entropy():
     game = get_game("tictactoe")
-    policy = np.zeros((32, 9), np.float32)
+    policy = np.zeros((4, 9), np.float32)
     policy[:, [0, 4, 8]] = .5, .3, .2
     entropy = -sum(p * math.log(p) for p in (.5, .3, .2))
-    planes = np.tile(game.observe(game.state_after([1])), (32, 1, 1, 1))
-    batch = Batch(planes, policy, np.tile(np.array([.25, -.25], np.float32), (32, 1)))
+    planes = np.tile(game.observe(game.state_after([1])), (4, 1, 1, 1))
+    batch = Batch(planes, policy, np.tile(np.array([.25, -.25], np.float32), (4, 1)))
     learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(weight_decay=0))
-    losses = [learner.step(batch) for _ in range(600)]
+    losses = [learner.step(batch) for _ in range(300)]
     assert losses[0][0] > entropy + .5, "it was not known before"
-    assert abs(losses[-1][0].item() - entropy) < .01 and losses[-1][1].item() < .001
+    assert abs(losses[-1][0].item() - entropy) < .03 and losses[-1][1].item() < .001
     assert all(loss[0] > entropy - 1e-4 for loss in losses), "no loss is below the entropy"
 
 
@@ -472,9 +472,9 @@ def test_of_equal_cells_the_first_one_has_the_gradient_of_the_maximum():
 
 
 def test_a_step_in_bfloat16_learns_as_one_in_float32():
-    game, rng = get_game("connect4"), np.random.default_rng(0)
-    batches = [Batch(rng.integers(0, 2, (64, *game.shape)).astype(np.int8), np.eye(7, dtype=np.float32)[rng.integers(0, 7, 64)],
-                     rng.uniform(-1, 1, (64, 2)).astype(np.float32)) for _ in range(4)]
+    game, rng = get_game("tictactoe"), np.random.default_rng(0)
+    batches = [Batch(rng.integers(0, 2, (32, *game.shape)).astype(np.int8), np.eye(9, dtype=np.float32)[rng.integers(0, 9, 32)],
+                     rng.uniform(-1, 1, (32, 2)).astype(np.float32)) for _ in range(4)]
     cpu, ends = get_device("cpu"), {}
     for dtype in ("float32", "bfloat16"):
         learner = Learner(PolicyValueNet(game, "tiny"), replace(cpu, train_dtype=dtype))
@@ -812,9 +812,9 @@ def test_the_units_of_the_heads_stay_alive():
     game, rng = get_game("connect4"), np.random.default_rng(0)
     learner = Learner(PolicyValueNet(game, "tiny"), "cpu")
     boards = lambda count: rng.integers(0, 2, (count, *game.shape)).astype(np.int8)
-    for _ in range(300):
-        policy = rng.dirichlet(np.ones(7), 64).astype(np.float32)
-        learner.step(Batch(boards(64), policy, rng.choice([-1, 1], (64, 2)).astype(np.float32)))
+    for _ in range(150):
+        policy = rng.dirichlet(np.ones(7), 16).astype(np.float32)
+        learner.step(Batch(boards(16), policy, rng.choice([-1, 1], (16, 2)).astype(np.float32)))
     policy, value = active_units(learner.network.eval(), torch.from_numpy(boards(256)).float())
     assert policy >= 24 and value >= 40, "of 32 and 64"
 
