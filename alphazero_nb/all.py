@@ -20,7 +20,7 @@ from alphazero_nb.arena.ladder import run_ladder
 from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, read_positions
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
-from alphazero_nb.training.run_folder import run_folder
+from alphazero_nb.training.run_folder import download, run_folder
 from alphazero_nb.training.shared_folder import produce_games
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.training.forecast import forecast, train
@@ -44,7 +44,7 @@ __all__ = [
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
     "board_symmetries",
-    "check_device", "default_settings", "default_training", "describe", "device_report", "forecast", "get_device", "get_game",
+    "check_device", "default_settings", "default_training", "describe", "device_report", "download", "forecast", "get_device", "get_game",
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",

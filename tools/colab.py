@@ -7,9 +7,10 @@
 Every code cell runs, in order and in a real kernel. Colab knows no directives, so cells marked
 `#| eval: false` or `#| cuda` run too; those marked `#| slow` are safe but long, and are left out.
 The kernel starts in an empty folder, as in Colab, and IN_TEST is set, so that the pages of colab/
-choose their small settings. The package is the installed one. Nothing is written to the notebooks.
+choose their small settings; where a page has a form, its small values are those of FORMS.
+The package is the installed one. Nothing is written to the notebooks.
 """
-import argparse, json, os, re, sys, tempfile, time
+import argparse, ast, json, os, re, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +25,24 @@ import sync
 
 SHOWN = ("ipykernel", "ipython", "ipywidgets", "numba", "numpy", "torch")
 ENVIRONMENT = dict(IN_TEST="1", PYDEVD_DISABLE_FILE_VALIDATION="1")   # The second silences a warning of the old kernel
+
+FORMS = {"colab/quickstart.ipynb": dict(game="tictactoe", minutes=.05)}   # What a test chooses
+FIELD = re.compile(r"^(\w+) *= *(.+?) *# *@param *(.*)$", re.M)   # As Colab reads a form: a value, and what may be chosen
+
+
+def read_form(source):
+    "The fields of a cell as Colab reads them: for each name its value, the list of choices or None, and the type or None."
+    fields = {}
+    for name, value, about in FIELD.findall(source):
+        choices, end = json.JSONDecoder().raw_decode(about) if about.startswith("[") else (None, 0)
+        kind = re.search(r'"?type"?: *"(\w+)"', about[end:])
+        fields[name] = ast.literal_eval(value), choices, kind and kind[1]
+    return fields
+
+
+def fill_form(source, values):
+    "The cell with these values in the fields of its form."
+    return FIELD.sub(lambda field: field[0].replace(field[2], repr(values[field[1]]), 1) if field[1] in values else field[0], source)
 
 
 def is_slow(cell):
@@ -57,7 +76,7 @@ def run_notebook(name, slow=False, cell_timeout=300):
     skipped = 0
     for cell in book.cells:
         if cell.cell_type != "code": continue
-        cell.outputs, cell.execution_count = [], None
+        cell.outputs, cell.execution_count, cell.source = [], None, fill_form(cell.source, FORMS.get(name, {}))
         if is_slow(cell) and not slow: cell.source, skipped = "", skipped + 1
     begun, failure, at = time.monotonic(), "", [0]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty:
@@ -74,13 +93,14 @@ def main():
     parser.add_argument("names", nargs="*", default=sync.notebooks(), metavar="NOTEBOOK", help="these pages; without a name, all")
     parser.add_argument("--slow", action="store_true", help="run the cells marked `#| slow` too")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="pages at a time (default 1)")
+    parser.add_argument("--cell-timeout", type=int, default=300, metavar="S", help="seconds that a cell may take (default 300)")
     options = parser.parse_args()
     print(f"Python {sys.version.split()[0]}, " + ", ".join(f"{package} {version(package)}" for package in SHOWN), flush=True)
     absent = [name for name in options.names if not (sync.ROOT/name).is_file()]
     if absent: parser.error(f"there is no {', no '.join(absent)}; a page is named as seen from the repository.")
     jobs, failures, pool = {}, [], ThreadPoolExecutor(options.workers)
     try:
-        for name in options.names: jobs[pool.submit(run_notebook, name, options.slow)] = name
+        for name in options.names: jobs[pool.submit(run_notebook, name, options.slow, options.cell_timeout)] = name
         for job in as_completed(jobs):
             ran, skipped, seconds, failure = job.result()
             left = f", {skipped} slow left out" if skipped else ""

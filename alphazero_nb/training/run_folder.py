@@ -5,13 +5,13 @@
 # %% ../../nbs/62_training.run_folder.ipynb #4b5ff9cc
 from __future__ import annotations
 
-import hashlib, json, math, os, re, stat
+import hashlib, io, json, math, os, re, stat, zipfile
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable
 
-from ..core.device import device_names, find_host, usable_cores
+from ..core.device import HOSTS, device_names, find_host, usable_cores
 from ..core.records import GameRecord, join_records, split_records
 from ..network.checkpoint import (patiently, read_arrays, read_json, read_plain, write_arrays, write_json,
                                              write_whole)
@@ -20,7 +20,7 @@ from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
 __all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'check_place', 'check_new', 'RunLog',
-           'RunFolder', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder']
+           'RunFolder', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder', 'pack_agent', 'download']
 
 # %% ../../nbs/62_training.run_folder.ipynb #71b98466
 def spared_networks(
@@ -347,3 +347,37 @@ def run_folder(
     there = ". Training continues the run that is already there" if (folder / "manifest.json").exists() else ""
     print(f"{trouble}The run is kept in {folder.as_posix()}{there}.")
     return folder
+
+# %% ../../nbs/62_training.run_folder.ipynb #86bbc076
+def pack_agent(
+    folder: str | Path,  # Of a run
+) -> Path:               # The zip file, beside the folder
+    "Pack the newest agent of a run. Raise a ValueError if there is none or its network is damaged."
+    folder = Path(folder)
+    config, saved = read_config(folder / "config.json"), read_saved(folder)
+    iteration, hashes = saved.checkpoint.iteration, saved.checkpoint.networks
+    name = f"network-{iteration:06}.npz"
+    read_arrays(folder / name, hashes[iteration])
+    manifest = manifest_of(replace(saved.checkpoint, networks={iteration: hashes[iteration]}, best={}))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:   # Weights are hardly smaller when they are compressed
+        for file, data in (("config.json", json.dumps(config)), ("manifest.json", json.dumps(manifest)),
+                           ("iterations.jsonl", saved.log), (name, read_plain(folder / name))):
+            archive.writestr(f"{folder.name}/{file}", data)
+    packed = folder.with_name(f"{folder.name}.zip")
+    write_whole(packed, content.getvalue())
+    return packed
+
+
+def download(
+    path: str | Path,  # A file, or the folder of a run
+) -> Path:             # The file
+    "Offer a file where the notebook is shown. Of a run, it is a zip file with its newest agent."
+    path, host = pack_agent(path) if Path(path).is_dir() else Path(path), find_host()
+    if not path.is_file(): raise ValueError(f"there is no file {str(path)!r}.")
+    how = "Your browser saves it." if host is HOSTS["colab"] else host.files and f"In {host}: {host.files}."
+    print(f"{path.as_posix()}, {path.stat().st_size / 1e6:.1f} MB. {how}".strip())
+    if host is HOSTS["colab"]:
+        from google.colab import files
+        files.download(str(path))
+    return path

@@ -31,14 +31,12 @@ SMALL = """minutes, settings = 30, TrainSettings(replay_ratio=1, evaluate_every=
 options = dict(preset="tiny", simulations=16, layout="threads", train_settings=settings)   # Iterations of a second, until it is stopped"""
 
 TRAIN = "run = train("   # The cell that trains
+FORM, CALL = "folder = run_folder(game, use_drive)", "train(game, minutes, folder)"
 
 
 def small(source):
-    "The quickstart's settings cell, with these settings behind those for a test."
-    lines = source.split("\n")
-    test = next(i for i, line in enumerate(lines) if line.startswith('if "IN_TEST" in os.environ'))
-    after = next((i for i in range(test + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
-    return "\n".join(lines[:after] + [SMALL] + lines[after:])
+    "A cell of the quickstart, with these settings behind its form and in its training."
+    return source.replace(FORM, f"{SMALL}\n{FORM}").replace(CALL, "train(game, minutes, folder, **options)")
 
 
 CHESS = """match = play("random", "chess(fen=8/P6k/8/8/8/8/8/K7 w - - 0 1)")
@@ -52,11 +50,10 @@ def quickstart(folder):
     for cell in book["cells"]:
         if cell["cell_type"] != "code": continue
         source = "".join(cell["source"])
-        cell.update(source=small(source) if "IN_TEST" in source else source, outputs=[], execution_count=None)
+        cell.update(source=small(source), outputs=[], execution_count=None)
     book["cells"].append(dict(cell_type="code", id="chess", metadata={}, source=CHESS, outputs=[], execution_count=None))
     text = "\n".join("".join(cell["source"]) for cell in book["cells"])
-    assert SMALL in text, "the quickstart's settings do not ask for IN_TEST where this test looks"
-    assert TRAIN in text, "the quickstart does not train where this test looks"
+    assert SMALL in text and f"{TRAIN}game, minutes, folder, **options)" in text, "the quickstart has other cells than this test expects"
     (folder/"quickstart.ipynb").write_text(json.dumps(book), encoding="utf-8")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import colab
 import sync
 from alphazero_nb.ui.board import find_drawing
 from alphazero_nb.all import get_game, run_folder
@@ -64,6 +65,19 @@ def test_a_page_is_made_small_in_a_test(page):
     "A page that trains or measures does so briefly where IN_TEST is set, and away from the repository."
     code = "\n".join(cells(page))
     assert not re.search(r"\.fit\(", code) or re.search(r'if "IN_TEST" in os\.environ', code)
+
+
+def test_the_quickstart_has_a_form_and_nothing_for_tests():
+    "The fields as Colab reads them; each game that it offers can be loaded, and what a test chooses can be filled in."
+    sources = cells(sync.ROOT / "colab/quickstart.ipynb")
+    form, = [source for source in sources if "@param" in source]
+    fields = colab.read_form(form)
+    assert {name: (value, kind) for name, (value, _, kind) in fields.items()} == {
+        "game": ("connect4", None), "minutes": (11, "number"), "use_drive": (False, "boolean")}
+    assert fields["game"][0] in fields["game"][1] and all(get_game(name).name == name for name in fields["game"][1])
+    filled = colab.fill_form(form, colab.FORMS["colab/quickstart.ipynb"])
+    assert {name: value for name, (value, *_) in colab.read_form(filled).items()} == dict(game="tictactoe", minutes=.05, use_drive=False)
+    assert not re.search(r"IN_TEST|\bos\.|tempfile|from alphazero_nb\.(?!all\b)", "\n".join(sources)) and sources[-1] == "download(folder)"
 
 
 def test_directives_are_not_relied_on(page):

@@ -8,7 +8,7 @@ import alphazero_nb.core.device as page
 import alphazero_nb.ui.play as play_page
 from alphazero_nb.core.device import HOSTS, check_device, find_host
 from alphazero_nb.core.game import get_game
-from alphazero_nb.training.run_folder import run_folder
+from alphazero_nb.training.run_folder import download, run_folder
 from alphazero_nb.ui.match import Match
 
 KNOWN = "COLAB_NOTEBOOK_ID", "COLAB_RELEASE_TAG", "COLAB_GPU", "KAGGLE_KERNEL_RUN_TYPE", "VSCODE_PID"
@@ -82,3 +82,16 @@ def test_a_script_on_such_a_machine_has_its_board_at_once(name, monkeypatch):
     monkeypatch.setattr(play_page.PlayBoard, "do", lambda *_, **__: None)
     play_page.PlayBoard(Match(get_game("tictactoe"), None, 0))
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_file_is_offered_as_the_place_offers_files(name, monkeypatch, tmp_path, capsys):
+    simulate(monkeypatch, **PLACES[name])
+    saved, file = [], tmp_path / "game.json"
+    file.write_text("{}")
+    if name == "colab": sys.modules["google.colab"].files = types.SimpleNamespace(download=saved.append)
+    assert download(file) == file and saved == ([str(file)] if name == "colab" else [])
+    said = capsys.readouterr().out
+    assert said.startswith(f"{file.as_posix()}, 0.0 MB.") and said.count("\n") == 1
+    assert HOSTS[name].files in said or name == "colab" and "Your browser saves it." in said
+    with pytest.raises(ValueError, match="there is no file"): download(tmp_path / "other.json")

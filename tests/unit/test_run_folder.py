@@ -16,8 +16,11 @@ import pytest
 import alphazero_nb.training.run_folder as folders
 import alphazero_nb.training.trainer as train
 from alphazero_nb.core.events import MatchPlayed, read_events
+from alphazero_nb.network.saved_run import read_saved
+from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.layout import Layout
-from run_v1 import SETTINGS, linear_run
+from alphazero_nb.ui.report import report
+from run_v1 import SETTINGS, Linear, linear_run
 
 DATA = Path(__file__).parents[1] / "data"
 QUIET = replace(SETTINGS, evaluate_every=0)
@@ -346,3 +349,30 @@ def test_games_are_compressed(tmp_path):
 def test_bad_settings_are_found_before_the_first_game(tmp_path, settings, words):
     with pytest.raises(ValueError, match=words): linear_run(tmp_path / "run", settings=replace(SETTINGS, **settings))
     assert not (tmp_path / "run").exists()
+
+
+# The agent alone --------------------------------------------------------------------------------
+
+def test_a_packed_agent_plays_elsewhere_as_it_plays_here(tmp_path):
+    linear_run(tmp_path / "my run").fit(iterations=2)
+    packed = folders.pack_agent(tmp_path / "my run")
+    assert packed == tmp_path / "my run.zip"
+    with zipfile.ZipFile(packed) as archive:
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"my run"}, "it unpacks into one folder"
+        archive.extractall(tmp_path / "elsewhere")
+    there = tmp_path / "elsewhere/my run"
+    one, other = (Agent.load(folder, simulations=16, device="cpu", network=Linear()) for folder in (tmp_path / "my run", there))
+    states = [one.game.new(), one.game.state_after([4, 0])]
+    assert np.array_equal(one.search(states).visits, other.search(states).visits)
+    assert len(read_saved(there).rows()) == 2 and report(there).name == "report.html"
+    with pytest.raises(ValueError, match=r"learner-000002\.npz"): linear_run(there)
+
+
+def test_without_a_whole_network_nothing_is_packed(tmp_path):
+    with pytest.raises(ValueError, match="config.json"): folders.pack_agent(tmp_path)
+    run = linear_run(tmp_path / "run")
+    run.fit(iterations=1)
+    network, = (tmp_path / "run").glob("network-*.npz")
+    network.write_bytes(network.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="network-000001.npz"): folders.pack_agent(tmp_path / "run")
+    assert not (tmp_path / "run.zip").exists()
