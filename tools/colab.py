@@ -26,6 +26,19 @@ import sync
 SHOWN = ("ipykernel", "ipython", "ipywidgets", "numba", "numpy", "torch")
 ENVIRONMENT = dict(IN_TEST="1", PYDEVD_DISABLE_FILE_VALIDATION="1")   # The second silences a warning of the old kernel
 
+COLAB = "COLAB_RELEASE_TAG", "COLAB_GPU"   # Variables of its image, on which Kaggle's is built
+PLACES = {   # Where a notebook may be shown: variables, modules and names of the notebook that are known there
+    "colab": dict(environment=(*COLAB, "COLAB_NOTEBOOK_ID"), modules=["google.colab"], names=[]),
+    "colab_vscode": dict(environment=COLAB, modules=["google.colab"], names=["__vsc_ipynb_file__"]),
+    "kaggle": dict(environment=(*COLAB, "KAGGLE_KERNEL_RUN_TYPE"), modules=["google.colab"], names=[]),
+    "vscode": dict(environment=(), modules=[], names=["__vsc_ipynb_file__"]),
+    "jupyter": dict(environment=(), modules=[], names=[]),
+}
+SIMULATE = """import os, sys, types
+os.environ.update({environment})
+for name in {modules}: sys.modules[name] = types.ModuleType(name)
+if {modules}: sys.modules["google.colab"].files = types.SimpleNamespace(download=lambda path: print("The browser saves", path))
+globals().update({names})"""
 FORMS = {"colab/quickstart.ipynb": dict(game="tictactoe", minutes=.05)}   # What a test chooses
 FIELD = re.compile(r"^(\w+) *= *(.+?) *# *@param *(.*)$", re.M)   # As Colab reads a form: a value, and what may be chosen
 
@@ -70,10 +83,18 @@ def describe_failure(name, cells, at, error):
     return f"FAILED {name}, cell {at + 1} ({cell.get('id', 'without an id')}):\n{text}\n"
 
 
-def run_notebook(name, slow=False, cell_timeout=300):
+def simulate(place):
+    "The cell that makes a kernel believe that its notebook is shown in this place."
+    known = PLACES[place]
+    environment, names = dict.fromkeys(known["environment"], "1"), dict.fromkeys(known["names"], "page.ipynb")
+    return nbformat.v4.new_code_cell(SIMULATE.format(environment=environment, modules=known["modules"], names=names))
+
+
+def run_notebook(name, slow=False, cell_timeout=300, place=None):
     "Run a page. Return how many cells ran, how many slow ones did not, the seconds, and the failure or an empty text."
     book = nbformat.read(sync.ROOT/name, as_version=4)
     skipped = 0
+    if place: book.cells.insert(0, simulate(place))
     for cell in book.cells:
         if cell.cell_type != "code": continue
         cell.outputs, cell.execution_count, cell.source = [], None, fill_form(cell.source, FORMS.get(name, {}))
@@ -94,13 +115,14 @@ def main():
     parser.add_argument("--slow", action="store_true", help="run the cells marked `#| slow` too")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="pages at a time (default 1)")
     parser.add_argument("--cell-timeout", type=int, default=300, metavar="S", help="seconds that a cell may take (default 300)")
+    parser.add_argument("--place", choices=PLACES, help="simulate that the pages are shown there")
     options = parser.parse_args()
     print(f"Python {sys.version.split()[0]}, " + ", ".join(f"{package} {version(package)}" for package in SHOWN), flush=True)
     absent = [name for name in options.names if not (sync.ROOT/name).is_file()]
     if absent: parser.error(f"there is no {', no '.join(absent)}; a page is named as seen from the repository.")
     jobs, failures, pool = {}, [], ThreadPoolExecutor(options.workers)
     try:
-        for name in options.names: jobs[pool.submit(run_notebook, name, options.slow, options.cell_timeout)] = name
+        for name in options.names: jobs[pool.submit(run_notebook, name, options.slow, options.cell_timeout, options.place)] = name
         for job in as_completed(jobs):
             ran, skipped, seconds, failure = job.result()
             left = f", {skipped} slow left out" if skipped else ""

@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+import colab
 import alphazero_nb.core.device as page
 import alphazero_nb.ui.play as play_page
 from alphazero_nb.core.device import HOSTS, check_device, find_host
@@ -31,15 +32,7 @@ def simulate(monkeypatch, environment=(), modules=(), names=None):
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
 
 
-COLAB = "COLAB_RELEASE_TAG", "COLAB_GPU"   # Of its image, on which Kaggle's is built
-PLACES = {
-    "colab": dict(environment=(*COLAB, "COLAB_NOTEBOOK_ID"), modules=["google.colab"], names=[]),
-    "colab_vscode": dict(environment=COLAB, modules=["google.colab"], names=["__vsc_ipynb_file__"]),
-    "kaggle": dict(environment=(*COLAB, "KAGGLE_KERNEL_RUN_TYPE"), modules=["google.colab"], names=[]),
-    "vscode": dict(names=["__vsc_ipynb_file__"]),
-    "jupyter": dict(names=[]),
-    "terminal": dict(),
-}
+PLACES = colab.PLACES | {"terminal": dict()}
 
 
 @pytest.mark.parametrize("name", PLACES)
