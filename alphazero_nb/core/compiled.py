@@ -74,6 +74,12 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 _NUMBA = (numba.types.Type, type(numba.types.void()))   # Types, signatures
 
 
+def _found_by_name(kind: type) -> bool:
+    "Return True if another process finds this class by its module and name."
+    module = sys.modules.get(kind.__module__)
+    return module is not sys.modules["__main__"] and getattr(module, kind.__qualname__, None) is kind
+
+
 def _hash_data(value) -> bytes | None:
     "Return the hash of data or of a library name; None for other values."
     if type(value) in _PLAIN: return _hash(type(value).__name__, repr(value))
@@ -86,8 +92,9 @@ def _hash_data(value) -> bytes | None:
     if named and _is_library(value.__module__): return _hash("library", value.__module__, value.__qualname__)
     name = getattr(value, "__name__", None)
     if isinstance(name, str) and getattr(np, name, None) is value: return _hash("numpy", name)   # np.add is a ufunc
-    error = isinstance(value, type) and issubclass(value, BaseException)
-    return _hash("error", value.__module__, value.__qualname__) if error else None
+    if not (isinstance(value, type) and issubclass(value, BaseException)): return None
+    if not _found_by_name(value): raise Untracked(f"the exception {value.__qualname__}")   # Another process would raise a copy
+    return _hash("error", value.__module__, value.__qualname__)
 
 # %% ../../nbs/02_core.compiled.ipynb #fd4c15c8
 class _Contents:
@@ -200,10 +207,7 @@ def _write_file(path: Path, content: bytes) -> None:
 def _can_be_found(kind) -> bool:
     "Return True if another process finds every named tuple of this numba type by its module and name."
     tuple_class = getattr(kind, "instance_class", None)
-    if tuple_class is not None:
-        module = sys.modules.get(tuple_class.__module__)
-        if module is sys.modules["__main__"]: return False
-        if getattr(module, tuple_class.__qualname__, None) is not tuple_class: return False
+    if tuple_class is not None and not _found_by_name(tuple_class): return False
     return all(map(_can_be_found, getattr(kind, "types", ())))
 
 

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import array, copy, ctypes, functools, struct, sys, threading, types
+from contextlib import contextmanager
 from typing import Callable
 
+import llvmlite.binding as llvm
 import numpy as np
-from numba import njit
-from .compiled import kernel
+from llvmlite import ir
+from numba import int64, njit
+from numba.core import cgutils, compiler_lock
+from numba.extending import intrinsic
 from .game import CHANCE, OVER, SIGNATURES, ContractError, Game, broken_law, seat_law
 
 # %% auto #0
@@ -217,69 +221,57 @@ def _callback(rule: Callable, kept: _Kept):
         except BaseException as error: threading.current_thread().stopped_rule = error
     return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(call)
 
+# %% ../../nbs/03_core.python_game.ipynb #0f12b8ae
+def _asking(rule: str):
+    "Return an intrinsic f(at, count, x) that calls what the symbol of this rule stands for and returns the answer."
+    def codegen(context, builder, outer, args):
+        word = ir.IntType(64)
+        answer = cgutils.alloca_once_value(builder, ir.Constant(word, _UNANSWERED))
+        kind = ir.FunctionType(ir.VoidType(), [word] * 4)
+        function = cgutils.get_or_insert_function(builder.module, kind, _symbol(rule))
+        values = [context.cast(builder, value, have, int64) for value, have in zip(args, outer.args)]
+        builder.call(function, [*values, builder.ptrtoint(answer, word)])
+        return builder.load(answer)
 
-@kernel
-def _room():
-    "Return memory for one answer."
-    answer = np.empty(1, np.int64)
-    answer[0] = _UNANSWERED
-    return answer
+    def ask(typingctx, at, count, x): return int64(at, count, x), codegen
+    return intrinsic(ask)
+
+
+def _symbol(rule: str) -> str: return f"alphazero_nb_python_{rule}"
+
+
+(_ask_start, _ask_mover, _ask_legal, _ask_play, _ask_returns, _ask_observe, _ask_resample_hidden,
+ _ask_chance) = map(_asking, SIGNATURES)
 
 
 @njit(nogil=True)
-def _read_answer(answer):
+def _checked(answer):
     "Return the answer, or raise a RuleError or the exception that stopped the rule."
-    if answer[0] == _FAILED:
+    if answer == _FAILED:
         raise RuleError("a rule written in Python failed; game.cause(error) returns the original error.")
-    if answer[0] == _UNANSWERED: raise _Stopped
-    return answer[0]
+    if answer == _UNANSWERED: raise _Stopped
+    return answer
 
-# %% ../../nbs/03_core.python_game.ipynb #0f12b8ae
-def _bridge(calls: dict) -> dict:
-    "Return the functions of the contract; each one calls Python."
-    start_, mover_, legal_, play_, returns_, observe_, resample_, chance_ = (calls[key] for key in SIGNATURES)
+# %% ../../nbs/03_core.python_game.ipynb #f4837db8
+def _start(state, seed): _checked(_ask_start(state.ctypes.data, 0, seed))
+def _mover(state): return _checked(_ask_mover(state.ctypes.data, state[0], 0))
+def _legal(state, actions): return _checked(_ask_legal(state.ctypes.data, state[0], actions.ctypes.data))
+def _play(state, action): _checked(_ask_play(state.ctypes.data, state[0], action))
+def _returns(state, out): _checked(_ask_returns(state.ctypes.data, state[0], out.ctypes.data))
+def _observe(state, planes): _checked(_ask_observe(state.ctypes.data, state[0], planes.ctypes.data))
+def _resample_hidden(state, seed): _checked(_ask_resample_hidden(state.ctypes.data, state[0], seed))
+def _chance(state, probabilities): _checked(_ask_chance(state.ctypes.data, state[0], probabilities.ctypes.data))
 
-    def start(state, seed):
-        answer = _room()
-        start_(state.ctypes.data, 0, seed, answer.ctypes.data)
-        _read_answer(answer)
 
-    def mover(state):
-        answer = _room()
-        mover_(state.ctypes.data, state[0], 0, answer.ctypes.data)
-        return _read_answer(answer)
+_BRIDGE = dict(zip(SIGNATURES, (_start, _mover, _legal, _play, _returns, _observe, _resample_hidden, _chance)))
 
-    def legal(state, actions):
-        answer = _room()
-        legal_(state.ctypes.data, state[0], actions.ctypes.data, answer.ctypes.data)
-        return _read_answer(answer)
 
-    def play(state, action):
-        answer = _room()
-        play_(state.ctypes.data, state[0], action, answer.ctypes.data)
-        _read_answer(answer)
-
-    def returns(state, out):
-        answer = _room()
-        returns_(state.ctypes.data, state[0], out.ctypes.data, answer.ctypes.data)
-        _read_answer(answer)
-
-    def observe(state, planes):
-        answer = _room()
-        observe_(state.ctypes.data, state[0], planes.ctypes.data, answer.ctypes.data)
-        _read_answer(answer)
-
-    def resample_hidden(state, seed):
-        answer = _room()
-        resample_(state.ctypes.data, state[0], seed, answer.ctypes.data)
-        _read_answer(answer)
-
-    def chance(state, probabilities):
-        answer = _room()
-        chance_(state.ctypes.data, state[0], probabilities.ctypes.data, answer.ctypes.data)
-        _read_answer(answer)
-    return dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                    resample_hidden=resample_hidden, chance=chance)
+@contextmanager
+def _linked(calls: dict):
+    "Let the symbols stand for these functions of ctypes. No other thread compiles or loads code meanwhile."
+    with compiler_lock.global_compiler_lock:
+        for rule, call in calls.items(): llvm.add_symbol(_symbol(rule), ctypes.cast(call, ctypes.c_void_p).value)
+        yield
 
 # %% ../../nbs/03_core.python_game.ipynb #e41a2815
 def _by_hand(rules: Rules) -> dict:
@@ -319,11 +311,13 @@ class PythonGame(Game):
         self._kept = self._rules.positions.kept
         self._calls = {key: _callback(getattr(self._rules, key), self._kept) for key in SIGNATURES}
         missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
-        rules = dict(_bridge(self._calls), **dict.fromkeys(missing))
-        super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
-                         max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
-                         zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
-                         action_names=action_names, outcome_names=outcome_names, text=self._draw)
+        rules = dict(_BRIDGE, **dict.fromkeys(missing))
+        with _linked(self._calls):
+            super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
+                             max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
+                             zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
+                             action_names=action_names, outcome_names=outcome_names, text=self._draw)
+        self.digest = None   # The compiled code says nothing about the class
         self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
         self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}
 

@@ -189,10 +189,31 @@ def importing(x):
 
 @pytest.mark.parametrize("value", [
     threading.Lock(), (1, threading.Lock()), ctypes.CFUNCTYPE(None)(lambda: None), ctypes.CDLL(None).abs, {1}, iter([1]), Box,
-    object(), np.array([None]), plain, pytest, getattr], ids=lambda value: type(value).__name__)
+    object(), np.array([None]), plain, pytest, getattr, type("Lost", (Exception,), {})], ids=lambda value: type(value).__name__)
 def test_what_cannot_be_read_has_no_digest(value):
     assert digest(made(value)) is None and digest(uses("word", value)) is None
     assert digest(importing) is None and digest(helper) is not None
+
+
+LOST = """
+from alphazero_nb.core.compiled import kernel
+
+class Lost(Exception): pass
+
+@kernel
+def fall(height):
+    if height > 3: raise Lost("down", height)
+    return height
+
+try: fall(5)
+except Lost as error: print(*error.args)
+"""
+
+
+def test_an_exception_of_a_script_is_the_same_one_in_its_next_process(tmp_path):
+    "Code on disk would raise a copy of its class, which `except` does not catch."
+    (tmp_path/"lost.py").write_text(LOST)
+    assert run(tmp_path, ["lost.py"]) == run(tmp_path, ["lost.py"]) == ["down", "5"]
 
 
 def test_only_names_that_are_looked_up_count():

@@ -1,11 +1,11 @@
 "Rules in Python against the same rules compiled; OpenSpiel's games; errors on their way out; games sent to fresh processes."
-import copy, ctypes, json, pickle, re, signal, subprocess, sys, threading
+import copy, ctypes, json, os, pickle, re, signal, subprocess, sys, threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numba import njit
 
-from alphazero_nb.core.compiled import digest
 from alphazero_nb.core.events import MatchMoved, RunDone
 from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, Game, _registry, board_symmetries, call_mover,
                                     call_play, get_game, list_games)
@@ -791,10 +791,47 @@ def test_functions_of_a_script_that_cannot_be_sent_are_named(tmp_path):
                      "short: its action_names, a builtin_function_or_method, cannot be sent to another process."], done.stderr
 
 
-def test_rules_that_ask_python_are_never_kept_on_disk():
-    "Their machine code holds addresses of this process."
-    game = tictactoe()
-    assert game.digest is None and all(digest(function) is None for key, function in game._crossing.items() if key not in ("resample_hidden", "chance"))
+HEAPS = """
+import sys, threading
+import numpy as np
+from alphazero_nb.core.python_game import PythonGame
+
+class Heap:
+    def __init__(self, seed, stones): self.left, self.turn = stones, 0
+    def mover(self): return self.turn if self.left else -1
+    def legal(self): return [0, 1] if self.left > 1 else [0]
+    def play(self, action): self.left, self.turn = self.left - 1 - action, 1 - self.turn
+    def returns(self): return [1, -1] if self.turn else [-1, 1]
+    def observe(self): return [self.left]
+
+def heap(stones): return PythonGame("heap", lambda seed: Heap(seed, stones), players=2, actions=2, shape=(1,), max_length=20)
+
+def seen(game):
+    "What compiled code sees of a start: the stones."
+    row, planes = np.zeros(game.state_size, np.int16), np.zeros(1, np.int8)
+    game._crossing["start"](row, 1)
+    game._crossing["observe"](row, planes)
+    return int(planes[0])
+
+sizes = list(map(int, sys.argv[1:]))
+games = {stones: heap(stones) for stones in sizes}
+threads = [threading.Thread(target=lambda stones=stones: games.__setitem__(stones, heap(stones))) for stones in sizes for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print([seen(games[stones]) for stones in sizes], [seen(heap(stones)) for stones in sizes],
+      "compiled", sum(sum(rule.stats.cache_misses.values()) for rule in games[sizes[0]]._crossing.values()), games[sizes[0]].digest)
+"""
+
+
+def test_python_rules_are_compiled_once_and_lead_to_their_own_class(tmp_path):
+    "Also where threads make games side by side, and in a process that loads what another one has compiled."
+    (tmp_path / "heaps.py").write_text(HEAPS)
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+    for first, sizes in ((True, "3 5 7"), (False, "7 2 9 4")):
+        done = subprocess.run([sys.executable, "heaps.py", *sizes.split()], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=900)
+        seen, _, compiled = done.stdout.strip().partition(" compiled ")
+        assert seen == " ".join(2 * [str(list(map(int, sizes.split())))]), done.stderr
+        assert first or compiled == "0 None", "nothing says which class the code belongs to"
 
 
 def test_the_package_works_where_nothing_can_be_written():
