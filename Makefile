@@ -7,7 +7,7 @@ TRAIN_ARGS ?= train connect4 --minutes 11 --folder runs/connect4 --ladder
 WARM_ARGS  := train tictactoe --preset tiny --device cpu --iterations 1 --games 8 --games-per-iter 8 --simulations 4 \
               --evaluate-every 0 --ladder --ladder-games 2 --folder .venv/warm
 FLAGS      ?= slow
-WORKERS    ?= 4
+WORKERS    ?= 3
 BENCH      ?= bench_device.json
 
 VENV    := .venv
