@@ -93,7 +93,7 @@ def _hash_data(value) -> bytes | None:
     name = getattr(value, "__name__", None)
     if isinstance(name, str) and getattr(np, name, None) is value: return _hash("numpy", name)   # np.add is a ufunc
     if not (isinstance(value, type) and issubclass(value, BaseException)): return None
-    if not _found_by_name(value): raise Untracked(f"the exception {value.__qualname__}")   # Another process would raise a copy
+    if not _found_by_name(value): raise Untracked(value.__qualname__)   # Another process would raise a copy
     return _hash("error", value.__module__, value.__qualname__)
 
 # %% ../../nbs/02_core.compiled.ipynb #fd4c15c8
@@ -244,7 +244,7 @@ class DiskCache:
 
     def load_overload(self, signature, context):
         "Return the code compiled for this signature, or None."
-        rtsys.initialize(context)   # What compiled code may call. The rest of numba is for the compiler, which loads it itself
+        rtsys.initialize(context)   # What compiled code may call; the compiler loads the rest of numba itself
         file = self.files[signature] = self.file(signature, context.codegen())
         content = _read_file(file) if file else None
         return content and self.store.rebuild(context, pickle.loads(content))

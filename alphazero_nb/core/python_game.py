@@ -313,8 +313,8 @@ class PythonGame(Game):
         missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
         rules = dict(_BRIDGE, **dict.fromkeys(missing))
         with _linked(self._calls):
-            super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions, shape=shape,
-                             max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
+            super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions,
+                             shape=shape, max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
                              zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
                              action_names=action_names, outcome_names=outcome_names, text=self._draw)
         self.digest = None   # The compiled code says nothing about the class

@@ -131,8 +131,10 @@ def newest_share(steps: int, decay: float) -> float:
 # %% ../../nbs/61_training.learner.ipynb #7a92bc76
 class Optimizer(torch.optim.AdamW):
     "AdamW (arXiv:1711.05101) whose methods do not import PyTorch's compiler first."
-    add_param_group, zero_grad, state_dict, load_state_dict = (inspect.unwrap(getattr(torch.optim.AdamW, name)) for name in
-                                                               ("add_param_group", "zero_grad", "state_dict", "load_state_dict"))
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
 # %% ../../nbs/61_training.learner.ipynb #9594e6fa

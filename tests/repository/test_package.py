@@ -54,7 +54,7 @@ run = trainer().fit(iterations=1)
 print(len(run.history), [name for name in sys.modules if name.split(".")[0] in DRAWING and sys.modules[name]],
       "torch._dynamo" in sys.modules)
 """
-    assert run(program).splitlines()[-1] == "2 [] False", "PyTorch's compiler takes two seconds to import, and nobody needs it"
+    assert run(program).splitlines()[-1] == "2 [] False", "training has imported PyTorch's compiler, which takes two seconds"
 
 
 def test_what_the_readme_shows_can_be_pasted(tmp_path):
