@@ -23,6 +23,7 @@ class Device:
     train_dtype: str     # For training: the same choices; float16 needs loss scaling
     channels_last: bool  # True if convolutions should use the channels_last format
     compiles: bool       # True if torch.compile is expected to work
+    overlaps: bool = False   # True if it computes while this machine goes on, see core.transfers
 
     def __str__(self): return self.name
 
@@ -83,7 +84,7 @@ def _cuda(index: int) -> Device:
     dtype = "float16" if major >= 7 else "float32"
     name = torch.cuda.get_device_name(index)
     train = "bfloat16" if major >= 8 else dtype
-    return Device(f"cuda:{index}", f"{name}, {gigabytes:.0f} GB", dtype, train, True, major >= 7)
+    return Device(f"cuda:{index}", f"{name}, {gigabytes:.0f} GB", dtype, train, True, major >= 7, overlaps=True)
 
 # %% ../../nbs/00_core.device.ipynb #8ee61642
 def device_names() -> list[str]:

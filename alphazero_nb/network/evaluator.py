@@ -14,6 +14,7 @@ from typing import Callable
 
 import numpy as np
 from ..core.device import Device, get_device
+from ..core.transfers import DeviceStream, read_later, send
 from ..core.compiled import lean_kernel
 from ..core.game import Game
 
@@ -120,8 +121,8 @@ class NetworkEvaluator:
         check_batch(max_batch)
         self.game, self.device, self.backend, self.dtype = game, get_device(device), backend, dtype
         self.shapes = tuple(shapes or batch_shapes(max_batch))
-        self.gathers, self.overlaps = self.device.type != "cpu", self.device.type == "cuda"
-        self.version = -1
+        self.gathers, self.overlaps = self.device.type != "cpu", self.device.overlaps
+        self.version, self.stream = -1, DeviceStream(self.device)
         self.set_network(network)
 
     def __repr__(self):
@@ -131,7 +132,8 @@ class NetworkEvaluator:
     def set_network(self, network: nn.Module) -> None:
         "Use these weights from the next call on and increment `version`."
         from alphazero_nb.network.inference import inference_copy
-        self.forward = inference_copy(network, self.device, self.backend, self.dtype)
+        with self.stream.after_others(): forward = inference_copy(network, self.device, self.backend, self.dtype)
+        self.forward = forward
         self.version += 1
 
     def evaluate(
@@ -188,53 +190,45 @@ class NetworkEvaluator:
     def _begin(self, observations, edge_offsets, edge_actions) -> Callable:
         "Start one forward pass. Return a function that returns edge logits and values."
         import torch
-        rows = len(observations)
-        shape = next(s for s in self.shapes if s >= rows)
+        shape, begin = next(s for s in self.shapes if s >= len(observations)), self._there if self.gathers else self._here
+        with torch.inference_mode(), self.stream.use(), few_threads(self.device, shape):
+            return begin(shape, observations, edge_offsets, edge_actions)
+
+    def _run(self, planes) -> tuple:
+        "Return the logits and the values of a padded batch."
+        logits, values = self.forward(planes)
+        for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
+            if tensor.shape != (len(planes), width):
+                raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
+                                     f"{self.game.name} needs ({len(planes)}, {width}).")
+        return logits, values
+
+    def _here(self, shape, observations, edge_offsets, edge_actions) -> Callable:
+        "`_begin` on the CPU."
+        import torch
+        rows, edge_logits = len(observations), np.empty(len(edge_actions), np.float32)
         if shape > rows:
             observations = np.concatenate([observations, np.zeros((shape - rows, observations.shape[1]), np.int8)])
-        planes = torch.from_numpy(observations).view(shape, *self.game.input_shape)
-        with torch.inference_mode(), few_threads(self.device, shape):
-            logits, values = self.forward(_to(planes, self.device))
-            for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
-                if tensor.shape != (shape, width):
-                    raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
-                                         f"{self.game.name} needs ({shape}, {width}).")
-            if self.gathers: return self._gather(logits, values[:rows], edge_offsets, edge_actions)
-        edge_logits = np.empty(len(edge_actions), np.float32)
+        logits, values = self._run(torch.from_numpy(observations).view(shape, *self.game.input_shape))
         pick_edges(logits[:rows].numpy(), edge_offsets, edge_actions, edge_logits)
         return lambda: (edge_logits, values[:rows].numpy())
 
-    def _gather(self, logits, values, edge_offsets, edge_actions) -> Callable:
-        "Pick the legal edges on the device, so that one small array travels. Return a function that reads it."
+    def _there(self, shape, observations, edge_offsets, edge_actions) -> Callable:
+        "`_begin` on another device, which gets one array, the places of the edges and the planes, and returns one."
         import torch
-        places, edges = np.empty(len(edge_actions), np.int64), len(edge_actions)
-        flat_edges(self.game.actions, edge_offsets, edge_actions, places)
-        answer = torch.cat([logits.flatten()[_to(torch.from_numpy(places), self.device)], values.flatten()])
-        read = _read_later(answer, self.device)
+        rows, edges, width = len(observations), len(edge_actions), observations.shape[1]
+        array = np.zeros(4 * edges + shape * width, np.int8)
+        flat_edges(self.game.actions, edge_offsets, edge_actions, array[:4 * edges].view(np.int32))
+        array[4 * edges:].reshape(shape, width)[:rows] = observations
+        places, planes = send(array, self.device).split([4 * edges, shape * width])
+        logits, values = self._run(planes.view(shape, *self.game.input_shape))
+        picked = logits.flatten().index_select(0, places.view(torch.int32))
+        read = read_later(torch.cat([picked, values[:rows].flatten()]), self.device)
 
         def result():
-            array = read()
-            return array[:edges], array[edges:].reshape(values.shape)
+            answer = read()
+            return answer[:edges], answer[edges:].reshape(rows, self.game.players)
         return result
-
-# %% ../../nbs/22_network.evaluator.ipynb #c7bad255
-def _to(planes, device: Device):
-    if device.type == "cuda": return planes.pin_memory().to(device.name, non_blocking=True)
-    return planes.to(device.name)
-
-
-def _read_later(answer, device: Device) -> Callable:
-    "Start the copy of a tensor to this machine. Return a function that waits for it and returns it as an array."
-    if device.type != "cuda": return lambda: answer.cpu().numpy()
-    import torch
-    host, event = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=True), torch.cuda.Event(blocking=True)
-    host.copy_(answer, non_blocking=True)
-    event.record(torch.cuda.current_stream(device.name))
-
-    def read():
-        event.synchronize()
-        return host.numpy()
-    return read
 
 # %% ../../nbs/22_network.evaluator.ipynb #4d3ca163
 class UniformEvaluator:

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 from ..core.device import Device, get_device
+from ..core.transfers import send
 from ..core.game import Game
 from ..network.networks import BoardNet, PolicyHead, ValueHead
 from ..network.inference import measure_ranges
@@ -145,17 +146,21 @@ class Learner:
         self.fallen = 0.0   # See `learning_rate`
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
-        self.average = AveragedModel(self.network, multi_avg_fn=self._blend, use_buffers=True)
+        self.average = AveragedModel(self.network, use_buffers=True)   # See `_blend`
         self.optimizer = Optimizer(rate_groups(self.network), settings.learning_rate,
                                    weight_decay=settings.weight_decay, fused=self.device.type != "mps")
         half = self.device.train_dtype == "float16"
         self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
 
-    def _blend(self, average: list, newest: list, _) -> None:
-        "Move averaged tensors, all of one type, towards the newest ones. Integers are copied."
-        if average[0].is_floating_point():
-            torch._foreach_lerp_(average, newest, newest_share(self.steps, self.settings.ema_decay))
-        else: torch._foreach_copy_(average, newest)
+    def _blend(self) -> None:
+        "Move the averaged weights and buffers towards the newest ones. Integers are copied, and all at the first step."
+        average, newest = ([*net.parameters(), *net.buffers()] for net in (self.average.module, self.network))
+        share = newest_share(self.steps, self.settings.ema_decay) if self.average.n_averaged else 1.0
+        for floats in (True, False):
+            to, of = ([t.detach() for t in net if t.is_floating_point() == floats] for net in (average, newest))
+            if floats and share < 1: torch._foreach_lerp_(to, of, share)
+            elif to: torch._foreach_copy_(to, of)
+        self.average.n_averaged += 1   # On this machine, where reading it makes nobody wait
 
     def _autocast(self):
         if self.device.train_dtype == "float32": return nullcontext()
@@ -165,7 +170,7 @@ class Learner:
         "Take one step of AdamW. Raise a RuntimeError if training has diverged."
         self.network.train()
         arrays = batch.planes, batch.policy, batch.values
-        planes, policy, targets = (torch.from_numpy(array).to(self.device.name) for array in arrays)
+        planes, policy, targets = (send(array, self.device) for array in arrays)
         last = planes.dim() == 4 and self.device.channels_last
         planes = planes.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
         with self._autocast(): logits, values = self.network(planes)
@@ -191,7 +196,7 @@ class Learner:
             rate = learning_rate(self.settings, self.steps, self.fallen)
             for group in self.optimizer.param_groups: group["lr"] = rate * group["share"]
             self.scaler.step(self.optimizer)
-            self.average.update_parameters(self.network)
+            self._blend()
             self.steps, self.skipped = self.steps + 1, 0
         elif self.device.train_dtype == "float16" and self.skipped < 20: self.skipped += 1
         else: raise RuntimeError("the gradient is not finite: training has diverged. The last checkpoint is intact. "

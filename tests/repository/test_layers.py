@@ -9,7 +9,7 @@ HOME = Path(__file__).resolve().parents[2]/PACKAGE
 
 # From the ground up. The modules of `games` stand side by side, but chess has four; `all` and `cli` may import everything.
 GROUPS = dict(
-    core=["device", "compiled", "streams", "events", "game", "python_game", "game_check", "records", "intervals"],
+    core=["device", "transfers", "compiled", "streams", "events", "game", "python_game", "game_check", "records", "intervals"],
     games=None,
     network=["networks", "spiking", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
     search=["tree", "search", "cache", "agent", "one_game"],

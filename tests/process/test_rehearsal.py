@@ -1,0 +1,79 @@
+"""What the package does on an accelerator, on one that does not exist (`standin`): numbers, waits, operators, types.
+
+The list of what MPS has is PyTorch's own, native_functions.yaml, which its wheel of every platform brings along."""
+import json, os, re, subprocess, sys
+from pathlib import Path
+
+import pytest
+import torch
+
+TESTS = Path(__file__).resolve().parents[1]
+backend = pytest.importorskip("torch.utils.backend_registration")
+pytestmark = pytest.mark.skipif(not hasattr(backend, "_setup_privateuseone_for_python_backend"),
+                                reason="this PyTorch takes no accelerator that is written in Python")
+
+
+def rehearse(part):
+    "Return the lines that a part of the rehearsal prints, as dicts."
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    done = subprocess.run([sys.executable, TESTS / "rehearsal.py", part], capture_output=True, text=True, timeout=1200, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def rows(): return rehearse("counts")
+
+
+def mps_operators():
+    "Return the names of the operators that PyTorch has for MPS: kernels of their own, and those composed of others."
+    import torchgen
+    text = (Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml").read_text()
+    entries = {re.match(r"[\w.]+", entry).group(): entry for entry in re.split(r"^- func: ", text, flags=re.M)[1:]}
+
+    def known(name):
+        entry = entries[name]
+        other = re.search(r"^  structured_delegate: ([\w.]+)", entry, re.M)
+        if other and known(other[1]): return True
+        kinds = re.findall(r"^    ([\w, ]+): \w", entry, re.M) if "\n  dispatch:" in entry else ["CompositeImplicitAutograd"]
+        return any(kind == "MPS" or kind.startswith("Composite") for line in kinds for kind in line.split(", "))
+    return {name for name in entries if known(name)}
+
+
+def test_the_numbers_are_those_of_the_cpu(rows):
+    assert [row["network"] for row in rows] == ["tiny", "small", "medium", "cards", "spiking", "mlp"]
+    assert all(row[part]["right"] for row in rows for part in ("batch", "waiting_batch", "step"))
+
+
+def test_a_batch_and_a_step_wait_once(rows):
+    """A batch sends one array and reads one; a step sends three and reads the norm of the gradient. A device that does not
+    overlap waits for each copy."""
+    for row in rows:
+        assert {key: row["batch"][key] for key in ("up", "down", "waits")} == dict(up=1, down=1, waits=1)
+        assert {key: row["waiting_batch"][key] for key in ("up", "down", "waits")} == dict(up=1, down=1, waits=2)
+        assert row["step"]["up"] == 3 and row["step"].get("down", 0) == 0 and row["step"]["waits"] == 1
+
+
+def test_the_page_has_these_counts(rows):
+    page = json.loads((TESTS.parent / "nbs/00a_core.transfers.ipynb").read_text())
+    text = "".join("".join(cell["source"]) for cell in page["cells"])
+    told = {name: tuple(map(int, numbers)) for name, *numbers in re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.M)}
+    assert told == {row["network"]: (row["batch"]["operators"], row["batch"]["waits"], row["step"]["operators"], row["step"]["waits"])
+                    for row in rows}
+
+
+def test_mps_has_every_operator(rows):
+    used, there = {name for row in rows for part in ("waiting_batch", "step") for name in row[part]["names"]}, mps_operators()
+    assert {"convolution", "index_select", "linalg_vector_norm"} <= there and "_fake_quantize_learnable_per_tensor_affine" not in there
+    assert {name.removesuffix(".default") for name in used} - there == set()
+
+
+def test_it_trains_saves_plays_and_changes_its_weights():
+    assert {row["part"]: row["right"] for row in rehearse("runs")} == dict.fromkeys(
+        ("restore", "restore and go on", "match", "new weights", "threads"), True)
+
+
+def test_faults_give_wrong_numbers():
+    found = {row["fault"]: row["right"] for row in rehearse("faults")}
+    assert found == {"none": True, **dict.fromkeys(("read too early", "recorded too early", "overwritten too early",
+                                                    "no order of weights"), False)}
