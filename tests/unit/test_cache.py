@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread_inside")
 def played(game, network, n, room, monkeypatch, **options):
     "Return the games that an engine plays with tables of so many bytes, and how many evaluations came from them."
     monkeypatch.setattr(slots_module, "ROOM", room)
-    with SelfPlayEngine(game, network, "cpu", games=32, simulations=24, listeners=(), **options) as engine:
+    with SelfPlayEngine(game, network, "cpu", games=16, simulations=16, listeners=(), **options) as engine:
         records = engine.generate_games(n)
         return records, engine.totals.report(0.0)["recalled"], engine.evaluations
 
@@ -42,17 +42,17 @@ def test_the_games_are_the_same_with_the_table(monkeypatch, name):
     "Also with rolls between the moves, and where a player moves twice. Tables of 4 KB lose most entries again."
     game = get_game(name)
     network = PolicyValueNet(game, "tiny", 0).eval()
-    without, none, all_asked = played(game, network, 24, 0, monkeypatch)
+    without, none, all_asked = played(game, network, 12, 0, monkeypatch)
     for room in (1 << 12, page.ROOM):
-        records, recalled, asked = played(game, network, 24, room, monkeypatch)
+        records, recalled, asked = played(game, network, 12, room, monkeypatch)
         assert same(records, without)
         assert recalled > 0 and none == 0
         if room == page.ROOM: assert asked < all_asked
 
 
-@pytest.mark.parametrize("options", [dict(layout="threads", threads=2, max_batch=16, shared=False),
-                                     dict(layout="threads", threads=2, max_batch=16, shared=True),
-                                     dict(layout="processes", workers=2)])
+@pytest.mark.parametrize("options", [dict(layout="threads", threads=2, max_batch=8, shared=False),
+                                     dict(layout="threads", threads=2, max_batch=8, shared=True),
+                                     dict(layout="processes", workers=1)])
 def test_every_layout_uses_the_table(monkeypatch, options):
     game = get_game("tictactoe")
     network = PolicyValueNet(game, "tiny", 0).eval()

@@ -153,7 +153,7 @@ def test_a_small_store_forgets_and_stays_right():
 def test_several_threads_ask_one_game_at_once():
     game = connect4(max_legal=7)
     evaluator, settings = Evaluator(game, flat=False), SearchSettings(simulations=40)
-    blocks = [np.stack([game.state_after([k, k % 3, j]) for j in range(6)]) for k in range(4)]
+    blocks = [np.stack([game.state_after([k, k % 3, j]) for j in range(3)]) for k in range(4)]
     alone, together = [search(game, evaluator, block, settings).visits for block in blocks], [None] * 4
 
     def work(k): together[k] = [search(game, evaluator, blocks[k], settings).visits for _ in range(2)]
@@ -683,7 +683,9 @@ print(json.dumps([story(game) for game in games]))
 '''
 READER = '''
 import json, pickle, sys, numpy as np
-with open(sys.argv[1], "rb") as file: games = pickle.load(file)
+games = []
+for path in sys.argv[1:]:
+    with open(path, "rb") as file: games += pickle.load(file)
 '''
 
 
@@ -699,11 +701,12 @@ def test_games_of_a_script_play_the_same_in_a_fresh_process(tmp_path):
     (tmp_path / "writer.py").write_text(WRITER + PLAYER)
     there = tmp_path / "elsewhere"
     there.mkdir()
-    for heap in (10, 7):                       # The same file again, with another constant: nothing old is played.
-        sent = python(tmp_path, ["writer.py"], tmp_path / "games", heap)
-        got = python(there, ["-c", READER + PLAYER], tmp_path / "games")
-        assert got == sent and [story[1] for story in sent] == ["Game", "Game", "PythonGame", "Game", "PythonGame"]
-        assert sent[1][2][3] == sent[2][2][3] == f"{heap} of {heap}" and sent[3][2][0] == list(range(7))
+    heaps = (10, 7)                            # The same file again, with another constant: nothing old is played.
+    sent = [python(tmp_path, ["writer.py"], tmp_path / str(heap), heap) for heap in heaps]
+    assert python(there, ["-c", READER + PLAYER], *(tmp_path / str(heap) for heap in heaps)) == sum(sent, [])
+    for heap, stories in zip(heaps, sent):
+        assert [story[1] for story in stories] == ["Game", "Game", "PythonGame", "Game", "PythonGame"]
+        assert stories[1][2][3] == stories[2][2][3] == f"{heap} of {heap}" and stories[3][2][0] == list(range(7))
 
 
 def test_a_game_of_the_library_goes_by_name():

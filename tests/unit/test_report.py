@@ -24,7 +24,7 @@ from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import TimeAccount, Trainer
 from alphazero_nb.ui.play import play
-from alphazero_nb.ui.report import Run, _how_part, html_text, read_run, report
+from alphazero_nb.ui.report import Run, _how_part, _settings_part, html_text, read_run, report
 
 GAME = get_game("tictactoe")
 
@@ -57,6 +57,13 @@ def trained(tmp_path_factory):
 def folder(trained, tmp_path): return shutil.copytree(trained, tmp_path / "it's a run")
 
 
+@pytest.fixture(scope="module")
+def written(trained):
+    "The folder and the page of the run as it is, to be read only."
+    folder = shutil.copytree(trained, trained.parent / "it's a run")
+    return folder, report(folder)
+
+
 def look(path):
     "The parsed page; fails if it is not well-formed, not small, or not alone in its file."
     text = path.read_text(encoding="utf-8")
@@ -86,8 +93,8 @@ def images(page):
     return found
 
 
-def test_the_page_of_a_run(folder):
-    path = report(folder)
+def test_the_page_of_a_run(written):
+    folder, path = written
     page = look(path)
     assert path == folder / "report.html" and not plt.get_fignums()
     alts = " | ".join(images(page))
@@ -115,8 +122,8 @@ def test_the_ladder_is_shown_where_it_is_given(folder):
     assert "me: stronger than 2 of 2 opponents" in images(page) and "rollouts:400" in said(page)
 
 
-def test_measures_are_shown_where_the_same_deals_were_played_twice(folder):
-    assert "deal by deal" not in said(look(report(folder)))
+def test_measures_are_shown_where_the_same_deals_were_played_twice(folder, written):
+    assert "deal by deal" not in said(look(written[1]))
     rewrite_log(folder, lambda rows: [row.update(match=dealt(row["match"])) for row in rows])
     page = look(report(folder, [dealt(match(.9, .8, .95, "heuristic"))]))
     cells = [cell.text for cell in page.iter("td")]
@@ -126,8 +133,9 @@ def test_measures_are_shown_where_the_same_deals_were_played_twice(folder):
     assert any(alt.startswith("+0.62 points a round") for alt in images(page))
 
 
-def test_the_commands_on_the_page_say_what_they_should(folder):
-    lines = [line for block in look(report(folder)).iter("pre") for line in (block.text or "").split("\n")]
+def test_the_commands_on_the_page_say_what_they_should(written):
+    folder, path = written
+    lines = [line for block in look(path).iter("pre") for line in (block.text or "").split("\n")]
     shell = [shlex.split(line) for line in lines if line.startswith("alphazero-nb")]
     assert shell == [["alphazero-nb", "play", str(folder)], ["alphazero-nb", "arena", str(folder), "rollouts:400"]]
     board = ast.parse(next(line for line in lines if line.startswith("play("))).body[0].value
@@ -210,7 +218,7 @@ def test_measured_layouts_are_shown(folder):
     first = cells.index("$processes<i>")
     assert cells[first:first + 4] == ["$processes<i>", "3,000", "1,500 to 6,000", "single thread"]
     write_json(folder / "layout.json", dict(machine={}, layout={}, measured=[]))
-    assert "Speed of layouts" not in said(look(report(folder)))
+    assert "Speed of layouts" not in _settings_part(read_run(folder))
 
 
 HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "&lt;b&gt; ' \" `", "$\\frac{",
