@@ -16,7 +16,7 @@ __all__ = ['send', 'read_later', 'DeviceStream']
 
 # %% ../../nbs/00a_core.transfers.ipynb #5ceed0f9
 def send(array: np.ndarray, device: Device) -> torch.Tensor:
-    "Return an array as a tensor on a device. If the device overlaps, nobody waits, and the array may change at once."
+    "Return an array as a tensor on a device. If that overlaps, nobody waits, and the array may change at once."
     import torch
     tensor = torch.from_numpy(array)
     if not device.overlaps: return tensor.to(device.name)
@@ -39,7 +39,7 @@ def read_later(tensor: torch.Tensor, device: Device) -> Callable:
 
 # %% ../../nbs/00a_core.transfers.ipynb #c43aa06a
 class DeviceStream:
-    "An order of its own for the work that threads give to a device: a stream if the device overlaps, else no difference."
+    "An order of its own for work that is given to a device: a stream if the device overlaps, else nothing."
     def __init__(self, device: Device):
         self.device, self.module, self.stream = device, None, None
         if not device.overlaps: return

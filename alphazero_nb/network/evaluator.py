@@ -190,7 +190,8 @@ class NetworkEvaluator:
     def _begin(self, observations, edge_offsets, edge_actions) -> Callable:
         "Start one forward pass. Return a function that returns edge logits and values."
         import torch
-        shape, begin = next(s for s in self.shapes if s >= len(observations)), self._there if self.gathers else self._here
+        shape = next(s for s in self.shapes if s >= len(observations))
+        begin = self._there if self.gathers else self._here
         with torch.inference_mode(), self.stream.use(), few_threads(self.device, shape):
             return begin(shape, observations, edge_offsets, edge_actions)
 
