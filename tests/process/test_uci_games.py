@@ -15,12 +15,14 @@ import chess.pgn
 from alphazero_nb.arena.external import EngineProcess, play_clocked
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
+from alphazero_nb.cli import main
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games import chess_text
 from small_run import trainer
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"])
-PROGRAMS = {"stockfish": ("", {"Skill Level": 0, "Slow Mover": 10}), "gnuchess": ("--uci", {})}
+PROGRAMS = {"stockfish": ("", {"Skill Level": 0, "Slow Mover": 10, "nodestime": 10}),   # 10 nodes are a millisecond
+            "gnuchess": ("--uci", {})}
 FOUND = {name: shutil.which(name, path=PATH) for name in PROGRAMS}
 
 
@@ -111,10 +113,15 @@ def test_python_chess_as_the_board(program):
 
 def test_everything_is_compiled_before_readyok(program, monkeypatch):
     "In a process that has just begun, the compiler neither compiles nor loads anything for the first moves after `readyok`."
+    class Heard(EngineProcess):
+        def ready(self):
+            self.before = []
+            self.send("isready")
+            self.wait_for("readyok", self.ready_s, self.before.append)
     monkeypatch.setenv("TELL", "1")
-    assert b"the compiler is at work" in run(program, b"isready\nquit\n").stdout.partition(b"readyok")[0]
     after = []
-    with EngineProcess(program) as engine:   # It has waited for `readyok`
+    with Heard(program) as engine:
+        assert any("the compiler is at work" in line for line in engine.before)
         for go in ("go movetime 150", "go wtime 3000 btime 3000", "go infinite"):
             engine.send("position startpos")
             engine.send(go)
@@ -129,14 +136,13 @@ def run(program, lines, **options):
     return subprocess.run(shlex.split(program), input=lines, capture_output=True, timeout=900, **options)
 
 
-def test_it_ends_with_its_input_and_says_what_is_wrong(program, tmp_path):
+def test_it_ends_with_its_input_and_says_what_is_wrong(program, capfd):
     "The input ends in the middle of a search, or has bytes that are no text; a folder has no chess, or is not there."
     done = run(program, b"uci\nisready\n\xff\xfe\nposition startpos\ngo infinite\n")
     assert done.returncode == 0 and done.stderr == b"" and b"unknown" in done.stdout and done.stdout.count(b"bestmove") == 1
-    other = program.replace("/chess ", "/nothing ")
-    done = run(other, b"uci\nisready\n")
-    assert done.returncode == 2 and done.stdout == b""
-    assert done.stderr.startswith(b"alphazero-nb: there is no folder and no trained agent") and done.stderr.count(b"\n") == 1
+    assert main(["uci", shlex.split(program)[-3].replace("/chess", "/nothing")]) == 2   # Before it reads a line
+    out, errors = capfd.readouterr()
+    assert out == "" and errors.startswith("alphazero-nb: there is no folder and no trained agent") and errors.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +154,7 @@ def foreign(program, tmp_path_factory):
     return shlex.join([str(folder) if word == words[words.index("uci") + 1] else word for word in words])
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow)])
 def test_a_folder_with_another_alphabet(foreign, encoding):
     done = run(foreign, b"uci\nisready\nposition startpos\ngo nodes 10\nquit\n", env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
     lines = done.stdout.decode(encoding).splitlines()
