@@ -90,25 +90,30 @@ def test_twenty_games_with_a_clock(program, name):
     check_games(play_games(program, name, 20, 10, .1, text), text)
 
 
-def test_python_chess_as_the_board(program):
-    "python-chess as the board: options, a game, an analysis that is stopped, and an end without a word on the error output."
+@pytest.fixture(scope="module")
+def engine(program):
+    "The program as python-chess runs it."
+    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine: yield engine
+
+
+def test_python_chess_as_the_board(engine):
+    "python-chess as the board: options, a game, an analysis that is stopped, and a mate."
     board = chess.Board()
-    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine:
-        assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
-        engine.configure({"Move Overhead": 20})
-        for _ in range(6):
-            result = engine.play(board, chess.engine.Limit(time=.1), info=chess.engine.INFO_ALL)
-            assert result.move in board.legal_moves and result.info["nodes"] > 0 and result.info["pv"][0] == result.move
-            board.push(result.move)
-        infos = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=3)
-        assert len(infos) == 3 and all(info["pv"][0] in board.legal_moves for info in infos)
-        with engine.analysis(board) as analysis:
-            for _ in range(3): analysis.next()
-            analysis.stop()
-            assert analysis.wait().move in board.legal_moves
-        mate = chess.Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")
-        found = engine.play(mate, chess.engine.Limit(white_clock=20, black_clock=20, white_inc=.1, black_inc=.1), info=chess.engine.INFO_SCORE)
-        assert found.move == chess.Move.from_uci("d1d8") and found.info["score"].white() == chess.engine.Mate(1)
+    assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
+    engine.configure({"Move Overhead": 20})
+    for _ in range(6):
+        result = engine.play(board, chess.engine.Limit(time=.1), info=chess.engine.INFO_ALL)
+        assert result.move in board.legal_moves and result.info["nodes"] > 0 and result.info["pv"][0] == result.move
+        board.push(result.move)
+    infos = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=3)
+    assert len(infos) == 3 and all(info["pv"][0] in board.legal_moves for info in infos)
+    with engine.analysis(board) as analysis:
+        for _ in range(3): analysis.next()
+        analysis.stop()
+        assert analysis.wait().move in board.legal_moves
+    mate = chess.Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")
+    found = engine.play(mate, chess.engine.Limit(white_clock=20, black_clock=20, white_inc=.1, black_inc=.1), info=chess.engine.INFO_SCORE)
+    assert found.move == chess.Move.from_uci("d1d8") and found.info["score"].white() == chess.engine.Mate(1)
 
 
 def test_everything_is_compiled_before_readyok(program, monkeypatch):
@@ -170,18 +175,17 @@ def test_an_output_that_is_closed_is_no_error(program, output):
     assert done.stderr == b"" and done.returncode in ((0,) if output == ">&-" else (0, 141))   # 141: the reader has left
 
 
-def test_python_chess_ponders_with_it(program):
+def test_python_chess_ponders_with_it(engine):
     "The board lets it search in the time of the opponent, who makes the expected move or another one."
     board = chess.Board()
-    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine:
-        assert "Ponder" in engine.options
-        for expected in (True, False, True, False):
-            result = engine.play(board, chess.engine.Limit(nodes=300), ponder=True)
-            board.push(result.move)
-            assert result.ponder in board.legal_moves
-            others = [move for move in board.legal_moves if move != result.ponder]
-            board.push(result.ponder if expected else others[0])
-        assert engine.play(board, chess.engine.Limit(nodes=50)).move in board.legal_moves
+    assert "Ponder" in engine.options
+    for expected in (True, False, True, False):
+        result = engine.play(board, chess.engine.Limit(nodes=300), ponder=True)
+        board.push(result.move)
+        assert result.ponder in board.legal_moves
+        others = [move for move in board.legal_moves if move != result.ponder]
+        board.push(result.ponder if expected else others[0])
+    assert engine.play(board, chess.engine.Limit(nodes=50)).move in board.legal_moves
 
 
 @pytest.mark.skipif(not FOUND["stockfish"], reason="Debian's stockfish is not installed: apt-get install stockfish")
