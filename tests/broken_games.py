@@ -233,8 +233,8 @@ def wait(self):
 
 
 CRASHES = {
-    "a loop without an end": (lambda: nim(observe=observe_endless), r"nim: observe does not return within 1 s after moves \[\d\]"),
-    "a loop in Python": (lambda: heap(legal=wait), r"heap: legal does not return within 1 s after moves \[\]"),
+    "a loop without an end": (lambda: nim(observe=observe_endless), r"nim: observe does not return within 0.2 s after moves \[\d\]"),
+    "a loop in Python": (lambda: heap(legal=wait), r"heap: legal does not return within 0.2 s after moves \[\]"),
     "calls without an end": (lambda: nim(observe=observe_deep), r"nim: observe ends its process \(signal \d+.*\) after moves \[\d\]"),
     "a crash": (lambda: heap(observe=crash), r"heap: observe ends its process \(signal 11, SIGSEGV\) after moves \[\d\]"),
     "an exit": (lambda: heap(returns=leave), r"heap: returns ends its process \(exit code 3\) after moves \[\d, .*\]"),

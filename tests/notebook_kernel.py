@@ -124,7 +124,7 @@ class Kernel:
     def stop(self, code, when="self-play"):
         "Runs a cell, presses stop when it has printed this, and gives the cell."
         self.send(code)
-        self.read(60, until=when)
+        self.read(until=when)
         assert self.cell.seconds is None, f"it was over before it could be stopped:\n{self.cell}"
         return self.interrupt()
 

@@ -27,8 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 # The page ---------------------------------------------------------------------------------------
 
-SMALL = """minutes, settings = 30, TrainSettings(replay_ratio=1, evaluate_every=3, evaluate_games=4, match_share=1, baseline="random")
-options = dict(preset="tiny", simulations=16, layout="threads", train_settings=settings)   # Iterations of a second, until it is stopped"""
+SMALL = """steps = dict(games_per_iteration=32, batch_size=64, replay_ratio=1)   # Short iterations, until it is stopped
+minutes, settings = 30, TrainSettings(**steps, evaluate_every=3, evaluate_games=4, match_share=1, baseline="random")
+options = dict(preset="tiny", simulations=16, layout="threads", games=32, threads=1, train_settings=settings)"""
 
 TRAIN = "run = train("   # The cell that trains
 FORM, CALL = "folder = run_folder(game, use_drive)", "train(game, minutes, folder)"
@@ -106,7 +107,7 @@ class Page:
             if time.monotonic() > end or errors:
                 self.shot("failed")
                 raise AssertionError("\n".join([f"no {what} after {seconds} s; the page says:", *errors, *self.outputs()]))
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(200)   # Each look makes the browser lay out the page
         return seen
 
     def ended(self, cell):
@@ -283,7 +284,8 @@ def test_running_the_cell_again_goes_on(page, lab):
     cell, (run, before, games) = page.cell(TRAIN), saved(lab[1])
     page.wait_for_widgets()
     page.run(cell)
-    page.wait(cell, rf"\b{before + 1} iterations,")
+    def went_on(): return any(int(count) > before for count in re.findall(r"(\d+) iterations,", page.said(cell)))
+    page.until(went_on, f"more than {before} iterations")
     page.shot("4-going-on")
     widgets = cell.locator(".jupyter-widgets").count()
     kept = stop(page, cell)

@@ -1,4 +1,5 @@
 """The command line, as a person types it: what it prints, what it refuses, what it leaves on the disk."""
+import functools
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import alphazero_nb
+from alphazero_nb import benchmark
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
@@ -232,8 +234,8 @@ def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
 
 
 def test_bench_of_cards_has_a_row_for_every_effort(capsys):
-    assert main(["bench", "cards", "blob", "--players", "3", "--cards", "2", "--seconds", "0.05", "--whole-games", "20",
-                 "--games", "32", "--device", "cpu", "--json"]) == 0
+    assert main(["bench", "cards", "blob", "--players", "3", "--cards", "2", "--seconds", "0.02", "--whole-games", "4",
+                 "--games", "8", "--device", "cpu", "--json"]) == 0
     bench = json.loads(capsys.readouterr().out)
     assert [(row["worlds"], row["simulations"]) for row in bench["rows"].values()] == [(2, 20), (3, 30), (5, 50)]
     assert all(row["games_per_min"] > 0 and 0 < row["resample_share"] < 1 for row in bench["rows"].values())
@@ -241,7 +243,9 @@ def test_bench_of_cards_has_a_row_for_every_effort(capsys):
     assert main(["bench", "cards", "connect4", "--seconds", "0.05"]) == 2 and "has no hidden information" in capsys.readouterr().err
 
 
-def test_bench_prints_what_it_promises(capsys):
+def test_bench_prints_what_it_promises(monkeypatch, capsys):
+    few = functools.partial(benchmark.best_bare, batches=(16, 64), seconds=.02)
+    monkeypatch.setattr(benchmark, "best_bare", few)   # No option shortens its search for the best way to compute
     assert main(["bench", "selfplay", "tictactoe", "--preset", "tiny", "--simulations", "8", "--windows", "2", "--seconds",
                  "0.1", "--whole-games", "10", "--games", "16", "--no-compile", "--device", "cpu", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
@@ -262,9 +266,9 @@ def test_layouts_are_measured_side_by_side(capsys):
 
 def test_a_run_of_workers_is_resumed_by_threads(tmp_path, capsys):
     folder = str(tmp_path / "run")
-    assert main(["train", "tictactoe", *SMALL, "--folder", folder, "--workers", "2", "--layout", "processes"]) == 0
+    assert main(["train", "tictactoe", *SMALL, "--folder", folder, "--workers", "1", "--layout", "processes"]) == 0
     printed = capsys.readouterr().out
-    assert re.search(r"worker [01]: cpu .*s to start", printed) and "2 processes" in printed   # On a busy machine one may come too late
+    assert re.search(r"worker 0: cpu .*s to start", printed) and "1 process" in printed
     assert main(["train", "tictactoe", *SMALL, "--folder", folder, "--layout", "threads", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["iteration"] == 2
 
@@ -390,10 +394,10 @@ NIM = re.search(r"^```python\n(import alphazero_nb as az\n\ndef start.*?)^```", 
 
 
 def test_a_game_of_ones_own_is_trained_and_played(tmp_path, capsys):
-    "The file that README.md shows, with workers, which import nothing but the file."
+    "The file that README.md shows, with a worker, which imports nothing but the file."
     (tmp_path / "nim_of_mine.py").write_text(NIM)
     words = ["--rules", str(tmp_path / "nim_of_mine.py")]
-    code, out, errors = command("train", "nim", *SMALL, *words, "--workers", "2", "--folder", tmp_path / "run")
+    code, out, errors = command("train", "nim", *SMALL, *words, "--workers", "1", "--folder", tmp_path / "run")
     assert code == 0 and f"alphazero-nb play {tmp_path / 'run'} {' '.join(words)}\n" in out, errors
     code, out, errors = command("arena", tmp_path / "run", "random", *words, "--games", "4", "--device", "cpu")
     assert code == 0 and "of the points" in out, errors

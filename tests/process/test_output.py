@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from alphazero_nb.cli import main
 from alphazero_nb.core.events import shell_command
 from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.match import Match
@@ -33,13 +34,14 @@ def saved(folder: Path) -> int: return json.loads((folder / "manifest.json").rea
 
 
 @posix
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_cards_are_shown_in_an_encoding_without_their_signs(encoding):
-    code, out, errors = shell(f"$AZ show-game '{CARDS}' --seed 3", PYTHONIOENCODING=encoding)
-    _, full, _ = shell(f"$AZ show-game '{CARDS}' --seed 3", PYTHONIOENCODING="utf-8")
-    assert (code, errors) == (0, "")
-    assert out.decode(encoding) == "".join(PLAIN.get(sign, sign) for sign in full.decode())
-    assert set("♠♥♦♣") & set(full.decode()) and "?" not in out.decode(encoding)
+def test_cards_are_shown_in_an_encoding_without_their_signs():
+    full, *plain = ((encoding, *shell(f"$AZ show-game '{CARDS}' --seed 3", PYTHONIOENCODING=encoding))
+                    for encoding in ("utf-8", "cp1252", "ascii"))
+    full = full[2].decode()
+    for encoding, code, out, errors in plain:
+        assert (code, errors) == (0, "")
+        assert out.decode(encoding) == "".join(PLAIN.get(sign, sign) for sign in full)
+        assert set("♠♥♦♣") & set(full) and "?" not in out.decode(encoding)
 
 
 def test_cards_are_played_from_python_in_an_encoding_without_their_signs(monkeypatch):
@@ -51,7 +53,7 @@ def test_cards_are_played_from_python_in_an_encoding_without_their_signs(monkeyp
 
 
 @posix
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+@pytest.mark.parametrize("encoding", [pytest.param("cp1252", marks=pytest.mark.slow), "ascii"])
 def test_a_run_in_a_folder_of_other_letters_is_trained(encoding, tmp_path):
     folder = tmp_path / "国际象棋 ♠"
     code, out, errors = shell(f"$AZ train tictactoe {' '.join(SMALL)} --folder {shlex.quote(str(folder))}",
@@ -63,7 +65,7 @@ def test_a_run_in_a_folder_of_other_letters_is_trained(encoding, tmp_path):
 def test_a_run_without_a_standard_output_is_trained(tmp_path):
     code, _, errors = shell(f"$AZ train tictactoe {' '.join(SMALL)} --folder {tmp_path / 'a'} >&-")
     assert (code, errors, saved(tmp_path / "a")) == (0, "", 1)
-    assert shell("$AZ games >&- 2>&-")[0] == 0
+    assert shell("$AZ show-game tictactoe >&- 2>&-")[0] == 0
 
 
 @posix
@@ -75,7 +77,7 @@ def test_a_run_whose_reader_leaves_goes_on(tmp_path):
 
 
 @posix
-@pytest.mark.parametrize("words", ["games", "train --help", f"show-game '{CARDS}'"])
+@pytest.mark.parametrize("words", [pytest.param("games", marks=pytest.mark.slow), "train --help", f"show-game '{CARDS}'"])
 def test_a_reader_that_has_gone_is_no_traceback(words, tmp_path):
     "The reader leaves before the first line."
     code, _, errors = shell(f"($AZ {words}; echo $? >{tmp_path / 'code'}) | true")
@@ -84,7 +86,7 @@ def test_a_reader_that_has_gone_is_no_traceback(words, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device without room")
 def test_a_full_disk_is_one_sentence():
-    code, _, errors = shell("$AZ games >/dev/full")
+    code, _, errors = shell("$AZ show-game tictactoe >/dev/full")
     assert code == 1 and errors.startswith("alphazero-nb: the output cannot be written: ") and errors.count("\n") == 1
 
 
@@ -124,10 +126,10 @@ def test_a_printed_command_can_be_pasted(words):
 
 
 @posix
-def test_the_command_to_play_can_be_pasted(tmp_path):
-    folder = tmp_path / "my runs"
-    code, out, _ = shell(f"$AZ train tictactoe {' '.join(SMALL)} --folder '{folder}'")
-    line = next(line for line in out.decode().splitlines() if line.startswith("Play against the agent: "))
+def test_the_command_to_play_can_be_pasted(tmp_path, capsys):
+    assert main(["train", "tictactoe", *SMALL, "--folder", str(tmp_path / "my runs")]) == 0
+    out = capsys.readouterr().out
+    line = next(line for line in out.splitlines() if line.startswith("Play against the agent: "))
     command = line.removeprefix("Play against the agent: alphazero-nb")
     code, out, errors = shell(f"echo quit | $AZ{command}")
     assert code == 0 and b"tictactoe against my runs" in out, errors

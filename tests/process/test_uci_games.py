@@ -15,12 +15,14 @@ import chess.pgn
 from alphazero_nb.arena.external import EngineProcess, play_clocked
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
+from alphazero_nb.cli import main
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games import chess_text
 from small_run import trainer
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"])
-PROGRAMS = {"stockfish": ("", {"Skill Level": 0, "Slow Mover": 10}), "gnuchess": ("--uci", {})}
+PROGRAMS = {"stockfish": ("", {"Skill Level": 0, "Slow Mover": 10, "nodestime": 10}),   # 10 nodes are a millisecond
+            "gnuchess": ("--uci", {})}
 FOUND = {name: shutil.which(name, path=PATH) for name in PROGRAMS}
 
 
@@ -88,33 +90,43 @@ def test_twenty_games_with_a_clock(program, name):
     check_games(play_games(program, name, 20, 10, .1, text), text)
 
 
-def test_python_chess_as_the_board(program):
-    "python-chess as the board: options, a game, an analysis that is stopped, and an end without a word on the error output."
+@pytest.fixture(scope="module")
+def engine(program):
+    "The program as python-chess runs it."
+    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine: yield engine
+
+
+def test_python_chess_as_the_board(engine):
+    "python-chess as the board: options, a game, an analysis that is stopped, and a mate."
     board = chess.Board()
-    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine:
-        assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
-        engine.configure({"Move Overhead": 20})
-        for _ in range(6):
-            result = engine.play(board, chess.engine.Limit(time=.1), info=chess.engine.INFO_ALL)
-            assert result.move in board.legal_moves and result.info["nodes"] > 0 and result.info["pv"][0] == result.move
-            board.push(result.move)
-        infos = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=3)
-        assert len(infos) == 3 and all(info["pv"][0] in board.legal_moves for info in infos)
-        with engine.analysis(board) as analysis:
-            for _ in range(3): analysis.next()
-            analysis.stop()
-            assert analysis.wait().move in board.legal_moves
-        mate = chess.Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")
-        found = engine.play(mate, chess.engine.Limit(white_clock=20, black_clock=20, white_inc=.1, black_inc=.1), info=chess.engine.INFO_SCORE)
-        assert found.move == chess.Move.from_uci("d1d8") and found.info["score"].white() == chess.engine.Mate(1)
+    assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
+    engine.configure({"Move Overhead": 20})
+    for _ in range(6):
+        result = engine.play(board, chess.engine.Limit(time=.1), info=chess.engine.INFO_ALL)
+        assert result.move in board.legal_moves and result.info["nodes"] > 0 and result.info["pv"][0] == result.move
+        board.push(result.move)
+    infos = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=3)
+    assert len(infos) == 3 and all(info["pv"][0] in board.legal_moves for info in infos)
+    with engine.analysis(board) as analysis:
+        for _ in range(3): analysis.next()
+        analysis.stop()
+        assert analysis.wait().move in board.legal_moves
+    mate = chess.Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")
+    found = engine.play(mate, chess.engine.Limit(white_clock=20, black_clock=20, white_inc=.1, black_inc=.1), info=chess.engine.INFO_SCORE)
+    assert found.move == chess.Move.from_uci("d1d8") and found.info["score"].white() == chess.engine.Mate(1)
 
 
 def test_everything_is_compiled_before_readyok(program, monkeypatch):
     "In a process that has just begun, the compiler neither compiles nor loads anything for the first moves after `readyok`."
+    class Heard(EngineProcess):
+        def ready(self):
+            self.before = []
+            self.send("isready")
+            self.wait_for("readyok", self.ready_s, self.before.append)
     monkeypatch.setenv("TELL", "1")
-    assert b"the compiler is at work" in run(program, b"isready\nquit\n").stdout.partition(b"readyok")[0]
     after = []
-    with EngineProcess(program) as engine:   # It has waited for `readyok`
+    with Heard(program) as engine:
+        assert any("the compiler is at work" in line for line in engine.before)
         for go in ("go movetime 150", "go wtime 3000 btime 3000", "go infinite"):
             engine.send("position startpos")
             engine.send(go)
@@ -129,14 +141,13 @@ def run(program, lines, **options):
     return subprocess.run(shlex.split(program), input=lines, capture_output=True, timeout=900, **options)
 
 
-def test_it_ends_with_its_input_and_says_what_is_wrong(program, tmp_path):
+def test_it_ends_with_its_input_and_says_what_is_wrong(program, capfd):
     "The input ends in the middle of a search, or has bytes that are no text; a folder has no chess, or is not there."
     done = run(program, b"uci\nisready\n\xff\xfe\nposition startpos\ngo infinite\n")
     assert done.returncode == 0 and done.stderr == b"" and b"unknown" in done.stdout and done.stdout.count(b"bestmove") == 1
-    other = program.replace("/chess ", "/nothing ")
-    done = run(other, b"uci\nisready\n")
-    assert done.returncode == 2 and done.stdout == b""
-    assert done.stderr.startswith(b"alphazero-nb: there is no folder and no trained agent") and done.stderr.count(b"\n") == 1
+    assert main(["uci", shlex.split(program)[-3].replace("/chess", "/nothing")]) == 2   # Before it reads a line
+    out, errors = capfd.readouterr()
+    assert out == "" and errors.startswith("alphazero-nb: there is no folder and no trained agent") and errors.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +159,7 @@ def foreign(program, tmp_path_factory):
     return shlex.join([str(folder) if word == words[words.index("uci") + 1] else word for word in words])
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow)])
 def test_a_folder_with_another_alphabet(foreign, encoding):
     done = run(foreign, b"uci\nisready\nposition startpos\ngo nodes 10\nquit\n", env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
     lines = done.stdout.decode(encoding).splitlines()
@@ -164,18 +175,17 @@ def test_an_output_that_is_closed_is_no_error(program, output):
     assert done.stderr == b"" and done.returncode in ((0,) if output == ">&-" else (0, 141))   # 141: the reader has left
 
 
-def test_python_chess_ponders_with_it(program):
+def test_python_chess_ponders_with_it(engine):
     "The board lets it search in the time of the opponent, who makes the expected move or another one."
     board = chess.Board()
-    with chess.engine.SimpleEngine.popen_uci(shlex.split(program), timeout=900) as engine:
-        assert "Ponder" in engine.options
-        for expected in (True, False, True, False):
-            result = engine.play(board, chess.engine.Limit(nodes=300), ponder=True)
-            board.push(result.move)
-            assert result.ponder in board.legal_moves
-            others = [move for move in board.legal_moves if move != result.ponder]
-            board.push(result.ponder if expected else others[0])
-        assert engine.play(board, chess.engine.Limit(nodes=50)).move in board.legal_moves
+    assert "Ponder" in engine.options
+    for expected in (True, False, True, False):
+        result = engine.play(board, chess.engine.Limit(nodes=300), ponder=True)
+        board.push(result.move)
+        assert result.ponder in board.legal_moves
+        others = [move for move in board.legal_moves if move != result.ponder]
+        board.push(result.ponder if expected else others[0])
+    assert engine.play(board, chess.engine.Limit(nodes=50)).move in board.legal_moves
 
 
 @pytest.mark.skipif(not FOUND["stockfish"], reason="Debian's stockfish is not installed: apt-get install stockfish")

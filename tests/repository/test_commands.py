@@ -1,6 +1,7 @@
 "Every command and every piece of Python in README.md, pages and help is taken as it is written: parsed, and run where that is cheap."
 import argparse
 import ast
+import functools
 import json
 import re
 import shlex
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from alphazero_nb import benchmark
 from alphazero_nb.cli import _get_game, main, make_parser
 from alphazero_nb.network.networks import PRESETS
 
@@ -59,17 +61,19 @@ def test_commands_are_found():
     for path in PLACES: assert not [line for line in lines_of(path) if line.startswith("bench ")], f"{path.name}: a command has its program"
 
 
-@pytest.fixture
-def nim(tmp_path, monkeypatch):
-    "README's game in README's file, in the present folder."
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def nim(tmp_path_factory):
+    "A folder with README's game in README's file, and the files there that have been run."
+    folder = tmp_path_factory.mktemp("nim")
     text = next(block for block in blocks(ROOT / "README.md", "python") if 'az.register("nim"' in block)
-    (tmp_path / "nim.py").write_text(text, encoding="utf-8")
-    return tmp_path
+    (folder / "nim.py").write_text(text, encoding="utf-8")
+    return folder, set()
 
 
 @pytest.mark.parametrize("place, words", COMMANDS, ids=[f"{place}: {' '.join(words)}" for place, words in COMMANDS])
 def test_a_command_is_understood(place, words, nim, monkeypatch):
+    folder, run = nim
+    monkeypatch.chdir(folder)
     if words in ([name] for name in ("train", "selfplay", "ablate")): return   # The name of a command
     try: args = make_parser().parse_args(words)
     except SystemExit as stop:
@@ -77,7 +81,8 @@ def test_a_command_is_understood(place, words, nim, monkeypatch):
         return
     if getattr(args, "preset", None): assert args.preset in PRESETS
     rules = getattr(args, "rules", None)
-    if rules: subprocess.run([sys.executable, rules], check=True, timeout=900)
+    if rules and rules not in run: subprocess.run([sys.executable, rules], check=True, timeout=900)
+    if rules: run.add(rules)
     elif (game := getattr(args, "game", None)) is not None:
         try: assert _get_game(args).name
         except ImportError: pytest.skip(f"{game} needs another package")
@@ -90,7 +95,9 @@ def test_a_quick_command_runs(words):
     assert done.returncode == 0 and done.stdout and not done.stderr
 
 
-def test_a_measurement_needs_no_game(capsys):
+def test_a_measurement_needs_no_game(monkeypatch, capsys):
+    few = functools.partial(benchmark.bench_machine, batches=(1, 16), games=(2, 16))
+    monkeypatch.setattr(benchmark, "bench_machine", few)
     assert main(["bench", "machine", "--preset", "tiny", "--device", "cpu", "--seconds", "0.02"]) == 0
     assert "tiny" in capsys.readouterr().out
     for words in (["bench", "cards"], ["bench", "selfplay"]): assert make_parser().parse_args(words).game is None

@@ -58,11 +58,12 @@ print(len(run.history), [name for name in sys.modules if name.split(".")[0] in D
 
 
 def test_what_the_readme_shows_can_be_pasted(tmp_path):
-    "Every Python block of README.md, in order, in one program and an empty folder; only the ten minutes are shorter."
+    "Every Python block of README.md, in order, in one program and an empty folder; only the run of ten minutes is smaller."
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S))
     assert program.count("minutes=10") == 1 and "az.play(" in program
-    program = program.replace('"connect4", folder', '"connect4", "tiny", games=16, simulations=4, folder').replace("minutes=10", "iterations=1")
+    small = 'games=16, simulations=4, train_settings=az.TrainSettings(games_per_iteration=16, batch_size=32)'
+    program = program.replace('"connect4", folder', f'"connect4", "tiny", {small}, folder').replace("minutes=10", "iterations=1")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, cwd=tmp_path, input="quit\n",
                           env=dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2])))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr

@@ -56,9 +56,13 @@ def as_nbdev_2_writes(value):
 
 
 def too_new(source):
-    "Return the stars in subscripts, which Python 3.10 cannot parse. Raise a SyntaxError for other new syntax."
-    tree = ast.parse(source, feature_version=(3, 10))   # Says nothing about such stars
-    slices = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+    """Return the stars in subscripts, which Python 3.10 cannot parse. Raise a SyntaxError for other new syntax.
+
+    `ast.parse` says nothing about such stars, and walking all nodes of all files takes seconds."""
+    tree, lines, star = ast.parse(source, feature_version=(3, 10)), source.split("\n"), re.compile(r"[\[,](?:\s|#.*)*\*(?!\*)")
+    starts = [0, *(part.end_lineno - 1 for part in tree.body)]
+    parts = [part for part, start in zip(tree.body, starts) if star.search("\n".join(lines[start:part.end_lineno]))]
+    slices = [node.slice for part in parts for node in ast.walk(part) if isinstance(node, ast.Subscript)]
     starred = [part for part in slices
                if isinstance(part, ast.Tuple) and any(isinstance(item, ast.Starred) for item in part.elts)]
     return [text for part in starred if not (text := ast.get_source_segment(source, part)).startswith("(")]
@@ -126,22 +130,25 @@ def test_every_module_comes_from_a_notebook():
             f"{name} is written by hand: its source belongs in a notebook"
 
 
+def copy_tree(folder, names):
+    "Copy these files and what tools/sync.py needs. All is up to date as long as `test_nothing_is_stale` passes."
+    for name in [*names, "pyproject.toml", "README.md", "settings.ini", "tools/sync.py"]:
+        (folder/name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT/name, folder/name)
+    return folder
+
+
 @pytest.fixture
-def copy(tmp_path):
-    "A copy of all that tools/sync.py reads. It is up to date as long as `test_nothing_is_stale` passes."
-    for name, content in sync.read_tree(ROOT).items():
-        (tmp_path/name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path/name).write_bytes(content)
-    (tmp_path/"tools").mkdir()
-    shutil.copy(ROOT/"settings.ini", tmp_path)
-    shutil.copy(sync.__file__, tmp_path/"tools")
-    return tmp_path
+def some(tmp_path):
+    "A copy of the front page, the first page, its module and a page of Colab."
+    module = re.search(r"default_exp ([\w.]+)", (ROOT/NOTEBOOKS[0]).read_text(encoding="utf-8"))[1].replace(".", "/")
+    modules = [f"{sync.PACKAGE}/{name}.py" for name in ("__init__", f"{module.rpartition('/')[0]}/__init__", module)]
+    return copy_tree(tmp_path, [sync.INDEX, NOTEBOOKS[0], NOTEBOOKS[-1], *modules])
 
 
-def test_the_check_notices_and_the_script_mends(copy):
-    module = next(name for name in sync.read_tree(copy) if name.endswith(".py")
-                  and sync.is_generated(name, (copy/name).read_text(encoding="utf-8")) and "_modidx" not in name)
-    whole = sync.read_tree(copy)
+def test_the_check_notices_and_the_script_mends(some):
+    copy, whole = some, sync.read_tree(some)
+    module = next(name for name in whole if name.endswith(".py") and sync.is_generated(name, whole[name].decode()))
     for name in (module, "README.md", NOTEBOOKS[0]):
         with open(copy/name, "a") as file: file.write("\n\n")
     before = sync.read_tree(copy)
@@ -149,16 +156,25 @@ def test_the_check_notices_and_the_script_mends(copy):
     assert check.returncode == 1
     for name in (module, "README.md", NOTEBOOKS[0]): assert f"stale: {name} " in check.stdout
     assert sync.read_tree(copy) == before, "a check changes nothing"
-    assert run_sync(copy).returncode == 0 and sync.read_tree(copy) == whole
-
-
-def test_a_new_address_reaches_every_page(copy):
-    ini = (copy/"settings.ini").read_text(encoding="utf-8")
-    (copy/"settings.ini").write_text(re.sub(r"^user = .*", "user = somebody-else", ini, flags=re.M), encoding="utf-8")
-    assert run_sync(copy, "--check").returncode == 1
     assert run_sync(copy).returncode == 0
+    mended = sync.read_tree(copy)
+    assert mended.pop(f"{sync.PACKAGE}/_modidx.py") and mended == whole   # The index has these modules alone
+
+
+def test_a_new_address_reaches_every_page(some, tmp_path_factory):
+    "And every module, which is made of a page: the whole script shows it for one."
+    copy = copy_tree(tmp_path_factory.mktemp("tree"), sync.read_tree(ROOT))
+    for root in (some, copy):
+        ini = (root/"settings.ini").read_text(encoding="utf-8")
+        (root/"settings.ini").write_text(re.sub(r"^user = .*", "user = somebody-else", ini, flags=re.M), encoding="utf-8")
+    sync.sync_address(copy), sync.build_readme(copy)
+    check = run_sync(some, "--check")
+    assert check.returncode == 1 and f"stale: {NOTEBOOKS[0]} " in check.stdout
+    assert run_sync(some).returncode == 0
     old = f"{SETTINGS['user']}/{SETTINGS['repo']}".encode()
-    assert [name for name, content in sync.read_tree(copy).items() if old in content] == []
+    made = [name for name, content in sync.read_tree(copy).items() if name.endswith(".py") and sync.is_generated(name, content.decode())]
+    for root, skipped in ((copy, made), (some, [sync.INDEX, "README.md"])):   # Which link to pages that are not there
+        assert [name for name, content in sync.read_tree(root).items() if name not in skipped and old in content] == []
 
 
 # README -----------------------------------------------------------------------------------------

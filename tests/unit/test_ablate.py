@@ -19,8 +19,10 @@ GAME = get_game("tictactoe")
 
 def small(**changes):
     variants = {"more steps": dict(train=dict(replay_ratio=16))}
-    return dict(game="tictactoe", minutes=.02, seeds=[0], simulations=[1, 4], games=4, per_phase=20, variants=variants,
-                control=dict(preset="mlp", search=dict(simulations=4), play=dict(fast_simulations=4))) | changes
+    control = dict(preset="mlp", train=dict(games_per_iteration=32, batch_size=32), search=dict(simulations=4),
+                   play=dict(fast_simulations=4))
+    return dict(game="tictactoe", minutes=.005, seeds=[0], simulations=[1, 4], games=4, per_phase=20, variants=variants,
+                control=control) | changes
 
 
 @pytest.fixture

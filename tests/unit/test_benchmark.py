@@ -69,7 +69,7 @@ def test_a_page_that_is_kept_is_found(tmp_path):
             self.kept.append(self.page)
     tidy, hoarder, start = HiddenDashboard(), Hoarder(), past_run(tmp_path, 50)
     for dashboard in (tidy, hoarder): dashboard(start)
-    assert redraw_growth(tidy, 100) < 50_000
+    assert redraw_growth(tidy, 30) < 50_000
     assert redraw_growth(hoarder, 20) > 18 * len(hoarder.page) and len(hoarder.page) > 5000
 
 

@@ -148,7 +148,7 @@ def fuzz(count, seed):
 
 def test_the_random_games_keep_the_contract():
     for kind in range(len(PLAYERS)):
-        for number in range(4): random_game(kind).check(games=1, seed=6 * number + kind)
+        for number in (0, 7): random_game(kind).check(games=1, seed=6 * number + kind)   # Without chance and with it
 
 
 def test_proofs_are_the_only_results_of_random_games():
@@ -184,21 +184,21 @@ def test_visits_are_those_of_a_slow_search_with_proofs(kind, budget):
 
 
 class Indifferent:
-    "Player 0 ends the game with 0.8, or lets player 1, who gets nothing either way, choose between +1 and −1."
-    ends, players = (1, -1), 3
-    def __init__(self, seed): self.moves = []
+    "Player 0 ends the game with 0.8, or lets player 1, who gets nothing either way, choose; between what, the seed says."
+    ends, players = [(1, -1), (-1, 1), (.9, .9), (-.9, -.9)], 3
+    def __init__(self, seed): self.moves, self.pair = [], self.ends[seed % 4]
     def mover(self): return -1 if self.moves[:1] == [0] or len(self.moves) == 2 else len(self.moves)
     def legal(self): return [0, 1]
     def play(self, action): self.moves.append(action)
     def observe(self): return np.eye(3, dtype=np.int8)[len(self.moves)]
 
     def returns(self):
-        first = .8 if self.moves == [0] else self.ends[self.moves[1]]
+        first = .8 if self.moves == [0] else self.pair[self.moves[1]]
         return [first, 0, -first][:self.players]
 
 
-def indifferent(ends, players=3, **more):
-    return PythonGame("indifferent", type("Made", (Indifferent,), dict(ends=ends, players=players)), players=players, actions=2,
+def indifferent(players=3, **more):
+    return PythonGame("indifferent", type("Made", (Indifferent,), dict(players=players)), players=players, actions=2,
                       shape=(3,), max_length=2, **more)
 
 
@@ -206,20 +206,18 @@ def indifferent(ends, players=3, **more):
 @pytest.mark.parametrize("leaves", [1, 8])
 def test_a_sure_result_is_preferred_to_the_whim_of_a_player_who_does_not_care(players, leaves):
     "The order of this player's actions says nothing: both orders are searched alike, and nothing above the choice is proven."
-    more = dict(zero_sum=False) if players == 2 else {}
-    for ends in ((1, -1), (-1, 1)):
-        game = indifferent(ends, players, **more)
-        found = search(game, Ignorant(game), game.new()[None], SearchSettings(200), leaves=leaves)
+    game = indifferent(players, **dict(zero_sum=False) if players == 2 else {})
+    for seed in range(2):
+        found = search(game, Ignorant(game), game.new(seed)[None], SearchSettings(200), leaves=leaves)
         assert found.visits[0].argmax() == 0 and .7 < found.values[0, 0] < .81
         one = GameSearch(game, Ignorant(game), leaves=leaves)
-        one.start(game.play(game.new(), 1))
+        one.start(game.play(game.new(seed), 1))
         while one.step(101): pass
         assert not one.proven and one.trees.edges["exact"][:2].all() and abs(np.diff(one.trees.edges["visits"][:2])) <= 1
         assert abs(one.trees.values[0, 0] / one.visits) < .02
-    for ends, best in (((.9, .9), 1), ((-.9, -.9), 0)):   # No whim: the same result for everybody
-        game = indifferent(ends, players, **more)
-        found = search(game, Ignorant(game), game.new()[None], SearchSettings(200))
-        assert found.visits[0].argmax() == best and found.values[0, 0] == pytest.approx(max(.8, ends[0]), abs=1e-5)
+    for seed, best, value in ((2, 1, .9), (3, 0, .8)):   # No whim: the same result for everybody
+        found = search(game, Ignorant(game), game.new(seed)[None], SearchSettings(200))
+        assert found.visits[0].argmax() == best and found.values[0, 0] == pytest.approx(value, abs=1e-5)
         assert found.visits.sum() < 200, "the root is proven"
 
 
@@ -236,14 +234,14 @@ def test_a_position_in_which_every_move_loses_is_searched_to_its_end():
 def test_results_of_two_players_are_opposite_unless_the_game_says_otherwise():
     "Default, declaration, and one sentence that says what to do: in the check, in a search, in self-play."
     assert get_game("tictactoe").zero_sum and not get_game("blob(players=3,cards=1)").zero_sum and not get_game("2048").zero_sum
-    both, words = indifferent((1, -1), 2), r"zero_sum=False"
+    both, words = indifferent(2), r"zero_sum=False"
     with pytest.raises(ContractError, match=words): both.check()
     with pytest.raises(RuleError) as caught: Agent(both, Ignorant(both), 20).search(both.new())
     assert re.search(words, str(caught.value.__cause__))
     with SelfPlayEngine(both, None, device="cpu", layout="threads", simulations=4, games=4, listeners=()) as engine:
         with pytest.raises(RuntimeError, match=words): engine.generate_games(4)
-    indifferent((1, -1), 2, zero_sum=False).check()
-    with pytest.raises(ValueError, match="zero_sum is for two players"): indifferent((1, -1), 3, zero_sum=True)
+    indifferent(2, zero_sum=False).check()
+    with pytest.raises(ValueError, match="zero_sum is for two players"): indifferent(3, zero_sum=True)
     rules = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, chance=chance, outcomes=2,
                  state_size=5, players=2, actions=3, shape=(1,), max_length=5)
     compiled = Game("random", **rules)
