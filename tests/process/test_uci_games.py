@@ -102,9 +102,10 @@ def test_python_chess_as_the_board(engine):
     assert {"Simulations", "Move Overhead", "MultiPV"} <= set(engine.options) and engine.id["name"].startswith("alphazero_nb chess")
     engine.configure({"Move Overhead": 20})
     for _ in range(6):
-        result = engine.play(board, chess.engine.Limit(time=.1), info=chess.engine.INFO_ALL)
+        result = engine.play(board, chess.engine.Limit(nodes=40), info=chess.engine.INFO_ALL)
         assert result.move in board.legal_moves and result.info["nodes"] > 0 and result.info["pv"][0] == result.move
         board.push(result.move)
+    assert engine.play(board, chess.engine.Limit(time=.1)).move in board.legal_moves   # However many nodes that are
     infos = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=3)
     assert len(infos) == 3 and all(info["pv"][0] in board.legal_moves for info in infos)
     with engine.analysis(board) as analysis:
