@@ -185,8 +185,9 @@ def main(count, seed):
             if event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"):
                 if not os.path.realpath(arguments[0]).startswith(place): raise SystemExit(f"wrote {arguments[0]}")
         for game in games:   # Everything is compiled before the watch begins
+            _, state = line_of(game, np.random.default_rng(1))   # A solver thinks long about the start
             for function in takers(game):
-                try: function(game.new())
+                try: function(state)
                 except ValueError: pass
         for _ in range(10): read_files(games, rng, 4, Path(folder), Counter())
         sys.addaudithook(watch)

@@ -1,9 +1,11 @@
-"Ctrl-C ends a search that needs no network for a long time: each call runs in a process of its own that gets a real interrupt."
+"""Ctrl-C ends a search that needs no network for a long time: each call runs in a process of its own, a copy of one
+that has compiled everything, and gets a real interrupt."""
 import subprocess
 import sys
 
 import pytest
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and processes of Unix")
 CHILD = '''
 import os, signal, sys, threading, time
 import numpy as np
@@ -78,22 +80,33 @@ def interrupt(name):
                 inside += 1
                 break
         time.sleep(.005)
-    print("interrupt", flush=True)
+    print("interrupt", end=" ", flush=True)
     os.kill(os.getpid(), signal.SIGINT)
 
-name, call = calls[sys.argv[1]]
-call(20)   # Compiles everything: an interrupt of the compiler is another matter
-threading.Thread(target=interrupt, args=(name,), daemon=True).start()
-try: call(many)
-except KeyboardInterrupt:
-    for thread in threading.enumerate():
-        if "actor" in thread.name: thread.join()   # A thread of self-play stops, too
-    print("stopped", flush=True)
+def run(name, call):
+    "Run a call that is interrupted, and end this process."
+    signal.alarm(600)   # A search that goes on ends here
+    threading.Thread(target=interrupt, args=(name,), daemon=True).start()
+    try: call(many)
+    except KeyboardInterrupt:
+        for thread in threading.enumerate():
+            if "actor" in thread.name: thread.join()   # A thread of self-play stops, too
+        print("stopped", end=" ", flush=True)
+    sys.exit()
+
+for name, call in calls.values(): call(20)   # Compiles everything: an interrupt of the compiler is another matter
+for key, what in calls.items():
+    assert threading.active_count() == 1, threading.enumerate()   # A copy of this process has no other thread
+    print(key, end=" ", flush=True)
+    child = os.fork()
+    if child == 0: run(*what)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 '''
+CALLS = ["search", "block", "leaves", "python", "one_game", "self_play", "rollouts", "minimax", "solver"]
 
 
-@pytest.mark.parametrize("call", ["search", "block", "leaves", "python", "one_game", "self_play", "rollouts", "minimax", "solver"])
-def test_an_interrupt_ends_a_search_that_needs_no_network(call):
+def test_an_interrupt_ends_a_search_that_needs_no_network():
     "Without the interrupt each of them takes several minutes or more."
-    child = subprocess.run([sys.executable, "-c", CHILD, call], capture_output=True, text=True, timeout=900)
-    assert child.stdout.split() == ["interrupt", "stopped"] and child.returncode == 0, child.stdout + child.stderr
+    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=6000)
+    assert done.stdout.splitlines() == [f"{call} interrupt stopped 0" for call in CALLS], done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr

@@ -51,11 +51,16 @@ def engine(game="tictactoe", network=None, **options):
     return SelfPlayEngine(get_game(game) if isinstance(game, str) else game, network, **dict(usual, **options))
 
 
-@functools.cache
+PLAYED = {}   # Games by what they depend on
+
+
 def undisturbed(n, game="tictactoe", simulations=16, seed=0):
     "The first n games, played by a thread of this process."
-    with engine(game, workers=None, layout="threads", threads=1, simulations=simulations, seed=seed) as playing:
-        return playing.generate_games(n)
+    key = game, simulations, seed
+    if len(PLAYED.get(key, ())) < n:
+        with engine(game, workers=None, layout="threads", threads=1, simulations=simulations, seed=seed) as playing:
+            PLAYED[key] = playing.generate_games(n)
+    return PLAYED[key][:n]
 
 
 def within(seconds, function, *args):
@@ -149,15 +154,20 @@ class Steps:
         return other
 
 
+@functools.cache
 def steps(make=Steps, length=9): return PythonGame("steps", make, players=2, actions=2, shape=(2,), max_length=length)
 
 
 # The same games
 
 
-@pytest.mark.parametrize("name", ["tictactoe", "connect4", "dots(rows=2,cols=2)"])
-@pytest.mark.parametrize("options", [dict(workers=1), dict(devices=["cpu", "cpu"], workers=None, reproducible=True),
-                                     dict(workers=3, games=40, threads=2, max_batch=7)])
+WAYS = [dict(workers=1), dict(devices=["cpu", "cpu"], workers=None, reproducible=True),
+        dict(workers=3, games=40, threads=2, max_batch=7)]
+PAIRS = [(options, name) for name in ["dots(rows=2,cols=2)", "tictactoe", "connect4"] for options in WAYS]
+
+
+@pytest.mark.parametrize("options, name", [   # By default each way and each game is tried once
+    pytest.param(*pair, marks=[pytest.mark.slow] * (index not in (0, 4, 8))) for index, pair in enumerate(PAIRS)])
 def test_processes_play_the_games_of_threads(name, options):
     want = undisturbed(60, name)
     with engine(name, **options) as playing: parts = [within(600, playing.generate_games, n) for n in (1, 39, 20)]
@@ -176,7 +186,10 @@ def test_weights_reach_processes_as_they_reach_threads():
         got = [within(600, playing.generate_games, 12)]
         playing.set_network(nets[1])
         got.append(within(600, playing.generate_games, 12))
-        for pid in pids(playing): os.kill(pid, signal.SIGKILL)
+        lost, other = pids(playing)
+        playing.pool.listener.silence_s = 1e6
+        os.kill(lost, signal.SIGKILL), os.kill(other, signal.SIGSTOP)   # It goes on when the new one has played
+        playing.events.listeners.append(at_game(1, lambda: os.kill(other, signal.SIGCONT), "worker 0"))
         got.append(within(600, playing.generate_games, 12))
     with engine(game, nets[0], layout="threads", workers=None, threads=2, shared=False, **usual) as playing:
         want = [playing.generate_games(12)]
@@ -191,7 +204,8 @@ def test_weights_reach_processes_as_they_reach_threads():
 # Workers that are killed
 
 
-@pytest.mark.parametrize("name, games, simulations, at", [("tictactoe", 400, 100, 20), ("chess(max_plies=80)", 80, 16, 10)])
+@pytest.mark.parametrize("name, games, simulations, at", [
+    ("tictactoe", 400, 100, 20), pytest.param("chess(max_plies=80)", 80, 16, 10, marks=pytest.mark.slow)])
 def test_a_killed_worker_is_replaced_and_its_games_are_played_again(name, games, simulations, at):
     heard = Heard()
     kill = lambda: os.kill(pids(playing)[0], signal.SIGKILL)
@@ -274,16 +288,17 @@ class Deadly(Steps):
 
 def test_rules_that_kill_their_process_end_the_run():
     heard = Heard()
-    with engine(steps(Deadly), listeners=[heard], seed=1) as playing: error = within(600, playing.generate_games, 50)
+    with engine(steps(Deadly), workers=1, listeners=[heard], seed=1) as playing:
+        error = within(600, playing.generate_games, 50)
     assert str(error).startswith("three workers in a row were lost without finishing a game. The first one was killed by signal 9")
-    assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
+    assert len(heard.of(WorkerLost)) == 3
 
 
 class DeadlyLate(Steps):
     "Kills its worker near the end of a long game; the others are short."
     def __init__(self, seed, deadly):
         self.deadly = seed == deadly
-        super().__init__(seed, 60 if self.deadly else 4)
+        super().__init__(seed, 30 if self.deadly else 4)
 
     def play(self, action):
         if self.deadly and in_worker():
@@ -293,8 +308,8 @@ class DeadlyLate(Steps):
 
 
 def test_a_game_that_kills_five_workers_ends_the_run():
-    game, heard = steps(functools.partial(DeadlyLate, deadly=derive_seed(1, Purpose.SELF_PLAY, 3)), 60), Heard()
-    with engine(game, listeners=[heard], simulations=4, seed=1) as playing:
+    game, heard = steps(functools.partial(DeadlyLate, deadly=derive_seed(1, Purpose.SELF_PLAY, 3)), 30), Heard()
+    with engine(game, workers=1, listeners=[heard], simulations=4, seed=1) as playing:
         error = within(600, playing.generate_games, 50)
         kept = playing.leftover()
     assert str(error) == "game 3 was running in five workers that were lost. The last one ended with exit code 7."
@@ -337,11 +352,11 @@ def stairs_that_break(): return steps(Fragile), steps(), OverflowError, "the sta
 def table_that_breaks(): return table(True), table(False), ValueError, "the table collapsed"
 
 
-@pytest.mark.parametrize("games", [stairs_that_break, table_that_breaks])
-def test_an_error_in_the_rules_says_how_to_reproduce_it(games):
+@pytest.mark.parametrize("games, workers", [(stairs_that_break, 1), (table_that_breaks, 2)])
+def test_an_error_in_the_rules_says_how_to_reproduce_it(games, workers):
     game, whole, kind, what = games()
     heard = Heard()
-    with engine(game, listeners=[heard], simulations=2) as playing:
+    with engine(game, workers=workers, listeners=[heard], simulations=2) as playing:
         error = within(600, playing.generate_games, 3000)
         kept = playing.leftover()
     assert type(error) is GameFailed and what in str(error) and str(error).count("Reproduce it with: ") == 1
@@ -376,75 +391,91 @@ class Tied:
 
 def test_a_game_that_no_worker_can_load(tmp_path):
     heard = Heard()
-    with engine(steps(Tied(tmp_path)), listeners=[heard], workers=3) as playing: error = within(600, playing.generate_games, 10)
+    with engine(steps(Tied(tmp_path)), listeners=[heard]) as playing: error = within(600, playing.generate_games, 10)
     assert type(error) is RuntimeError
     assert re.match(r"worker \d cpu failed: LookupError: there is no licence for this game$", str(error))
     assert "__setstate__" in str(error.__cause__) and not heard.of(WorkerLost) + heard.of(WorkerStarted)
-    assert len(heard.text()) == 2 and all("could not start and is left out: " in text for text in heard.text())
-    assert (tmp_path / "starts").read_text() == "xxx", "each worker tries once"
+    assert len(heard.text()) == 1 and "could not start and is left out: " in heard.text()[0]
+    assert (tmp_path / "starts").read_text() == "xx", "each worker tries once"
 
 
 def test_one_of_two_workers_cannot_load_the_game(tmp_path):
     heard, game = Heard(), steps(Tied(tmp_path, True))
-    with engine(game, listeners=[heard]) as playing:
+    with engine(game, listeners=[heard], simulations=4) as playing:
         records = within(600, playing.generate_games, 30)
         playing.pool.wait_ready()
         assert len(playing.pool.workers) == 1
         records += within(600, playing.generate_games, 30)
-    assert records == undisturbed(60, steps())
+    assert records == undisturbed(60, steps(), 4)
     text, = heard.text()
     assert re.match(r"(worker [01] cpu) could not start and is left out: \1 failed: LookupError: there is no licence", text)
     assert (tmp_path / "starts").read_text() == "xx" and not heard.of(WorkerLost)
 
 
 def test_a_network_that_no_worker_can_load():
-    import torch
-
-    class Locked(torch.nn.Module):
-        def forward(self, x): return torch.zeros(len(x), 9), torch.zeros(len(x), 2)
+    class Locked:   # Not one of PyTorch, which the worker would import first
+        def __init__(self): self.weights = [1, 2]
 
         def __setstate__(self, state):
             import multiprocessing
             if multiprocessing.parent_process() is not None: raise PermissionError("these weights are locked")
-            super().__setstate__(state)
     with engine(network=Locked(), workers=1) as playing: error = within(600, playing.generate_games, 10)
     assert str(error) == "worker 0 cpu failed: PermissionError: these weights are locked"
 
 
-def test_a_script_needs_no_guard(tmp_path):
+OWN_GAME = """
+from alphazero_nb.core.python_game import PythonGame
+
+class Five:
+    def __init__(self, seed): self.moves = []
+    def mover(self): return len(self.moves) % 2 if len(self.moves) < 5 else -1
+    def legal(self): return [0, 1]
+    def play(self, action): self.moves.append(action)
+    def returns(self): return [1, -1] if sum(self.moves) % 2 else [-1, 1]
+    def observe(self): return [len(self.moves)]
+
+def own(): return PythonGame("five", Five, players=2, actions=2, shape=(1,), max_length=5), None
+"""
+OWN_NETWORK = """
+import torch
+
+class Halves(torch.nn.Module):
+    def forward(self, planes): return torch.zeros(len(planes), 9), torch.full((len(planes), 2), .5)
+
+def own(): return get_game("tictactoe"), Halves()
+"""
+of_its_own = pytest.mark.parametrize("own", [pytest.param(OWN_GAME, id="game"),
+                                             pytest.param(OWN_NETWORK, id="network", marks=pytest.mark.slow)])
+
+
+@of_its_own
+def test_a_script_needs_no_guard(tmp_path, own):
     "Python runs a script without `if __name__ == '__main__':` again in each process, and with it the line that spawns."
     path = tmp_path / "unguarded.py"
     path.write_text("""
 from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-import torch
 print("a start", flush=True)
-
-class Halves(torch.nn.Module):   # A network of the script's own
-    def forward(self, planes): return torch.zeros(len(planes), 9), torch.full((len(planes), 2), .5)
-
-for network in (None, Halves()):
-    with SelfPlayEngine(get_game("tictactoe"), network, workers=2, simulations=8, device="cpu", listeners=()) as engine:
+""" + own + """
+for game, network in ((get_game("tictactoe"), None), own()):
+    with SelfPlayEngine(game, network, workers=1, simulations=8, device="cpu", listeners=()) as engine:
         print(len(engine.generate_games(10)), "games", flush=True)
 """)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and done.stdout.split("\n") == ["a start", "10 games", "10 games", ""], done.stderr
 
 
-def test_a_script_may_play_in_a_process_of_its_own(tmp_path):
+@of_its_own
+def test_a_script_may_play_in_a_process_of_its_own(tmp_path, own):
     "Such a process knows the script's classes as those of `__mp_main__`, and so must the workers that it starts."
     path = tmp_path / "guarded.py"
     path.write_text("""
-import multiprocessing, torch
+import multiprocessing
 from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-
-class Halves(torch.nn.Module):
-    def forward(self, planes): return torch.zeros(len(planes), 9), torch.full((len(planes), 2), .5)
-
+""" + own + """
 def play():
-    options = dict(workers=2, simulations=8, device="cpu", listeners=())
-    with SelfPlayEngine(get_game("tictactoe"), Halves(), **options) as engine:
+    with SelfPlayEngine(*own(), workers=1, simulations=8, device="cpu", listeners=()) as engine:
         print(len(engine.generate_games(10)), "games", flush=True)
 
 if __name__ == "__main__":
@@ -496,7 +527,7 @@ def opinion(calls=None, then=None, room=None):
 
 @pytest.mark.parametrize("then, sentence", [
     ("raise", "evaluation failed: the card fell out"), ("nan", "NaN or infinity"),
-    ("shape", r"logits of shape \(16, 5\); tictactoe needs \(16, 9\)"),
+    pytest.param("shape", r"logits of shape \(16, 5\); tictactoe needs \(16, 9\)", marks=pytest.mark.slow),
 ])
 def test_a_network_that_fails_in_a_worker(then, sentence):
     from alphazero_nb.network.evaluator import EvaluatorError
@@ -612,8 +643,10 @@ engine.generate_games(1_000_000)
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["at once", "in play"])
+@pytest.mark.parametrize("how, when", [   # By default each signal and each moment is tried once
+    (signal.SIGKILL, "in play"), (signal.SIGTERM, "at once"),
+    pytest.param(signal.SIGKILL, "at once", marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, "in play", marks=pytest.mark.slow)])
 def test_workers_end_with_their_parent(how, when):
     with Script(ORPHANS.replace("READY", str(when == "in play"))) as script:
         workers = [int(pid) for pid in script.line("workers").split()]
@@ -669,10 +702,11 @@ with build() as engine:
     engine.events.listeners.remove(stop)
     kept = engine.leftover()
     say("kept", len(kept), len({record.number for record in kept}), engine.scheduler.games)
-    records = engine.generate_games(1500)
-    assert [record.number for record in records] == list(range(1500))
-    assert same(records) and all(records[record.number] == record for record in kept if record.number < 1500)
-    assert engine.scheduler.games == 1500 + len(engine.leftover()), "no game is played twice"
+    count = len(kept) + 200
+    records = engine.generate_games(count)
+    assert [record.number for record in records] == list(range(count))
+    assert same(records) and all(records[record.number] == record for record in kept if record.number < count)
+    assert engine.scheduler.games == count + len(engine.leftover()), "no game is played twice"
 say("left", left())
 """
 
@@ -708,8 +742,9 @@ with build() as engine:
     if not GOES_ON: raise SystemExit
     try: os.kill(stopped.process.pid, signal.SIGCONT)
     except (OSError, ValueError): pass
-    records = engine.generate_games(1000)
-    assert [record.number for record in records] == list(range(1000)) and same(records)
+    count = len(engine.leftover()) + 200
+    records = engine.generate_games(count)
+    assert [record.number for record in records] == list(range(count)) and same(records)
     say("goes on")
 say("left", left())
 """
@@ -758,8 +793,9 @@ with build() as engine:
     engine.events.listeners.remove(stop)
     try: os.kill(stopped, signal.SIGCONT)
     except OSError: pass
-    records = engine.generate_games(1000)
-    assert [record.number for record in records] == list(range(1000)) and same(records)
+    count = len(engine.leftover()) + 200
+    records = engine.generate_games(count)
+    assert [record.number for record in records] == list(range(count)) and same(records)
     say("goes on")
 say("left", left())
 """
@@ -880,13 +916,13 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
         while not over.wait(.01):
             for worker in list(playing.pool.workers):
                 if psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED: worker.__class__ = Silent; return
-    with engine(game, listeners=[heard], seed=1) as playing:
+    with engine(game, workers=1, listeners=[heard], simulations=4, seed=1) as playing:
         playing.pool.wait_ready()
         playing.pool.listener.silence_s, finder = 1e6, threading.Thread(target=find)
         finder.start()
-        try: records = within(600, playing.generate_games, 300)
+        try: records = within(600, playing.generate_games, 100)
         finally: over.set(), finder.join()
-    assert (tmp_path / "frozen").exists() and records == undisturbed(300, steps(), seed=1)
+    assert (tmp_path / "frozen").exists() and records == undisturbed(100, steps(), 4, seed=1)
     lost, = heard.of(WorkerLost)
     assert lost.cause == "was silent for 1e+06 s and was killed" and lost.repeated > 0
 
@@ -894,7 +930,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
 def test_a_worker_that_freezes_in_the_middle_of_a_message_delays_no_end(tmp_path):
     "Nor does a message that is too long for the pipe of a frozen worker."
     game = steps(functools.partial(Frozen, folder=str(tmp_path)))
-    with engine(game, seed=1) as playing:
+    with engine(game, workers=1, seed=1) as playing:
         playing.pool.wait_ready()
         thread = threading.Thread(target=within, args=(60, playing.generate_games, 1_000_000), daemon=True)
         thread.start()
@@ -926,11 +962,11 @@ class Forking(Steps):
 
 def test_a_worker_whose_pipe_outlives_it_is_replaced(tmp_path):
     heard, game = Heard(), steps(functools.partial(Forking, folder=str(tmp_path)))
-    with engine(game, listeners=[heard], seed=1) as playing:
-        records = within(600, playing.generate_games, 300)
+    with engine(game, workers=1, listeners=[heard], simulations=4, seed=1) as playing:
+        records = within(600, playing.generate_games, 100)
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
     lost, = heard.of(WorkerLost)
-    assert lost.cause == "ended with exit code 3" and records == undisturbed(300, steps(), seed=1)
+    assert lost.cause == "ended with exit code 3" and records == undisturbed(100, steps(), 4, seed=1)
 
 
 @pytest.mark.parametrize("when", ["playing", "idle", "starting"])
@@ -972,8 +1008,10 @@ workers.time = SimpleNamespace(monotonic=lambda: time.monotonic() + asleep[0], s
 with build(simulations=400) as engine:
     engine.pool.listener.silence_s = 1000
     engine.pool.wait_ready()
-    records = engine.generate_games(1200)
-    assert asleep == [5000] and same(records, simulations=400)
+    records = engine.generate_games(100)
+    while not asleep[0]: records += engine.generate_games(20)
+    records += engine.generate_games(100)
+    assert same(records, simulations=400)
 say("left", left())
 """
     with Script(source) as script:
@@ -981,7 +1019,7 @@ say("left", left())
         os.killpg(script.pid, signal.SIGSTOP)
         wait_for(lambda: psutil.Process(script.pid).status() == psutil.STATUS_STOPPED)
         os.killpg(script.pid, signal.SIGCONT)
-        assert script.end() == "left []\n", "no worker is lost"
+        assert script.end().replace("playing\n", "") == "left []\n", "no worker is lost"
 
 
 @pytest.mark.parametrize("layout", ["threads", "processes"])
@@ -1067,10 +1105,10 @@ def open_things():
                 shared=sorted(os.listdir(shm)) if shm.exists() else [])
 
 
-def cycles(count):
+def cycles(count, workers):
     "Builds, plays and shuts down; returns what is open and the memory in use, before and after."
     def cycle():
-        with engine() as playing: assert len(within(600, playing.generate_games, 5)) == 5
+        with engine(workers=workers) as playing: assert len(within(600, playing.generate_games, 5)) == 5
     cycle()
     before, memory = open_things(), []
     for _ in range(count):
@@ -1081,11 +1119,11 @@ def cycles(count):
     return np.polyfit(range(count), memory, 1)[0]
 
 
-def test_nothing_is_left_of_three_engines(): assert cycles(3) < 4, "MB per engine"
+def test_nothing_is_left_of_three_engines(): assert cycles(3, workers=1) < 2, "MB per engine"
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_fifty_engines(): assert cycles(50) < .2, "MB per engine"
+def test_nothing_is_left_of_fifty_engines(): assert cycles(50, workers=2) < .2, "MB per engine"
 
 
 def soak(games, simulations, workers, most_kills, every=None):
@@ -1118,7 +1156,7 @@ def soak(games, simulations, workers, most_kills, every=None):
     return len(lost)
 
 
-def test_five_hundred_games_while_workers_are_killed(): assert soak(500, 3000, 2, 2, every=20) >= 1
+def test_two_hundred_games_while_workers_are_killed(): assert soak(200, 2000, 2, 2, every=20) >= 1
 
 
 @pytest.mark.slow
@@ -1154,7 +1192,7 @@ from alphazero_nb.core.events import RunDone
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
 def tell(event):
-    if type(event) is GameFinished and event.number >= 160 and event.finished == 30:
+    if type(event) is GameFinished and event.number >= 96 and event.finished == 30:
         say("playing")
         interrupt_all()
     if type(event) is RunDone and event.stopped: say("stopped", event.games)
@@ -1169,7 +1207,8 @@ def trained(folder, listeners=(), **options):
     from alphazero_nb.training.learner import TrainSettings
     from alphazero_nb.training.trainer import Trainer
     usual = dict(device="cpu", simulations=16, games=32, max_batch=16, reproducible=True, seed=4)
-    settings = TrainSettings(games_per_iteration=160, batch_size=64, replay_ratio=2, min_replay_ratio=2, evaluate_every=0)
+    settings = TrainSettings(games_per_iteration=96, batch_size=64, replay_ratio=2, min_replay_ratio=2,
+                             evaluate_every=0)
     run = Trainer("tictactoe", "tiny", folder, train_settings=settings, listeners=list(listeners), **usual, **options)
     return run.fit(iterations=2 - run.iteration), dict(usual, train_settings=settings)
 
@@ -1178,7 +1217,7 @@ def trained(folder, listeners=(), **options):
 def undisturbed_run(tmp_path_factory, one_thread_inside): return trained(tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-@pytest.mark.parametrize("options", [dict(threads=2), dict(workers=2)])
+@pytest.mark.parametrize("options", [dict(threads=2), dict(workers=1)])
 def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_path, options):
     import torch
     from alphazero_nb.training.trainer import Trainer
@@ -1191,11 +1230,12 @@ def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_p
         assert script.end() == "iterations 1\n"
         heard = Heard()
         kept = Trainer("tictactoe", "tiny", tmp_path / "run", **usual, listeners=()).folder.kept()
-        assert len(kept) == reported and 30 <= reported <= 160 and {record.number for record in kept} <= set(range(160, 320))
+        numbers, second = {record.number for record in kept}, set(range(96, 192))
+        assert len(kept) == reported and 30 <= reported <= 96 and numbers <= second
         got, _ = trained(tmp_path / "run", [heard])
         played = [event.number for event in heard.of(GameFinished)]
-        assert sorted(played) == sorted(set(range(160, 320)) - {record.number for record in kept}), "the others, and each once"
-        assert got.iteration == want.iteration == 2 and got.games == 320 and not got.folder.kept()
+        assert sorted(played) == sorted(second - numbers), "the others, and each once"
+        assert got.iteration == want.iteration == 2 and got.games == 192 and not got.folder.kept()
         ours, theirs = got.learner.average.module.state_dict(), want.learner.average.module.state_dict()
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 

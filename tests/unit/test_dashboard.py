@@ -222,7 +222,8 @@ def test_redraws_leave_no_memory():
 CELL = """
 from alphazero_nb.core.game import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-engine = SelfPlayEngine(get_game("connect4"), None, device="cpu", layout="threads", simulations=200, games=32)
+game = get_game("connect4")
+engine = SelfPlayEngine(game, None, device="cpu", layout="threads", threads=1, simulations=200, games=32)
 """
 
 
@@ -235,13 +236,13 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + NEW_PAGE + "page_widgets.ask()")
     answer(kernel)
-    cell = kernel.run("engine.generate_games(1500);")
+    cell = kernel.run("engine.generate_games(300);")
     assert cell.out == "" and cell.err == "", "a dashboard prints nothing"
     (first, place, begun), *later = cell.shown
     assert first == "display_data" and VIEW in begun
     assert [kind for kind, where, _ in later] == ["update_display_data"] and later[0][1] == place
     last = later[0][2][HTML]
-    assert "1,500 games in" in words(last) and len(pictures(last)) == 1
+    assert "300 games in" in words(last) and len(pictures(last)) == 1
     states, seconds = in_widgets(cell), cell.seconds
     assert 1 <= len(states) <= 2 * seconds + 5 and len(set(states)) == len(states)
     again = kernel.run("engine.generate_games(20);")          # The next cell has a place of its own
@@ -264,11 +265,11 @@ def test_until_the_page_has_answered_a_call_is_alive_in_plain_html(kernel, accep
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + "engine.generate_games(1);" + NEW_PAGE + "page_widgets.ask()")   # What must be compiled is compiled now
     if accept is not None: answer(kernel, accept)
-    cell = kernel.run("engine.generate_games(400);")
+    cell = kernel.run("engine.generate_games(200);")
     assert_plain(cell)
     seen = [words(data[HTML]) for _, _, data in cell.shown]
-    assert "no game has ended yet" in seen[0] or "of 400 games" in seen[0]
-    assert "400 games in" in seen[-1] and len(set(seen)) == len(seen)
+    assert "no game has ended yet" in seen[0] or "of 200 games" in seen[0]
+    assert "200 games in" in seen[-1] and len(set(seen)) == len(seen)
 
 
 def test_a_widget_manager_that_arrives_late_is_asked_again(kernel):
@@ -281,7 +282,7 @@ def test_a_widget_manager_that_arrives_late_is_asked_again(kernel):
     say(kernel, "comm_open", control, dict(version="1.0.0"))
     say(kernel, "comm_msg", dict(comm_id="control", data=dict(method="request_states")))
     answer(kernel)
-    cell = kernel.run("engine.generate_games(1000);")   # A call of a third of a second shows only its last picture
+    cell = kernel.run("engine.generate_games(250);")   # A call of a third of a second shows only its last picture
     assert VIEW in cell.shown[0][2] and in_widgets(cell) and HTML in cell.shown[-1][2]
 
 

@@ -254,7 +254,7 @@ def hold(bases, root, examples):
     finally: torch.set_num_threads(threads)
 
 
-def test_an_altered_folder_gives_a_sentence_or_a_start(bases, tmp_path): hold(bases, tmp_path / "outer", 80)
+def test_an_altered_folder_gives_a_sentence_or_a_start(bases, tmp_path): hold(bases, tmp_path / "outer", 50)
 
 
 @pytest.mark.slow

@@ -205,15 +205,17 @@ def test_many_events_leave_nothing_behind():
 
     def play(start, stop):
         for index in range(start, stop):
-            events.emit(GameFinished(index, index, 100_000, index, 20, (1., -1.), index / 5000, 90 * index, f"cuda:{index % 4}"))
-    play(1, 50_000)
+            events.emit(GameFinished(index, index, 40_000, index, 20, (1., -1.), index / 5000, 90 * index,
+                                     f"cuda:{index % 4}"))
+    play(1, 30_000)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        play(50_000, 100_001)
+        play(30_000, 40_001)
         grown = tracemalloc.get_traced_memory()[0] - before
     finally: tracemalloc.stop()
-    assert grown < 20_000 and tally.pace.count == 100_000 and len(tally.sources) == 4   # A number per game would be 400 kB
+    assert grown < 20_000, "a number per game would be 80 kB"
+    assert tally.pace.count == 40_000 and len(tally.sources) == 4
     assert max(len(pace.steps) for pace in (tally.pace, *tally.sources.values())) < 60
 
 
