@@ -121,7 +121,7 @@ def weights_change(game) -> bool:
     for seed in range(4):
         for learner in (here, there): learner.step(batch(game, seed))
         want = NetworkEvaluator(game, here.network, CPU, shapes=(ROWS,), backend="eager").evaluate(*ask(game, seed))
-        there._blend()   # Work of the learner's stream that nobody has waited for
+        there._blend()   # This work still lies in the learner's stream
         evaluator.set_network(there.network)
         read = evaluator.begin(*ask(game, seed))
         for learner in (here, there): learner.step(batch(game, 10 + seed))
@@ -170,7 +170,7 @@ def overwritten_too_early(array, device):
 
 @contextlib.contextmanager
 def without_order(self):
-    "`after_others` that waits for nobody."
+    "`after_others` without its waits."
     with self.use(): yield
 
 

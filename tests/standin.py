@@ -1,8 +1,8 @@
 """A stand-in accelerator: the device "standin" of PyTorch, which computes as late as it may.
 
 A GPU takes work and returns at once; its answers come later, in the order of each stream. So does this device, whose memory is
-this machine's: an operator waits in the queue of its stream until somebody waits for it, results hold nonsense until then,
-copies from and to pinned memory happen only then, and memory that was given back is filled with nonsense at its place in the
+this machine's: an operator stays in the queue of its stream until a thread waits for it, results hold wrong numbers until then,
+copies from and to pinned memory happen only then, and memory that was given back is spoiled at its place in the
 queue. What is read or overwritten too early gives wrong numbers, always and on every machine. `Log` counts the operators, the
 copies and the waits.
 
@@ -24,7 +24,7 @@ FREE = {"empty.memory_format", "empty_strided.default", "new_empty.default", "ne
 
 
 def spoil(data):
-    "Fill memory with what nobody computed."
+    "Fill memory with wrong numbers."
     data.fill_(7.75 if data.is_floating_point() else data.dtype in (torch.bool, torch.int8, torch.uint8))   # Indices stay valid
 
 
@@ -34,7 +34,7 @@ class Log(Counter):
     active = []
 
     def __enter__(self):
-        self.names, self.types = Counter(), set()
+        self.names = Counter()
         Log.active.append(self)
         return self
 
@@ -53,7 +53,7 @@ def number(device):
 
 
 class Stream:
-    "Work in order. It is done when somebody waits for it."
+    "Work in order, done when a thread waits for it."
     def __init__(self, device="standin:0", priority=0):
         self.index, self.work, self.given, self.done = number(device), deque(), 0, 0
 
@@ -194,9 +194,7 @@ def dispatch(func, args, kwargs):
 
 
 def wait_for(tensor):
-    Log.add("waits")
-    stream = current_stream(tensor.device.index)
-    stream.run(stream.given)
+    wait(tensor.device.index)
     return tensor.here.item()
 
 
