@@ -210,10 +210,9 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shots():
-    "The folder of screenshots, new."
+    "The folder of screenshots; each run writes the same names, and other processes write theirs beside."
     folder = Path(os.environ.get("ARTEFACTS", ROOT/"tests"/"artefacts"))
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.png"): old.unlink()
     return folder
 
 
@@ -239,7 +238,7 @@ def page(lab, shots, chromium):
     return page
 
 
-# What a person sees -----------------------------------------------------------------------------
+# What a person sees: each step needs the page as the step before left it ------------------------
 
 def saved(folder):
     "The run's folder, and how many iterations and games it tells of."
@@ -248,7 +247,7 @@ def saved(folder):
     return manifest.parent, saved_run["iteration"], saved_run["games_played"]
 
 
-def test_the_dashboard_moves(page, lab):
+def the_dashboard_moves(page, lab):
     cell, seen = page.run_to(TRAIN), []
     page.wait(cell, r"games")
     page.shot("1-first-sight")
@@ -272,7 +271,7 @@ def stop(page, cell):
     return int(found[1])
 
 
-def test_stop_keeps_the_games(page, lab):
+def stop_keeps_the_games(page, lab):
     kept = stop(page, page.cell(TRAIN))
     page.shot("3-stopped")
     run, iteration, games = saved(lab[1])
@@ -280,7 +279,7 @@ def test_stop_keeps_the_games(page, lab):
     assert sum(path.stat().st_size for path in run.rglob("*.npz")) > 0, "the games lie in the run's folder"
 
 
-def test_running_the_cell_again_goes_on(page, lab):
+def running_the_cell_again_goes_on(page, lab):
     cell, (run, before, games) = page.cell(TRAIN), saved(lab[1])
     page.wait_for_widgets()
     page.run(cell)
@@ -294,7 +293,7 @@ def test_running_the_cell_again_goes_on(page, lab):
     assert saved(lab[1])[0] == run and kept == saved(lab[1])[1] > before and saved(lab[1])[2] > games
 
 
-def test_the_board_answers(page):
+def the_board_answers(page, lab):
     texts = page.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea").all_inner_texts()
     trained = next(number for number, text in enumerate(texts) if TRAIN in text)
     cell = page.run_to("play(agent", trained + 1)
@@ -312,7 +311,7 @@ def test_the_board_answers(page):
     assert sorted(stones()) == ["o", "x"], f"after one click the board says:\n{board.get_attribute('alt')}"
 
 
-def test_a_move_of_chess_takes_two_clicks_and_a_promotion_three(page):
+def a_move_of_chess_takes_two_clicks_and_a_promotion_three(page, lab):
     cell = page.cell("chess(fen=")
     page.run(cell)
     squares = cell.locator(".widget-gridbox .widget-gridbox button")
@@ -340,7 +339,7 @@ def html_of(cell):
     return ["".join(output["data"]["text/html"]) for output in cell["outputs"] if "text/html" in output.get("data", {})]
 
 
-def test_the_page_keeps_what_was_seen(page, lab):
+def the_page_keeps_what_was_seen(page, lab):
     cell = page.cell(TRAIN)
     seen = page.said(cell)
     cell.locator(".cm-content").press("Control+s")
@@ -360,6 +359,12 @@ def test_the_page_keeps_what_was_seen(page, lab):
     assert page.said(cell).split() == seen.split() and page.pictures(cell)
     sizes = cell.locator(".jp-Cell-outputArea img").evaluate_all("images => images.map(image => image.naturalWidth)")
     assert sizes and min(sizes) > 50, "pictures are drawn in a copy that is not trusted, too"
+
+
+def test_the_first_quarter_of_an_hour(page, lab):
+    for step in (the_dashboard_moves, stop_keeps_the_games, running_the_cell_again_goes_on, the_board_answers,
+                 a_move_of_chess_takes_two_clicks_and_a_promotion_three, the_page_keeps_what_was_seen):
+        step(page, lab)
 
 
 # A page whose widgets are late ------------------------------------------------------------------
