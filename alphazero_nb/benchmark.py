@@ -94,10 +94,11 @@ def best_bare(game, network, device, compile: bool = True, batches=None, seconds
     attempt = lambda *how: _try(network, game, device, *how, seconds)
     tried = [attempt(*way, batch, *layout) for way in ways for batch in batches for layout in layouts]
     ranked = sorted(tried, key=lambda row: -row["rate"])
-    for dtype in [dtype for backend, dtype in ways if backend == "eager" and compile and device.compiles]:
+    slow_starts = ["compile"] * (compile and device.compiles) + ["graphs"] * device.overlaps
+    for backend, dtype in [(slow, dtype) for slow in slow_starts for eager, dtype in ways if eager == "eager"]:
         for batch in list(dict.fromkeys(row["batch"] for row in ranked))[:2]:
-            try: tried.append(attempt("compile", dtype, batch, ranked[0]["threads"], ranked[0]["inside"]))
-            except Exception as error: warnings.warn(f"torch.compile fails here and is left out: {error}")
+            try: tried.append(attempt(backend, dtype, batch, ranked[0]["threads"], ranked[0]["inside"]))
+            except Exception as error: warnings.warn(f"backend {backend!r} fails here and is left out: {error}")
     return dict(max(tried, key=lambda row: row["rate"]), tried=tried)
 
 # %% ../nbs/80_benchmark.ipynb #a22334d3
@@ -400,9 +401,12 @@ def bench_device(
         for size in batch_sizes:
             learner = Learner(PolicyValueNet(game, preset, 0), device, replace(default_training(game), batch_size=size))
             steps[f"steps_per_s_{size}"] = step_rate(learner, random_batch(game, size), seconds)
+        recorded = {} if not device.overlaps else bench_selfplay(
+            game, preset, None, device, windows, seconds, whole_games, compile=False, layout=layout, backend="graphs")
         keep = ("moves_per_s", "evals_per_s", "recalled", "busy", "bare_evals_per_s", "efficiency", "efficiency_low",
                 "efficiency_high", "games_per_min", "bare", "plan")
         rows[preset] = dict({key: row[key] for key in keep}, **steps)
+        if recorded: rows[preset]["graphs"] = {key: recorded[key] for key in ("moves_per_s", "evals_per_s", "busy")}
     return dict(game=game.name, rows=rows, machine=dict(machine_facts(), device=device.description))
 
 # %% ../nbs/80_benchmark.ipynb #c40916ff

@@ -82,7 +82,8 @@ def _train(args):
         if isinstance(event, RunDone): stops.append(event.stopped)
     listeners = [progress, note_end]
     if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
-    engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
+    engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers,
+                    backend=args.backend)
     trainer, plan = plan_run(game, args.minutes, folder, args.preset, args.device, lambda text: progress(Message(text)),
                              seed=args.seed, train_settings=settings, play_settings=_selfplay(game, args),
                              listeners=listeners, layout=args.layout, from_folder=args.from_folder, **engine)
@@ -319,7 +320,7 @@ def _bench(args):
     elif args.what == "layouts": row = bench_layouts(game, args.preset, None, *played, args.seed, settings)
     else:
         row = bench_selfplay(game, args.preset, None, *played, not args.no_compile, args.seed, settings,
-                             **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
+                             **_given(games=args.games, threads=args.threads, max_batch=args.max_batch, backend=args.backend))
     if args.json: return row
     if args.what in ("layouts", "cards", "machine"): return print(row["table"])
     for key, value in row.items():
@@ -366,6 +367,8 @@ _OPTIONS = {
     "--layout": dict(default="auto",
                      help="threads, processes, ray, or auto (auto); "
                           "auto measures layouts before a run of at least 3 minutes"),
+    "--backend": dict(choices=["auto", "eager", "fused", "compile", "graphs"],
+                      help="how self-play computes the network; graphs, on a CUDA GPU, records a batch once (auto)"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
     "--ray": dict(metavar="ADDRESS", help="play on a Ray cluster: auto (the one that runs on this machine, or a new "
                                           "one for this run), or the address of a cluster"),
@@ -415,9 +418,9 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "train": (_train, "train an agent, or resume a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
               ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations",
-               "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout", "--gpus",
-               "--workers", "--ray", "--from-folder", "--evaluate-every", "--device", "--seed", "--tensorboard", "--ladder",
-               "--ladder-games", "--json"]),
+               "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout",
+               "--backend", "--gpus", "--workers", "--ray", "--from-folder", "--evaluate-every", "--device", "--seed",
+               "--tensorboard", "--ladder", "--ladder-games", "--json"]),
     "selfplay": (_produce, "play games for a training run, into its folder and with its newest weights",
                  dict(folder="the folder of a run that was started with --from-folder, here or on another machine"),
                  ["--rules", "--minutes", "--games", "--threads", "--layout", "--gpus", "--workers", "--device",
@@ -453,8 +456,8 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                         "cards: each effort",
                    game="a game (connect4; blob for cards)"),
               ["--rules", "--players", "--cards", "--preset", "--simulations", "--worlds", "--effort", "--device",
-               "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--no-compile",
-               "--seed", "--json"]),
+               "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--backend",
+               "--no-compile", "--seed", "--json"]),
 }
 
 # %% ../nbs/82_cli.ipynb #9ac53db8

@@ -4,6 +4,7 @@ counts: a line of JSON for each network, with the counts of a batch and of a ste
 faults: a line for each deliberate fault, and whether the numbers show it.
 runs: saving and restoring, a match, and weights that change while batches are computed."""
 import contextlib, copy, json, sys, threading
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from alphazero_nb.core.device import Device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator
+from alphazero_nb.network.inference import RecordedCopy
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.training.learner import Learner, TrainSettings, learner_arrays, restore_learner
@@ -54,9 +56,9 @@ def batch(game, seed):
                  chance.uniform(-1, 1, (ROWS, game.players)).astype(np.float32))
 
 
-def evaluators(game, network, device=GPU):
+def evaluators(game, network, device=GPU, backend="auto"):
     plain = NetworkEvaluator(game, network, CPU, shapes=(ROWS,), backend="eager")
-    return plain, Rehearsed(game, copy.deepcopy(network), device, shapes=(ROWS,))
+    return plain, Rehearsed(game, copy.deepcopy(network), device, shapes=(ROWS,), backend=backend)
 
 
 def learners(network):
@@ -83,6 +85,10 @@ def counts():
                 plain, there = evaluators(game, network, device)
                 with Log() as log: got = there.evaluate(*ask(game, 1))
                 row[key] = dict(log, right=same(got, plain.evaluate(*ask(game, 1))), names=dict(log.names))
+            plain, there = evaluators(game, network, backend="graphs")
+            there.evaluate(*ask(game, 0))
+            with Log() as log: got = there.evaluate(*ask(game, 1))
+            row["recorded_batch"] = dict(log, right=same(got, plain.evaluate(*ask(game, 1))), names=dict(log.names))
             here, there = learners(network)
             for seed in range(2): here.step(batch(game, seed)), there.step(batch(game, seed))
             here.step(batch(game, 2))
@@ -109,29 +115,54 @@ def runs():
                  for agent in agents]
         print(json.dumps(dict(part="match", right=games[0].to_dict()["wins"] == games[1].to_dict()["wins"])), flush=True)
         print(json.dumps(dict(part="new weights", right=weights_change(game))), flush=True)
-    print(json.dumps(dict(part="threads", right=clients(game, network))), flush=True)
+        print(json.dumps(dict(part="new weights of a recording", right=weights_change(game, "graphs"))), flush=True)
+        print(json.dumps(dict(part="a network that waits", right=one_that_waits(game))), flush=True)
+    for backend in ("auto", "graphs"):
+        print(json.dumps(dict(part=f"threads, {backend}", right=clients(game, network, backend))), flush=True)
 
 
-def weights_change(game) -> bool:
+class Waits(torch.nn.Module):
+    "A network that looks at a number of the device while it computes."
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, planes):
+        assert planes.float().sum().item() > -1e9
+        return self.inside(planes)
+
+
+def one_that_waits(game) -> bool:
+    "True if a network that cannot be recorded is refused in one sentence, and computed without a recording."
+    network = Waits(PolicyValueNet(game, "tiny"))
+    plain, there = evaluators(game, network, backend="graphs")
+    try: there.evaluate(*ask(game, 1))
+    except RuntimeError as error: refused = "'graphs' cannot record Waits" in str(error)
+    return refused and same(evaluators(game, network)[1].evaluate(*ask(game, 1)), plain.evaluate(*ask(game, 1)))
+
+
+def weights_change(game, backend="auto") -> bool:
     """True if each batch is computed with the weights that were given before it, while the learner changes its own: its step
     waits for its own stream alone, so the copy is not made before the next batch is read."""
     network = PolicyValueNet(game, "tiny")
     here, there = learners(network)
-    evaluator, right = Rehearsed(game, there.network, GPU, shapes=(ROWS,)), []
+    evaluator, right = Rehearsed(game, there.network, GPU, shapes=(ROWS,), backend=backend), []
     for seed in range(4):
         for learner in (here, there): learner.step(batch(game, seed))
         want = NetworkEvaluator(game, here.network, CPU, shapes=(ROWS,), backend="eager").evaluate(*ask(game, seed))
         there._blend()   # This work still lies in the learner's stream
+        before = evaluator.forward
         evaluator.set_network(there.network)
+        right.append((evaluator.forward is before) == (backend == "graphs"))
         read = evaluator.begin(*ask(game, seed))
         for learner in (here, there): learner.step(batch(game, 10 + seed))
         right.append(same(read(), want, 1e-3))
     return all(right)
 
 
-def clients(game, network) -> bool:
+def clients(game, network, backend="auto") -> bool:
     "True if six threads that share the evaluator get their own answers, with two batches under way."
-    with Mode(): plain, there = evaluators(game, network)
+    with Mode(): plain, there = evaluators(game, network, backend=backend)
     asked = [[ask(game, 100 * client + n, 1 + n % 4) for n in range(12)] for client in range(6)]
     wanted, found = [[plain.evaluate(*each) for each in asks] for asks in asked], {}
     with BatchedEvaluator(there, max_batch=ROWS) as shared:
@@ -174,9 +205,21 @@ def without_order(self):
     with self.use(): yield
 
 
-def two_batches(game) -> bool:
+def stale_input(self, tensor):
+    "`DeviceGraph.__call__` without the copy of its input."
+    self.graph.replay()
+    return self.output
+
+
+def lost_weights(self, network):
+    "`RecordedCopy.load` that takes the new network instead of its numbers; the recording reads the old ones."
+    self.net = copy.deepcopy(network)
+    return True
+
+
+def two_batches(game, backend="auto") -> bool:
     "True if two batches that are under way at once are answered rightly."
-    plain, there = evaluators(game, PolicyValueNet(game, "tiny"))
+    plain, there = evaluators(game, PolicyValueNet(game, "tiny"), backend=backend)
     with Mode(): there.evaluate(*ask(game, 0))   # The weights are there
     reads = [there.begin(*ask(game, seed)) for seed in (1, 2)]
     return all([same(read(), plain.evaluate(*ask(game, seed))) for seed, read in zip((1, 2), reads)])
@@ -187,7 +230,10 @@ def faults():
     cases = {"none": (None, None, None, two_batches), "read too early": (evaluator_module, "read_later", read_too_early, two_batches),
              "recorded too early": (evaluator_module, "read_later", recorded_too_early, two_batches),
              "overwritten too early": (evaluator_module, "send", overwritten_too_early, two_batches),
-             "no order of weights": (transfers.DeviceStream, "after_others", without_order, weights_change)}
+             "no order of weights": (transfers.DeviceStream, "after_others", without_order, weights_change),
+             "none in a recording": (None, None, None, partial(two_batches, backend="graphs")),
+             "stale input of a recording": (transfers.DeviceGraph, "__call__", stale_input, partial(two_batches, backend="graphs")),
+             "lost weights of a recording": (RecordedCopy, "load", lost_weights, partial(weights_change, backend="graphs"))}
     for name, (where, what, fault, check) in cases.items():
         kept = where and getattr(where, what)
         if where: setattr(where, what, fault)

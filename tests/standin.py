@@ -58,10 +58,12 @@ class Stream:
         self.index, self.work, self.given, self.done = number(device), deque(), 0, 0
 
     def give(self, work):
+        if HERE.__dict__.get("recording") is not None: return HERE.recording.work.append(work)
         self.work.append(work)
         self.given += 1
 
     def run(self, to):
+        if HERE.__dict__.get("recording") is not None: raise RuntimeError("a thread cannot wait while it records")
         with LOCK, _disable_current_modes(), torch.inference_mode():   # A host's tensor may come from there
             while self.done < to:
                 self.done += 1
@@ -93,6 +95,24 @@ class Event:
     def synchronize(self):
         Log.add("waits")
         if self.stream is not None: self.stream.run(self.at)
+
+
+class Graph:
+    "Work that was recorded, to be given again: the closures, which know their tensors."
+    def __init__(self): self.work, self.index = [], 0
+    def replay(self):
+        Log.add("operators", "graph")
+        with LOCK:
+            for work in self.work: current_stream(self.index).give(work)
+
+
+@contextmanager
+def record(graph, pool=None, stream=None, capture_error_mode="global"):
+    "Record the work of this thread; none of it is done."
+    graph.index, HERE.recording = stream.index, graph
+    try:
+        with use_stream(stream): yield
+    finally: HERE.recording = None
 
 
 DEFAULT = [Stream(f"standin:{index}") for index in range(COUNT)]
@@ -293,7 +313,7 @@ def result_in_place(func, args, kwargs):
 
 class Backend:
     "What `torch.standin` offers."
-    Stream, Event, stream = Stream, Event, staticmethod(use_stream)
+    Stream, Event, CUDAGraph, stream, graph = Stream, Event, Graph, staticmethod(use_stream), staticmethod(record)
     current_stream = staticmethod(current_stream)
     @staticmethod
     def is_available(): return True

@@ -12,7 +12,7 @@ import numpy as np
 from .device import Device
 
 # %% auto #0
-__all__ = ['send', 'read_later', 'DeviceStream']
+__all__ = ['send', 'read_later', 'DeviceStream', 'DeviceGraph']
 
 # %% ../../nbs/00a_core.transfers.ipynb #5ceed0f9
 def send(array: np.ndarray, device: Device) -> torch.Tensor:
@@ -64,3 +64,23 @@ class DeviceStream:
         self.stream.wait_stream(around)
         with self.use(): yield
         around.wait_stream(self.stream)
+
+# %% ../../nbs/00a_core.transfers.ipynb #52077f71
+class DeviceGraph:
+    "A computation on a device that overlaps, recorded once for one shape and then given in one piece."
+    def __init__(self, device: Device, compute: Callable, example: torch.Tensor):   # compute: tensor -> tensors
+        import torch
+        module = getattr(torch, device.type)
+        around, side = module.current_stream(device.name), module.Stream(device.name)
+        self.input, self.graph = example.clone(), module.CUDAGraph()
+        side.wait_stream(around)
+        with module.stream(side):
+            for _ in range(3): compute(self.input)   # Libraries choose their kernels and take their memory
+        with module.graph(self.graph, stream=side, capture_error_mode="thread_local"): self.output = compute(self.input)
+        around.wait_stream(side)
+
+    def __call__(self, tensor: torch.Tensor):
+        "Compute with this tensor. The next call overwrites the result, in the order of the stream."
+        self.input.copy_(tensor)
+        self.graph.replay()
+        return self.output

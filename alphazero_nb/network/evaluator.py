@@ -122,7 +122,7 @@ class NetworkEvaluator:
         self.game, self.device, self.backend, self.dtype = game, get_device(device), backend, dtype
         self.shapes = tuple(shapes or batch_shapes(max_batch))
         self.gathers, self.overlaps = self.device.type != "cpu", self.device.overlaps
-        self.version, self.stream = -1, DeviceStream(self.device)
+        self.version, self.stream, self.forward = -1, DeviceStream(self.device), None
         self.set_network(network)
 
     def __repr__(self):
@@ -132,8 +132,9 @@ class NetworkEvaluator:
     def set_network(self, network: nn.Module) -> None:
         "Use these weights from the next call on and increment `version`."
         from alphazero_nb.network.inference import inference_copy
-        with self.stream.after_others(): forward = inference_copy(network, self.device, self.backend, self.dtype)
-        self.forward = forward
+        with self.stream.after_others():
+            if not (self.backend == "graphs" and self.forward and self.forward.load(network)):
+                self.forward = inference_copy(network, self.device, self.backend, self.dtype)
         self.version += 1
 
     def evaluate(
@@ -185,6 +186,7 @@ class NetworkEvaluator:
                                      "a smaller network.") from error
         half = self.shapes[-1] // 2
         self.shapes = tuple(shape for shape in self.shapes if shape < half) + (half,)
+        if self.backend == "graphs": self.forward.forget()
         if self.device.type == "cuda": empty_cache()
 
     def _begin(self, observations, edge_offsets, edge_actions) -> Callable:

@@ -5,7 +5,7 @@
 # %% ../../nbs/21_network.inference.ipynb #b217d820
 from __future__ import annotations
 
-import copy, functools, warnings
+import copy, functools, threading, warnings
 from typing import Callable
 
 import numpy as np
@@ -15,13 +15,14 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 from ..core.compiled import kernel, lean_kernel
 from ..core.device import Device, get_device
+from ..core.transfers import DeviceGraph
 from .networks import BoardNet, Layer, SuitNet, pool
 
 # %% auto #0
 __all__ = ['SUM_IN_ANY_ORDER', 'FUSED', 'BACKENDS', 'DTYPES', 'FoldedPair', 'fold_batch_norm', 'Fused', 'FusedBoardNet',
            'FusedNet', 'widen', 'narrow', 'split_inputs', 'add_rows', 'norm_rows', 'pool_halves', 'PackedLinear',
            'FusedNorm', 'FusedLayer', 'FusedSuitNet', 'can_fuse', 'measure_ranges', 'pool_int8', 'QuantizedConv',
-           'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy']
+           'Int8Net', 'int8_operators_work', 'can_use_int8', 'inference_copy', 'RecordedCopy']
 
 # %% ../../nbs/21_network.inference.ipynb #18f9526e
 class FoldedPair(nn.Sequential):
@@ -424,14 +425,14 @@ def can_use_int8(network: nn.Module, device: Device, measured: bool = True) -> b
     return not measured or bool((network.ranges > 0).all())
 
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
-BACKENDS = ("auto", "eager", "fused", "compile")
+BACKENDS = ("auto", "eager", "fused", "compile", "graphs")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
 def inference_copy(
     network: nn.Module,
     device: str | Device = "auto",
-    backend: str = "auto",        # auto, eager, fused or compile
+    backend: str = "auto",        # auto, eager, fused, compile or graphs
     dtype: str | None = None,     # Number format; the device's own by default. "int8" where `can_use_int8`
 ) -> Callable:                    # int8 planes (batch, *shape) on the device -> float32 logits and values
     "Return a frozen, fast copy of `network`; later changes of the weights do not affect it."
@@ -445,6 +446,8 @@ def inference_copy(
     fuses, number = can_fuse(network, device, name), getattr(torch, name)
     if backend == "fused" and not fuses:
         raise ValueError(f"backend 'fused' cannot run {type(network).__name__} in {name} on {device}; choose auto.")
+    if backend == "graphs" and not device.overlaps:
+        raise ValueError(f"backend 'graphs' needs a CUDA GPU, and the device is {device}; choose auto.")
     if backend == "auto": backend = "fused" if fuses else "eager"
     last = torch.channels_last if device.channels_last else torch.contiguous_format
     net = fold_batch_norm(copy.deepcopy(network).eval()).requires_grad_(False)
@@ -458,7 +461,7 @@ def inference_copy(
         if planes.dim() == 4: planes = planes.contiguous(memory_format=last)
         logits, values = run(planes)
         return logits.float(), values.float()
-    return forward
+    return RecordedCopy(net, forward, device) if backend == "graphs" else forward
 
 # %% ../../nbs/21_network.inference.ipynb #06758d44
 def _compiled(net: nn.Module) -> Callable:
@@ -469,3 +472,37 @@ def _compiled(net: nn.Module) -> Callable:
     def run(planes):
         with config.patch(freezing=True): return compiled(planes)
     return run
+
+# %% ../../nbs/21_network.inference.ipynb #3fbd0d6a
+def _tensors(net: nn.Module) -> dict: return dict(net.named_parameters()) | dict(net.named_buffers())
+
+
+class RecordedCopy:
+    "An inference copy that records its work once for each batch shape. A result is valid until the next call."
+    def __init__(self, net: nn.Module, forward: Callable, device: Device):   # forward: computes with `net`
+        self.net, self.forward, self.device, self.graphs = net, forward, device, {}
+        self.lock = threading.Lock()   # Another thread may bring new weights; no batch gets half of them
+
+    def __call__(self, planes):
+        with self.lock:
+            if len(planes) not in self.graphs: self.graphs[len(planes)] = self._record(planes)
+            return self.graphs[len(planes)](planes)
+
+    def _record(self, planes) -> DeviceGraph:
+        try: return DeviceGraph(self.device, self.forward, planes)
+        except torch.OutOfMemoryError: raise
+        except RuntimeError as error:
+            raise RuntimeError(f"backend 'graphs' cannot record {type(self.net).__name__}, for example because it waits "
+                               f"for the device; choose backend 'auto'. ({error})") from error
+
+    def load(self, network: nn.Module) -> bool:
+        "Use these weights from the next call on. Return False, and change nothing, if the shapes differ."
+        new, old = _tensors(fold_batch_norm(copy.deepcopy(network).eval())), _tensors(self.net)
+        if {name: x.shape for name, x in new.items()} != {name: x.shape for name, x in old.items()}: return False
+        with self.lock, torch.no_grad():
+            for name, tensor in old.items(): tensor.copy_(new[name])
+        return True
+
+    def forget(self) -> None:
+        "Give back the memory of all recordings."
+        self.graphs.clear()

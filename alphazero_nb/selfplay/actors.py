@@ -146,7 +146,7 @@ class Inference:
         batch, even = layout.max_batch * worlds, EVEN_ROWS
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
             game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
-            dtype="int8" if int8 else None)
+            backend=layout.backend, dtype="int8" if int8 else None)
         self.version = version
         self.shared = network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)

@@ -31,7 +31,7 @@ def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
     if len(set(base.devices)) > 1: return {"as planned": base}
     cores, device, slots = usable_cores(), base.devices[0], base.max_batch
     gpu, several = device != "cpu", max(2, min(4, cores))
-    make = lambda **options: plan_layout(game, network, **(dict(max_batch=slots) | options))
+    make = lambda **options: plan_layout(game, network, **(dict(max_batch=slots, backend=base.backend) | options))
     inside = dict(device=device, layout="threads")
     outside = lambda count: dict(layout="processes", devices=[device] * count)
     found = {"single thread": make(**inside, threads=1, shared=False),

@@ -248,6 +248,7 @@ class SelfPlayEngine:
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
         play_on: bool = False,           # If the pool can, play on between two calls
+        backend: str = "auto",           # How the network is computed, see inference_copy
     ):
         if settings is None: settings = default_settings(game)
         if simulations is not None:
@@ -262,7 +263,7 @@ class SelfPlayEngine:
         self.worlds = count_worlds(game, settings.search)
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
-                                 threads, games, max_batch, shared, self.worlds)
+                                 threads, games, max_batch, shared, self.worlds, backend)
         self.use(layout)
 
     def use(self, layout: Layout) -> None:

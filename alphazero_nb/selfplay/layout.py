@@ -28,6 +28,7 @@ class Layout:
     shared: bool | None          # True if the actors of a process share one evaluator; None measures it at the start
     max_rows: int | None = None  # Most positions per forward pass, if a whole batch exceeds device memory
     merged: int = 1              # Blocks per forward pass at most, where the actors of a process share one evaluator
+    backend: str = "auto"        # How the network is computed, see inference_copy
 
     def blocks(self) -> list[list[int]]:
         "Return the slots of each block of each process. Blocks are assigned to processes in turn."
@@ -124,10 +125,10 @@ def require_ray() -> None:
         raise ImportError('layout="ray" needs Ray, which is not installed; run: pip install "alphazero_nb[ray]"')
 
 
-def plan_cluster(workers: int | None, threads, games, max_batch, shared) -> Layout:
+def plan_cluster(workers: int | None, threads, games, max_batch, shared, backend: str = "auto") -> Layout:
     "Return a layout for Ray, with threads and games per actor. Raise an ImportError if Ray is not installed."
     require_ray()
-    return Layout("ray", ("ray",) * (workers or 0), threads or 0, games or 0, max_batch or 0, shared)
+    return Layout("ray", ("ray",) * (workers or 0), threads or 0, games or 0, max_batch or 0, shared, backend=backend)
 
 # %% ../../nbs/41_selfplay.layout.ipynb #1efa8815
 def plan_layout(
@@ -142,13 +143,14 @@ def plan_layout(
     max_batch: int | None = None,    # Slots per block
     shared: bool | None = None,      # True if the actors of a process share one evaluator
     worlds: int = 1,                 # Sampled worlds per slot
+    backend: str = "auto",           # How the network is computed, see inference_copy
 ) -> Layout:
     "Return the layout for these arguments. Simple rules fill in missing ones. Raise a ValueError for bad ones."
     bounds = dict(games=MOST_GAMES, threads=MOST_THREADS, max_batch=MOST_ROWS, workers=MOST_PROCESSES)
     for name, number in dict(games=games, threads=threads, max_batch=max_batch, workers=workers).items():
         if number is not None: require_number(name, number, 1, bounds[name])
     kind = choose_kind(game, layout, devices, workers)
-    if kind == "ray": return plan_cluster(workers, threads, games, max_batch, shared)
+    if kind == "ray": return plan_cluster(workers, threads, games, max_batch, shared, backend)
     names = plan_devices(game, network, kind, str(device), devices, workers)[:games]
     n, gpu, cores = len(names), names[0] != "cpu", usable_cores()
     threads = threads or (1 if game.in_python else max(1, min(cores // n, 4) if gpu else cores // n))
@@ -160,4 +162,4 @@ def plan_layout(
     if games < (n - 1) * max_batch + 1: max_batch = games // n   # Every process gets a block
     threads = min(threads, -(-blocks // n))
     if shared is None and kind != "threads": shared = network is not None and (gpu or threads > 1)
-    return Layout(kind, tuple(names), threads, games, max_batch, shared)
+    return Layout(kind, tuple(names), threads, games, max_batch, shared, backend=backend)

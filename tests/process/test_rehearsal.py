@@ -42,7 +42,7 @@ def mps_operators():
 
 def test_the_numbers_are_those_of_the_cpu(rows):
     assert [row["network"] for row in rows] == ["tiny", "small", "medium", "cards", "spiking", "mlp"]
-    assert all(row[part]["right"] for row in rows for part in ("batch", "waiting_batch", "step"))
+    assert all(row[part]["right"] for row in rows for part in ("batch", "waiting_batch", "recorded_batch", "step"))
 
 
 def test_a_batch_and_a_step_wait_once(rows):
@@ -52,6 +52,13 @@ def test_a_batch_and_a_step_wait_once(rows):
         assert {key: row["batch"][key] for key in ("up", "down", "waits")} == dict(up=1, down=1, waits=1)
         assert {key: row["waiting_batch"][key] for key in ("up", "down", "waits")} == dict(up=1, down=1, waits=2)
         assert row["step"]["up"] == 3 and row["step"].get("down", 0) == 0 and row["step"]["waits"] == 1
+
+
+def test_a_recorded_batch_is_four_operators_and_waits_once(rows):
+    "One copies the planes into the recording's memory, one is the recording, and two pick the edges and join the answer."
+    for row in rows:
+        assert row["recorded_batch"]["names"] == {"copy_.default": 1, "graph": 1, "index_select.default": 1, "cat.default": 1}
+        assert {key: row["recorded_batch"][key] for key in ("up", "down", "waits")} == dict(up=1, down=1, waits=1)
 
 
 def test_the_page_has_these_counts(rows):
@@ -70,10 +77,12 @@ def test_mps_has_every_operator(rows):
 
 def test_it_trains_saves_plays_and_changes_its_weights():
     assert {row["part"]: row["right"] for row in rehearse("runs")} == dict.fromkeys(
-        ("restore", "restore and go on", "match", "new weights", "threads"), True)
+        ("restore", "restore and go on", "match", "new weights", "new weights of a recording", "a network that waits",
+         "threads, auto", "threads, graphs"), True)
 
 
 def test_faults_give_wrong_numbers():
     found = {row["fault"]: row["right"] for row in rehearse("faults")}
-    assert found == {"none": True, **dict.fromkeys(("read too early", "recorded too early", "overwritten too early",
-                                                    "no order of weights"), False)}
+    assert found == {"none": True, "none in a recording": True, **dict.fromkeys((
+        "read too early", "recorded too early", "overwritten too early", "no order of weights", "stale input of a recording",
+        "lost weights of a recording"), False)}

@@ -131,15 +131,17 @@ def test_the_way_to_a_gpu_is_measured_with_all_its_parts(monkeypatch, merged, ro
     assert not [t for t in threading.enumerate() if t.name.startswith("BatchedEvaluator")]
 
 
-def test_a_compiler_that_fails_is_left_out(monkeypatch):
-    def attempt(network, game, device, backend, dtype, batch, threads, inside, seconds):
-        if backend == "compile": raise RuntimeError("no compiler")
-        return dict(backend=backend, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=1.0)
+@pytest.mark.parametrize("backend", ["compile", "graphs"])
+def test_a_backend_that_fails_is_left_out(monkeypatch, backend):
+    def attempt(network, game, device, tried, dtype, batch, threads, inside, seconds, backend=backend):
+        if tried == backend: raise RuntimeError("no compiler")
+        return dict(backend=tried, dtype=dtype, batch=batch, threads=threads, inside=inside, rate=1.0)
     monkeypatch.setattr(benchmark, "_try", attempt)
-    game, device = get_game("tictactoe"), replace(get_device("cpu"), compiles=True)
+    game, device = get_game("tictactoe"), replace(get_device("cpu"), compiles=True, overlaps=True)
     with pytest.warns(UserWarning, match="no compiler"):
         found = benchmark.best_bare(game, benchmark.PolicyValueNet(game, "tiny"), device, batches=(16,))
-    assert found["rate"] == 1 and not [row for row in found["tried"] if row["backend"] == "compile"]
+    assert found["rate"] == 1 and {row["backend"] for row in found["tried"]} >= {"eager", "compile", "graphs"} - {backend}
+    assert backend not in {row["backend"] for row in found["tried"]}
 
 
 def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):

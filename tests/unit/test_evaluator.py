@@ -1,4 +1,5 @@
 "What evaluators promise: each client its own answer, no client left waiting, no wrong number passed on."
+import copy
 import threading
 import time
 from itertools import count
@@ -13,7 +14,7 @@ from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network import evaluator as evaluator_module, inference
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
-from alphazero_nb.network.inference import FusedBoardNet, can_fuse, inference_copy
+from alphazero_nb.network.inference import FusedBoardNet, RecordedCopy, can_fuse, fold_batch_norm, inference_copy
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
 
 BACKENDS = ["eager", "fused"]
@@ -449,6 +450,34 @@ def test_the_copy_keeps_its_weights_until_it_is_updated(backend):
 
 def test_unknown_backends_are_named():
     with pytest.raises(ValueError, match="'quick'.*eager"): inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", "quick")
+    with pytest.raises(ValueError, match="'graphs' needs a CUDA GPU.*cpu; choose auto"):
+        NetworkEvaluator(GAME, PolicyValueNet(GAME, "tiny"), "cpu", backend="graphs")
+
+
+def test_a_recording_takes_new_weights_into_its_own_tensors():
+    network, batch = trained(GAME, PolicyValueNet(GAME, "tiny", seed=3)), torch.zeros(4, *GAME.shape)
+    recorded = RecordedCopy(fold_batch_norm(copy.deepcopy(network).eval()), None, get_device("cpu"))
+    places = [tensor.data_ptr() for tensor in recorded.net.state_dict().values()]
+    assert not recorded.load(PolicyValueNet(GAME, "small")), "other shapes need another recording"
+    other = trained(GAME, PolicyValueNet(GAME, "tiny", seed=4)).eval()
+    with torch.no_grad(): before = recorded.net(batch)
+    assert recorded.load(other) and places == [tensor.data_ptr() for tensor in recorded.net.state_dict().values()]
+    with torch.no_grad(): want, got = other(batch), recorded.net(batch)
+    assert all(torch.allclose(a, b, atol=1e-5) and not torch.allclose(a, c, atol=1e-2) for a, b, c in zip(got, want, before))
+
+
+def test_memory_that_is_short_takes_the_recordings_with_it(monkeypatch):
+    evaluator = NetworkEvaluator(GAME, PolicyValueNet(GAME, "tiny"), "cpu", shapes=(8,))
+    evaluator.backend, plain = "graphs", evaluator.forward
+
+    class Short(RecordedCopy):
+        def __call__(self, planes):
+            self.graphs[len(planes)] = "memory"
+            if len(planes) > 4: raise torch.OutOfMemoryError("CUDA out of memory")
+            return plain(planes)
+    evaluator.forward = Short(None, None, evaluator.device)
+    evaluator.evaluate(*request(GAME, np.random.default_rng(0), 8))
+    assert list(evaluator.forward.graphs) == [4] == list(evaluator.shapes)
 
 
 def test_unknown_number_formats_are_named():

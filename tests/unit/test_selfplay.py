@@ -1012,6 +1012,8 @@ def test_no_candidate_is_larger_than_the_machine(monkeypatch, cores, device, net
     for name, layout in found.items():
         assert len(layout.devices) <= cores, name
         if layout.devices[0] == "cpu": assert len(layout.devices) * layout.threads <= cores, name
+    base = plan_layout(game, network, device, backend="eager")
+    assert all(layout.backend == "eager" for layout in candidate_layouts(game, network, base).values())
     assert "single thread" in found and (cores == 1 or "processes" in found or network is None and device != "cpu")
 
 
