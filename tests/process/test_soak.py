@@ -59,7 +59,7 @@ def once(context, folder, disturb, seconds, chance):
     disturb(process, chance)
     while True:
         try:
-            assert here.poll(60), "a disturbed run waits for ever"
+            assert here.poll(600), "a disturbed run waits for ever"
             said.append(here.recv())
         except (EOFError, ConnectionResetError): break
     process.join(600)

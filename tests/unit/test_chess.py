@@ -2,7 +2,6 @@
 import importlib.util
 import io
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -90,18 +89,6 @@ def test_the_known_counts_of_longer_lines(game, fen):
 @pytest.mark.slow
 def test_longer_lines_of_gardner_against_the_slow_generator(small):
     assert perft_of_game(small, small.new(), 6) == slow.perft(slow.read(FENS[5]), 6)
-
-
-@pytest.mark.slow
-def test_two_million_positions_a_second(game):
-    perft_of_game(game, game.new(), 3)
-    times = []
-    for _ in range(3):
-        begin = time.process_time()   # Another process may use the same core
-        assert perft_of_game(game, game.new(), 5) == 4_865_609
-        times.append(time.process_time() - begin)
-    print(f"{4.865609 / min(times):.2f} million positions a second")
-    assert 4.865609 / min(times) >= 2
 
 
 def names(game, state): return {move_to_uci(game, state, action) for action in game.legal_actions(state)}
