@@ -69,10 +69,10 @@ def _train(args):
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
     progress = TextProgress(sys.stderr if args.json else sys.stdout, skip=(SelfPlayDone,))
     progress(Message(f"Training {args.game}: loading…"))   # At once: importing PyTorch takes seconds
-    from alphazero_nb.training.learner import default_training
-    from alphazero_nb.training.forecast import plan_run
     game, stops = _get_game(args), []
     _check_train(game, args)
+    from alphazero_nb.training.learner import default_training
+    from alphazero_nb.training.forecast import plan_run
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
@@ -298,10 +298,10 @@ def _judge(args):
 
 
 def _bench(args):
-    from alphazero_nb.benchmark import (bench_cards, bench_device, bench_kernels, bench_layouts, bench_machine,
-                                        bench_selfplay)
     args.game = args.game or ("blob" if args.what == "cards" else "connect4")
     game = _get_game(args)
+    from alphazero_nb.benchmark import (bench_cards, bench_device, bench_kernels, bench_layouts, bench_machine,
+                                        bench_selfplay)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
     if args.what == "kernels": row = bench_kernels(game, settings=settings)
     elif args.what == "cards":
