@@ -555,3 +555,35 @@ def test_code_from_disk_needs_no_compiler(tmp_path):
     compiling, loading = (" ".join(run(tmp_path, ["-c", USE])).split(" | ") for _ in range(2))
     assert compiling[1] == "0 True" and loading[1] == "5 False"
     assert compiling[0] == loading[0] and "('moves', True)" in loading[0] and "('not that', 1)" in loading[0]
+
+
+INTERRUPTED = """
+import os, signal
+from numba.core.registry import cpu_target
+
+from doubled import first, twice
+engine, asked = cpu_target.target_context.codegen()._engine._ee, []
+first(1)   # What all code needs is compiled
+
+def pressed(what, answer):
+    def answered(*arguments):
+        if what not in asked: os.kill(os.getpid(), signal.SIGINT)   # Python looks for it where a function begins
+        asked.append(what)
+        return answer(*arguments)
+    return answered
+engine._object_cache_notify = pressed("compiled", engine._object_cache_notify)
+engine._object_cache_getbuffer = pressed("loaded", engine._object_cache_getbuffer)
+
+interrupts = 0
+for attempt in range(4):
+    try: print(twice(21), interrupts, *sorted(set(asked)), "|")
+    except KeyboardInterrupt: interrupts += 1
+"""
+
+
+def test_ctrl_c_while_code_is_compiled_or_loaded_is_neither_lost_nor_deadly(tmp_path):
+    "At the moment when LLVM asks for code, and when it gives it. Without care the process died, or went on."
+    (tmp_path/"doubled.py").write_text("from alphazero_nb.core.compiled import kernel\n\n"
+                                       "@kernel\ndef first(n): return n\n\n@kernel\ndef twice(n): return n + n\n")
+    compiling, loading = (" ".join(run(tmp_path, ["-c", INTERRUPTED])).split(" | ") for _ in range(2))
+    assert compiling[0] == "42 1 compiled loaded" and loading[0] == "42 1 loaded"
