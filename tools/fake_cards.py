@@ -5,6 +5,7 @@ autocast and the fused AdamW for it as it does on a GPU. `Cards` lets real tenso
 the search and the files work as ever; a number that is read from a card is always `Cards.answer`. `Driver` answers for
 `torch.cuda`, and `backward` replaces autograd's engine, because both ask the driver. `check` finds what fake tensors
 let pass. A process cannot take this back. It needs a CUDA build of PyTorch."""
+import functools
 from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -106,25 +107,30 @@ class Cards(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if is_card(kwargs.get("device")) or any(map(is_fake, tree_leaves((args, kwargs)))): return on_card(func, args, kwargs)
+        if FakeTensor in types or is_card(kwargs.get("device")): return on_card(func, args, kwargs)
         if func in (aten.pin_memory.default, aten._pin_memory.default): return args[0].clone()
         if func is aten.is_pinned.default: return False
         kwargs.pop("pin_memory", None)
         return func(*args, **kwargs)
 
 
+@functools.cache
+def is_composite(func): return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+
+
 def on_card(func, args, kwargs):
     "Run an operator on fake tensors. Raise a Fault if a GPU would not."
     if func is torch.ops.prim.device.default: return args[0].fake_device
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):   # In inference mode
+    if is_composite(func):   # In inference mode
         with Cards(): return func.decompose(*args, **kwargs)
     if func is aten._local_scalar_dense.default: return torch.tensor(Cards.answer).to(args[0].dtype).item()
     if func is aten.equal.default: return True
     if func is aten._to_copy.default and not is_card(kwargs.get("device", CARDS[0])):
         return torch.ones(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
     if func is aten.copy_.default and not is_fake(args[0]): return args[0].fill_(1)
-    check(func, args, kwargs)
-    args, kwargs = tree_map(to_fake, (args, kwargs))
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    check(func, tensors, args, kwargs.get("device"))
+    if not all(map(is_fake, tensors)): args, kwargs = tree_map(to_fake, (args, kwargs))
     with Cards.fake: result = func(*args, **kwargs)
     Cards.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()   # Module.to takes no tensor with weak references
     if any(is_fake(leaf) and leaf.dim() and leaf.dtype == torch.float64 for leaf in tree_leaves(result)):
@@ -135,15 +141,14 @@ def on_card(func, args, kwargs):
 def names(kinds): return " and ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
 
 
-def check(func, args, kwargs):
+def check(func, tensors, args, device):
     "Count an operator. Raise a Fault if its tensors lie on two devices, or have number formats that it does not take."
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kind, formats = func.overloadpacket, {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     if not func.is_view: Cards.count += 1
     if kind in PRODUCTS: Cards.formats.update(str(each).removeprefix("torch.") for each in formats)
     if kind in (aten._to_copy, aten.copy_): return
     places = {tensor.device for tensor in tensors if is_fake(tensor) or tensor.dim()}   # A single number may come along
-    if kwargs.get("device") is not None: places.add(torch.device(kwargs["device"]))
+    if device is not None: places.add(torch.device(device))
     if len(places) > 1: raise Fault(f"{func} got tensors on {names(places)}")
     if kind in SAME and len(formats) > 1: raise Fault(f"{func} got {names(formats)}")
     if kind is aten._fused_adamw_: check_fused(args[:4])

@@ -27,9 +27,10 @@ from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.checkpoint import check_network
 from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
-from alphazero_nb.network.pretrained import list_pretrained
+from alphazero_nb.network.pretrained import list_pretrained, read_agent, save_agent
 from alphazero_nb.network.spiking import firing_rates
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.selfplay.worker_process import pack, unpack
 from alphazero_nb.training import learner as learner_module
 from alphazero_nb.training.learner import Learner, TrainSettings, learner_arrays, restore_learner
 from alphazero_nb.training.replay import Batch
@@ -184,6 +185,7 @@ def choose(preset, name, card, number):
     "The devices of the machine: their names, their settings and their test."
     wanted = [*CARDS, "cpu"]
     if [device.name for device in list_devices()] != wanted: raise Fault(f"the devices are not {wanted}")
+    if get_device("cuda").name != CARDS[0]: raise Fault(f"cuda is not {CARDS[0]}")
     device = get_device(card)
     if (device.name, device.train_dtype) != (card, number): raise Fault(f"{card} became {device}")
     error = probe_device(device)["error"]
@@ -191,18 +193,27 @@ def choose(preset, name, card, number):
     gpu_facts(card)
 
 
-def spikes(preset, name, card, number):
-    "The spikes of a network that was trained on a card."
+def use(preset, name, card, number):
+    "A trained network elsewhere: on the CPU, in a worker process, in a small file; and its spikes."
     game, network = make_network(preset, name)
-    firing_rates(network.to(card), batch(game).planes)
+    learner = Learner(network, card)
+    learner.step(batch(game))
+    learner.measure_ranges(batch(game).planes)
+    network = learner.average.module
+    for dtype in (None, "int8"): NetworkEvaluator(game, network, "cpu", ROWS, dtype=dtype).evaluate(*positions(game))
+    NetworkEvaluator(game, unpack(pack(network)), card, ROWS).evaluate(*positions(game))
+    with tempfile.TemporaryDirectory() as folder:
+        save_agent(Path(folder) / "agent.npz", game, preset, network)
+        NetworkEvaluator(*read_agent(Path(folder) / "agent.npz"), card, ROWS).evaluate(*positions(game))
+    firing_rates(network, batch(game).planes)
 
 
 def plan():
     "Return the rows of the table: a part, its network, its game, and its number formats. Each runs on both cards."
     small = [("tiny", "tictactoe"), ("cards", CARD_GAME)]
     rows = [(choose, "", "", FORMATS)] + [(part, *network, FORMATS) for part in (play, learn, resume) for network in NETWORKS]
-    rows += [(own, OwnNet, "tictactoe", FORMATS), (spikes, "spiking", "connect4", ["float32"])]
-    rows += [(share, *network, ["float16"]) for network in small]
+    rows += [(own, OwnNet, "tictactoe", FORMATS), (use, "spiking", "connect4", ["float32"])]
+    rows += [(part, *network, ["float16"]) for part in (share, use) for network in small]
     rows += [(train, *network, ["float16", "bfloat16"]) for network in [small[0], (OwnNet, "tictactoe")]]
     return rows + [(pretrained, "", name, ["float16"]) for name in list_pretrained()]
 
