@@ -17,8 +17,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 aten, CARDS = torch.ops.aten, ("cuda:0", "cuda:1")
 PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution, aten.convolution_backward}
-SAME = PRODUCTS | {aten.mv, aten.addmv, aten.dot, aten.index_add, aten.index_add_, aten.lerp, aten.lerp_, aten._foreach_lerp_,
-                   aten.native_layer_norm, aten.native_layer_norm_backward}   # A GPU converts no numbers for them
+SAME = PRODUCTS | {   # A GPU converts no numbers for these; fake tensors let them pass
+    aten.mv, aten.addmv, aten.dot, aten.index_add, aten.index_add_, aten.lerp, aten.lerp_, aten._foreach_lerp_,
+    aten.native_layer_norm, aten.native_layer_norm_backward}
 
 
 class Fault(Exception):
@@ -26,6 +27,7 @@ class Fault(Exception):
 
 
 class Stream:
+    "Has a card and no order."
     def __init__(self, device=None, priority=0): self.device = torch.device(device or Driver.current)
     def wait_stream(self, stream): pass
     def synchronize(self): pass
@@ -38,7 +40,7 @@ class Event:
 
     def record(self, stream=None):
         device = (stream or Driver.current_stream()).device
-        if self.device not in (None, device): raise Fault(f"an event of {self.device} was recorded in a stream of {device}")
+        if self.device not in (None, device): raise Fault(f"an event of {self.device} is in a stream of {device}")
         self.device = device
 
     def synchronize(self):
@@ -89,7 +91,9 @@ class Fake(FakeTensorMode):
     def __deepcopy__(self, memo): return self   # Every fake tensor refers to it
 
 
-def is_fake(value): return isinstance(value, FakeTensor)
+def is_fake(value):
+    "Return True for a tensor of a card."
+    return isinstance(value, FakeTensor)
 
 
 def to_fake(value):
@@ -97,7 +101,9 @@ def to_fake(value):
     return Cards.fake.from_tensor(value.detach()) if isinstance(value, torch.Tensor) and not is_fake(value) else value
 
 
-def is_card(device): return device is not None and torch.device(device).type == "cuda"
+def is_card(device):
+    "Return True for the name or the device of a card."
+    return device is not None and torch.device(device).type == "cuda"
 
 
 class Cards(TorchDispatchMode):
@@ -115,7 +121,9 @@ class Cards(TorchDispatchMode):
 
 
 @functools.cache
-def is_composite(func): return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+def is_composite(func):
+    "Return True if an operator is made of others for every device."
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
 def on_card(func, args, kwargs):
@@ -132,13 +140,15 @@ def on_card(func, args, kwargs):
     check(func, tensors, args, kwargs.get("device"))
     if not all(map(is_fake, tensors)): args, kwargs = tree_map(to_fake, (args, kwargs))
     with Cards.fake: result = func(*args, **kwargs)
-    Cards.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()   # Module.to takes no tensor with weak references
+    Cards.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()   # Weak references are in Module.to's way
     if any(is_fake(leaf) and leaf.dim() and leaf.dtype == torch.float64 for leaf in tree_leaves(result)):
         raise Fault(f"{func} computes in float64")   # A GPU can, up to 64 times slower
     return result
 
 
-def names(kinds): return " and ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+def names(kinds):
+    "Return devices or number formats as text."
+    return " and ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
 
 
 def check(func, tensors, args, device):
@@ -157,12 +167,13 @@ def check(func, tensors, args, device):
 def check_fused(lists):
     "Raise a Fault unless each weight, its gradient and its moments have one number format and one memory layout."
     for parts in zip(*lists):
-        if len({part.dtype for part in parts}) > 1: raise Fault(f"the fused step got {names(part.dtype for part in parts)}")
-        if len({part.stride() for part in parts}) > 1: raise Fault("the fused step got two memory layouts")
+        formats, layouts = {part.dtype for part in parts}, {part.stride() for part in parts}
+        if len(formats) > 1: raise Fault(f"the fused step got {names(formats)}")
+        if len(layouts) > 1: raise Fault("the fused step got two memory layouts")
 
 
 def backward(loss, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    "`Tensor.backward` without autograd's engine: go through the graph, each node after all that need it."
+    "`Tensor.backward` without autograd's engine and hooks: go through the graph, each node after all that need it."
     uses, found = Counter(), [loss.grad_fn]
     for node in found:
         for following, _ in node.next_functions:
@@ -197,7 +208,9 @@ def fit(gradient, want):
     return gradient.to(want.dtype)
 
 
-def add(room, index, gradient): room[index] = gradient if room[index] is None else room[index] + gradient
+def add(room, index, gradient):
+    "Add a gradient to those that arrived before it."
+    room[index] = gradient if room[index] is None else room[index] + gradient
 
 
 def install():

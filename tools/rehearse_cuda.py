@@ -4,8 +4,8 @@
     python tools/rehearse_cuda.py --faults   # Deliberate faults, to show that each is found
 
 It needs a CUDA build of PyTorch, whose wheel can be imported without a GPU, and takes some minutes on two cores.
-`fake_cards.py` has the cards. Fake tensors cannot follow numbers, the order of streams, memory, random numbers on a card,
-torch.compile and worker processes; a stand-in accelerator, tests/standin.py, rehearses numbers and order.
+`fake_cards.py` has the cards. Fake tensors cannot follow numbers, the order of streams, memory, random numbers on a
+card, torch.compile and worker processes. A stand-in accelerator, tests/standin.py, rehearses numbers and order.
 """
 import argparse, copy, functools, math, sys, tempfile, traceback, warnings
 from contextlib import contextmanager, nullcontext
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fake_cards import CARDS, Cards, Driver, Fault, install
+from fake_cards import CARDS, Cards, Driver, Fault, install, names
 from alphazero_nb.core.device import get_device, gpu_facts, list_devices, probe_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network import evaluator as evaluator_module
@@ -36,10 +36,10 @@ from alphazero_nb.training.learner import Learner, TrainSettings, learner_arrays
 from alphazero_nb.training.replay import Batch
 from alphazero_nb.training.trainer import Trainer
 
-ROWS, CARD_GAME = 8, "blob(players=3,cards=2)"
-FORMATS = dict(float32=(6, 0), float16=(7, 5), bfloat16=(8, 0))   # Compute capability of a card that trains in this format
+ROWS, CARD_GAME, TINY = 8, "blob(players=3,cards=2)", ("tiny", "tictactoe")
+FORMATS = dict(float32=(6, 0), float16=(7, 5), bfloat16=(8, 0))   # Compute capability of a card that trains in it
 NETWORKS = [(preset, CARD_GAME if preset == "cards" else "connect4") for preset in PRESETS] + [
-    ("tiny", "tictactoe"), ("mlp", CARD_GAME), ("spiking", "pig")]   # Other heads, and vectors
+    TINY, ("mlp", CARD_GAME), ("spiking", "pig")]   # Other heads, and vectors
 QUICK = TrainSettings(games_per_iteration=8, batch_size=ROWS, replay_ratio=1, min_replay_ratio=1, evaluate_every=1,
                       evaluate_games=2, baseline="random", match_share=1)
 
@@ -56,21 +56,10 @@ class OwnNet(nn.Module):
         return self.policy(x), torch.tanh(self.value(x))
 
 
-class LeftBehind(OwnNet):
-    "Keeps an array that is no buffer, so it stays on this machine."
-    def __init__(self):
-        super().__init__()
-        del self.scale
-        self.scale = torch.full((72,), .5)
-
-
-class HalfInside(OwnNet):
-    "Converts numbers for a layer that was not converted."
-    def forward(self, planes): return super().forward(planes.half())
-
-
 @functools.cache
-def network_of(preset, name): return PolicyValueNet(get_game(name), preset)
+def network_of(preset, name):
+    "Return the network of a preset. Nobody may change it."
+    return PolicyValueNet(get_game(name), preset)
 
 
 def make_network(preset, name):
@@ -83,14 +72,16 @@ def positions(game, rows=ROWS + 3):
     "Return a request to an evaluator; by default one of two batches."
     chance = np.random.default_rng(rows)
     legal = [np.flatnonzero(np.append(True, chance.random(game.actions - 1) < .5)) for _ in range(rows)]
-    offsets = np.cumsum([0] + [len(actions) for actions in legal]).astype(np.int32)
-    return chance.integers(0, 2, (rows, game.input_size)).astype(np.int8), offsets, np.concatenate(legal).astype(np.int32)
+    offsets, edges = np.cumsum([0] + [len(actions) for actions in legal]), np.concatenate(legal)
+    planes = chance.integers(0, 2, (rows, game.input_size)).astype(np.int8)
+    return planes, offsets.astype(np.int32), edges.astype(np.int32)
 
 
 def batch(game):
     "Return a batch for a learner."
-    chance, policy = np.random.default_rng(0), np.full((ROWS, game.actions), 1 / game.actions, np.float32)
-    return Batch(chance.integers(0, 2, (ROWS, *game.input_shape)).astype(np.int8), policy, np.ones((ROWS, game.players), np.float32))
+    planes = np.random.default_rng(0).integers(0, 2, (ROWS, *game.input_shape)).astype(np.int8)
+    policy, values = np.full((ROWS, game.actions), 1 / game.actions), np.ones((ROWS, game.players))
+    return Batch(planes, policy.astype(np.float32), values.astype(np.float32))
 
 
 @contextmanager
@@ -98,7 +89,7 @@ def computes_in(number):
     "Raise a Fault if products and convolutions of the block are not computed in this format alone."
     Cards.formats.clear()
     yield
-    if set(Cards.formats) != {number}: raise Fault(f"{number} is asked for, and the block computes in {', '.join(Cards.formats)}")
+    if set(Cards.formats) != {number}: raise Fault(f"it computes in {names(Cards.formats)}, not in {number}")
 
 
 # The parts. Each gets a network, a game, a card and a number format.
@@ -139,7 +130,9 @@ def resume(preset, name, card, number):
     with computes_in(number): second.step(batch(game))
 
 
-def other(card): return CARDS[1 - CARDS.index(card)]
+def other(card):
+    "Return the other card."
+    return CARDS[1 - CARDS.index(card)]
 
 
 def share(preset, name, card, number):
@@ -167,8 +160,8 @@ def train(preset, name, card, number):
     own = dict(network=preset()) if isinstance(preset, type) else dict(preset=preset)
     with tempfile.TemporaryDirectory() as folder:
         for each in (other(card), card):
-            trainer = Trainer(name, folder=Path(folder) / "run", device=each, simulations=8, train_settings=QUICK, games=8,
-                              max_batch=8, threads=2, layout="threads", listeners=(), **own)
+            trainer = Trainer(name, folder=Path(folder) / "run", device=each, simulations=8, train_settings=QUICK,
+                              games=8, max_batch=8, threads=2, layout="threads", listeners=(), **own)
             trainer.fit(iterations=1)
         if trainer.iteration != 2 or not trainer.matches: raise Fault("the run did not continue, or played no match")
         agent = Agent.load(Path(folder) / "run", simulations=8, device=card, network=own.get("network"))
@@ -210,19 +203,19 @@ def use(preset, name, card, number):
 
 def plan():
     "Return the rows of the table: a part, its network, its game, and its number formats. Each runs on both cards."
-    small = [("tiny", "tictactoe"), ("cards", CARD_GAME)]
-    rows = [(choose, "", "", FORMATS)] + [(part, *network, FORMATS) for part in (play, learn, resume) for network in NETWORKS]
+    small, rows = [TINY, ("cards", CARD_GAME)], [(choose, "", "", FORMATS)]
+    rows += [(part, *network, FORMATS) for part in (play, learn, resume) for network in NETWORKS]
     rows += [(own, OwnNet, "tictactoe", FORMATS), (use, "spiking", "connect4", ["float32"])]
     rows += [(part, *network, ["float16"]) for part in (share, use) for network in small]
-    rows += [(train, *network, ["float16", "bfloat16"]) for network in [small[0], (OwnNet, "tictactoe")]]
+    rows += [(train, *network, ["float16", "bfloat16"]) for network in (TINY, (OwnNet, "tictactoe"))]
     return rows + [(pretrained, "", name, ["float16"]) for name in list_pretrained()]
 
 
 def line_of(error):
     "Return the line of the package, or of this file, in which an error arose."
-    files = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    path, line = [(path, line) for path, line in files if PACKAGE in path.parents or path.name == Path(__file__).name][-1]
-    return f"{path.name}:{line}"
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if PACKAGE in Path(frame.filename).parents or frame.filename == __file__]
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
 
 
 def try_part(part, preset, name, card, number):
@@ -248,8 +241,8 @@ def rehearse():
             found = [try_part(part, preset, name, card, number) if number in formats else None for number in FORMATS]
             counts = " ".join(f"{each[0] if each else '':>7}" for each in found)
             wrong = [f"{number}: {each[1]}" for number, each in zip(FORMATS, found) if each and each[1]]
-            print(f"{part.__name__:10} {getattr(preset, '__name__', preset):8} {name:24} {card} {counts}  {'; '.join(wrong) or 'right'}",
-                  flush=True)
+            who = f"{part.__name__:10} {getattr(preset, '__name__', preset):8} {name:24} {card}"
+            print(f"{who} {counts}  {'; '.join(wrong) or 'right'}", flush=True)
             faults, tried = faults + len(wrong), tried + len(formats)
     print(f"{tried - faults} of {tried} parts are right.")
     return faults
@@ -257,18 +250,34 @@ def rehearse():
 
 # Deliberate faults.
 
+class LeftBehind(OwnNet):
+    "Keeps an array that is no buffer, so it stays on this machine."
+    def __init__(self):
+        super().__init__()
+        del self.scale
+        self.scale = torch.full((72,), .5)
+
+
+class HalfInside(OwnNet):
+    "Converts numbers for a layer that was not converted."
+    def forward(self, planes): return super().forward(planes.half())
+
+
 def on(card):
     "Return a `send` that sends everything to one device."
     return lambda array, device: torch.from_numpy(array).to(card)
 
 
-def in_double(array, device): return torch.from_numpy(array.astype(np.float64) if array.dtype == np.float32 else array).to(device.name)
+def in_double(array, device):
+    "`send` that makes float64 of float32."
+    return torch.from_numpy(array.astype(np.float64) if array.dtype == np.float32 else array).to(device.name)
 
 
 def weights_of(card):
     "Return a `fill_network` that keeps the weights on the card that saved them, as a file without map_location does."
     def fill(network, arrays):
-        return network.load_state_dict({key: torch.tensor(array).to(card) for key, array in arrays.items()}, assign=True)
+        weights = {key: torch.tensor(array).to(card) for key, array in arrays.items()}
+        return network.load_state_dict(weights, assign=True)
     return fill
 
 
@@ -279,16 +288,17 @@ def plain_moments(learner, arrays):
             for index, weight in enumerate(learner.network.parameters())}
 
 
-FAULTS = {   # Name: module, its name that is replaced, by what; the part; network, game, card and number format
-    "a batch left on the CPU": (learner_module, "send", on("cpu"), learn, "tiny", "tictactoe", "cuda:0", "bfloat16"),
-    "a batch on the other card": (learner_module, "send", on("cuda:0"), learn, "tiny", "tictactoe", "cuda:1", "bfloat16"),
-    "positions on the other card": (evaluator_module, "send", on("cuda:0"), play, "small", "connect4", "cuda:1", "float16"),
-    "a batch in float64": (learner_module, "send", in_double, learn, "mlp", "connect4", "cuda:0", "float32"),
-    "no mixed precision": (Learner, "_autocast", lambda self: nullcontext(), learn, "tiny", "tictactoe", "cuda:1", "float16"),
+FAULTS = {   # What: where, its name that is replaced, by what; the part, its network, game, card and number format
+    "a batch left on the CPU": (learner_module, "send", on("cpu"), learn, *TINY, "cuda:0", "bfloat16"),
+    "a batch on the other card": (learner_module, "send", on("cuda:0"), learn, *TINY, "cuda:1", "bfloat16"),
+    "positions on the other card": (evaluator_module, "send", on("cuda:0"), play, *TINY, "cuda:1", "float16"),
+    "a batch in float64": (learner_module, "send", in_double, learn, *TINY, "cuda:0", "float32"),
+    "no mixed precision": (Learner, "_autocast", lambda self: nullcontext(), learn, *TINY, "cuda:1", "float16"),
     "half meets float": (None, "", None, play, HalfInside, "tictactoe", "cuda:0", "float32"),
     "an array that does not move": (None, "", None, learn, LeftBehind, "tictactoe", "cuda:1", "float32"),
-    "a checkpoint without map_location": (learner_module, "fill_network", weights_of("cuda:0"), resume, "tiny", "tictactoe", "cuda:1", "float32"),
-    "moments in another layout": (learner_module, "_moments", plain_moments, resume, "tiny", "tictactoe", "cuda:0", "bfloat16")}
+    "a checkpoint without map_location": (learner_module, "fill_network", weights_of("cuda:0"), resume, *TINY, "cuda:1",
+                                          "float32"),
+    "moments in another layout": (learner_module, "_moments", plain_moments, resume, *TINY, "cuda:0", "bfloat16")}
 
 
 def show_faults():
@@ -319,8 +329,8 @@ def main():
     parser.add_argument("--faults", action="store_true", help="plant deliberate faults and show that each is found")
     arguments = parser.parse_args()
     if torch.version.cuda is None:
-        parser.exit(2, f"PyTorch {torch.__version__} was built without CUDA; install a CUDA build in another environment "
-                       f"(on Linux, `pip install torch`; no GPU is needed) and run this file there.\n")
+        parser.exit(2, f"PyTorch {torch.__version__} was built without CUDA; install a CUDA build in another "
+                       f"environment (on Linux, `pip install torch`; no GPU is needed) and run this file there.\n")
     install()
     begin_in_any_thread()
     sys.exit(bool(show_faults() if arguments.faults else rehearse()))

@@ -22,7 +22,8 @@ def test_a_cpu_only_build_is_refused_in_one_sentence(tool, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["rehearse_cuda.py"])
     with pytest.raises(SystemExit) as ended: tool.main()
     out, error = capsys.readouterr()
-    assert (ended.value.code, out, error.count("\n")) == (2, "", 1) and "was built without CUDA; install a CUDA build" in error
+    assert (ended.value.code, out, error.count("\n")) == (2, "", 1)
+    assert "was built without CUDA; install a CUDA build" in error
 
 
 def test_every_preset_plays_learns_and_resumes_in_every_format(tool):
