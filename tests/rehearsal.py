@@ -2,7 +2,7 @@
 
 counts: a line of JSON for each network, with the counts of a batch and of a step, and whether the numbers are right.
 faults: a line for each deliberate fault, and whether the numbers show it.
-runs: saving and restoring, a match, and weights that change while batches are computed."""
+runs: saving and restoring, play on the CPU, a match, and weights that change while batches are computed."""
 import contextlib, copy, json, sys, threading
 from functools import partial
 
@@ -16,6 +16,7 @@ from alphazero_nb.core import transfers
 from alphazero_nb.core.device import Device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.network import evaluator as evaluator_module
+from alphazero_nb.network.checkpoint import fill_network, network_arrays
 from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator
 from alphazero_nb.network.inference import RecordedCopy
 from alphazero_nb.network.networks import PolicyValueNet
@@ -110,6 +111,7 @@ def runs():
         print(json.dumps(dict(part="restore", right=close(there, restored))), flush=True)
         for learner in (there, restored): learner.step(batch(game, 3))
         print(json.dumps(dict(part="restore and go on", right=close(there, restored))), flush=True)
+        print(json.dumps(dict(part="play on the CPU", right=comes_back(game, there))), flush=True)
         agents = [Agent(game, each, simulations=16) for each in evaluators(game, network)]
         games = [play_match(game, agent, Agent(game, evaluators(game, PolicyValueNet(game, "tiny", 1))[0], simulations=16), 10, seed=1)
                  for agent in agents]
@@ -119,6 +121,16 @@ def runs():
         print(json.dumps(dict(part="a network that waits", right=one_that_waits(game))), flush=True)
     for backend in ("auto", "graphs"):
         print(json.dumps(dict(part=f"threads, {backend}", right=clients(game, network, backend))), flush=True)
+
+
+def comes_back(game, learner) -> bool:
+    "True if the network of a learner on the device plays on the CPU, with each backend and in 8-bit integers."
+    learner.measure_ranges(batch(game, 0).planes)
+    network = learner.average.module
+    plain = fill_network(PolicyValueNet(game, "tiny"), network_arrays(network))
+    pairs = [[NetworkEvaluator(game, each, CPU, shapes=(ROWS,), backend=backend, dtype=dtype).evaluate(*ask(game, 1))
+              for each in (network, plain)] for backend, dtype in (("eager", None), ("auto", None), ("auto", "int8"))]
+    return all(same(got, want) for got, want in pairs)
 
 
 class Waits(torch.nn.Module):

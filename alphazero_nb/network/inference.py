@@ -450,10 +450,11 @@ def inference_copy(
         raise ValueError(f"backend 'graphs' needs a CUDA GPU, and the device is {device}; choose auto.")
     if backend == "auto": backend = "fused" if fuses else "eager"
     last = torch.channels_last if device.channels_last else torch.contiguous_format
-    net = fold_batch_norm(copy.deepcopy(network).eval()).requires_grad_(False)
+    net = copy.deepcopy(network).to(device.name)   # From a GPU, too, where a learner has it
+    net = fold_batch_norm(net.eval()).requires_grad_(False)
     if int8: run = Int8Net(net, number)
     elif backend == "fused": run = FUSED[type(network)](net.to(number), number)
-    else: run = net.to(device.name, number, memory_format=last)
+    else: run = net.to(number, memory_format=last)
     if backend == "compile": run = _compiled(run)
 
     def forward(planes):

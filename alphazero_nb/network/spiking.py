@@ -15,7 +15,7 @@ __all__ = ['layer_spikes', 'firing_rates']
 # %% ../../nbs/20a_network.spiking.ipynb #61d56b05
 def layer_spikes(
     network: nn.Module,   # Contains layers of `Neurons`
-    planes,               # (batch, *shape) observations
+    planes,               # (batch, *shape) observations, on any device
 ) -> dict:                # Name of a layer: spikes, (STEPS, batch, ...) 0 or 1
     "Return what each layer of spiking neurons fired, in the order of the forward pass."
     found, hooks = {}, []
@@ -23,9 +23,9 @@ def layer_spikes(
         if isinstance(layer, Neurons):
             keep = lambda _, __, spikes, name=name: found.update({name: spikes.detach().unflatten(0, (STEPS, -1))})
             hooks.append(layer.register_forward_hook(keep))
-    training = network.training
+    training, device = network.training, next(network.parameters()).device
     try:
-        with torch.no_grad(): network.eval()(torch.as_tensor(planes).float())
+        with torch.no_grad(): network.eval()(torch.as_tensor(planes, device=device).float())
     finally:
         for hook in hooks: hook.remove()
         network.train(training)

@@ -77,8 +77,8 @@ def test_mps_has_every_operator(rows):
 
 def test_it_trains_saves_plays_and_changes_its_weights():
     assert {row["part"]: row["right"] for row in rehearse("runs")} == dict.fromkeys(
-        ("restore", "restore and go on", "match", "new weights", "new weights of a recording", "a network that waits",
-         "threads, auto", "threads, graphs"), True)
+        ("restore", "restore and go on", "play on the CPU", "match", "new weights", "new weights of a recording",
+         "a network that waits", "threads, auto", "threads, graphs"), True)
 
 
 def test_faults_give_wrong_numbers():

@@ -102,6 +102,13 @@ def test_hidden_layers_exchange_zeros_and_ones(name):
     assert list(rates) == list(fired) and all(0 < rate < 1 for rate in rates.values())
 
 
+def test_positions_go_to_the_device_of_the_network():
+    "Of the network of a run on a GPU, for example; `meta` is a second device without one."
+    game = get_game("connect4")
+    fired = layer_spikes(PolicyValueNet(game, "spiking").to("meta"), planes(game, 3))
+    assert {(spikes.device.type, spikes.shape[1]) for spikes in fired.values()} == {("meta", 3)}
+
+
 @pytest.mark.parametrize("name", GAMES)
 def test_the_signature_is_that_of_every_network(name):
     game = get_game(name)
