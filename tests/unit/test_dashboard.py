@@ -5,14 +5,16 @@ import re
 import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from base64 import b64decode
+from dataclasses import replace
 
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      NodesStatus, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
+                                      NodesStatus, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
 from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
+from alphazero_nb.ui.progress import describe
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 from test_progress import SAMPLES
 
@@ -64,6 +66,20 @@ def test_the_bars_show_the_run_and_its_present_step(tmp_path):
     assert "learning: step 30 of 60" in words(render(state)) and "self-play: 10" not in words(render(state))
     state(MatchMoved("run", "rollouts:100", 3, 40, 99))
     assert "match with rollouts:100: 3 of 40 games finished" in words(render(state))
+
+
+def test_a_folder_that_is_away_stands_at_the_top_until_it_is_back(tmp_path):
+    state, away = DashboardState(), SAMPLES[-1]
+    for event in (RunStarted("connect4", "small", "cpu", str(tmp_path)), StepsTaken(8, 90, 1., 1., done=60, total=60), away): state(event)
+    seen = words(render(state))
+    assert describe(away) in seen and "Finished games are kept" not in seen, "a stop keeps no games then"
+    assert seen.index("Waiting for the folder") < seen.index("learning: step 60 of 60")
+    state(replace(away, seconds=43., back=True))
+    seen = words(render(state))
+    assert "Waiting for" not in seen and seen.index("is back after 0:43. The run goes on.") > seen.index("learning") and "Finished games are kept" in seen
+    for event in (away, RunDone(7, "run", True, unsaved=31)): state(event)
+    seen = words(render(state))
+    assert "Waiting for" not in seen and "31 games of the next one are not saved" in seen
 
 
 def test_every_worker_has_its_bar():
