@@ -16,7 +16,7 @@ from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_
 from alphazero_nb.ui import dashboard as page
 from alphazero_nb.ui.progress import describe
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
-from test_progress import SAMPLES
+from test_progress import AWAY, SAMPLES
 
 
 def words(page):
@@ -69,7 +69,7 @@ def test_the_bars_show_the_run_and_its_present_step(tmp_path):
 
 
 def test_a_folder_that_is_away_stands_at_the_top_until_it_is_back(tmp_path):
-    state, away = DashboardState(), SAMPLES[-1]
+    state, away = DashboardState(), AWAY
     for event in (RunStarted("connect4", "small", "cpu", str(tmp_path)), StepsTaken(8, 90, 1., 1., done=60, total=60), away): state(event)
     seen = words(render(state))
     assert describe(away) in seen and "Finished games are kept" not in seen, "a stop keeps no games then"
