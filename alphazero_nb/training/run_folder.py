@@ -58,14 +58,17 @@ def _lock(folder: Path) -> int:
     "Return the handle of the folder's lock. Raise a ValueError if another trainer holds it, and an OSError without it."
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     try:
-        import fcntl
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        try:
+            import fcntl
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{str(folder)!r} is in use by another trainer; "
+                             f"stop that run, or choose another folder.") from None
+        except (ImportError, OSError): pass   # Windows, and drives without locks
+        return handle
+    except BaseException:
         os.close(handle)
-        raise ValueError(f"{str(folder)!r} is in use by another trainer; "
-                         f"stop that run, or choose another folder.") from None
-    except (ImportError, OSError): pass   # Windows, and drives without locks
-    return handle
+        raise
 
 
 @contextmanager
@@ -216,7 +219,7 @@ class RunFolder:
         self.path, self.config, self._manifests = Path(path), config, (None,)   # Known manifests
         check_place(self.path, config)
         self.begun = exists(self.path / "config.json")   # True if the folder holds the run, or did
-        self.clock, self.sleep, self.lock_again = time.monotonic, time.sleep, None
+        self.clock, self.sleep, self.lock_again = time.monotonic, time.sleep, lambda: None
         self.log = RunLog(self.path / "iterations.jsonl")
         self.adopt(None)
 

@@ -1,11 +1,13 @@
 "A run whose folder vanishes or turns read-only waits for it, says so, and goes on as if nothing had happened."
 import builtins
 import errno
+import gc
 import io
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -13,6 +15,9 @@ import pytest
 
 from alphazero_nb.core.events import JsonLines, Message, read_events
 from alphazero_nb.network import checkpoint
+from alphazero_nb.selfplay.actors import shielded
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.training.run_folder import read_layout_file, run_folder
 from alphazero_nb.training.shared_folder import produce_games
 from alphazero_nb.ui.progress import describe
 from processes import Program
@@ -79,12 +84,12 @@ class Drive:
     def sleep(self, seconds): self.slept += 1
 
 
-def disturbed(monkeypatch, base, folder, number, fault):
+def disturbed(monkeypatch, base, folder, number, fault, **options):
     """Train in a copy of the folder while operations fail. Return the drive, the events, and whether it was the start that
     failed, which says so at once: then the same call is made again."""
     shutil.copytree(base, folder)
     seen, failed = [], False
-    run = linear_run(folder, [seen.append], QUIET)
+    run = linear_run(folder, [seen.append], QUIET, **options)
     with monkeypatch.context() as patch:
         drive = Drive(patch, folder)
         run.folder.sleep, drive.number, drive.fault = drive.sleep, number, lambda count: fault(drive, count)
@@ -128,6 +133,19 @@ def test_from_any_operation_on_a_drive_may_be_away_for_a_while(monkeypatch, base
     number = getattr(errno, name)
     fault = lambda drive, count, at: count >= at and drive.slept < 3
     assert sweep(monkeypatch, base, whole, tmp_path, number, fault, step=7)[0] > 5
+
+
+def test_whatever_operation_fails_a_run_that_plays_on_has_each_game_once(monkeypatch, base, tmp_path):
+    at, operations = 1, 1
+    while at <= operations:
+        drive, *_ = disturbed(monkeypatch, base, folder := tmp_path / f"{at}", errno.ENOTCONN, lambda drive, count: count == at,
+                              reproducible=False)
+        run = linear_run(folder, settings=QUIET, reproducible=False)
+        numbers = [record.number for row in run.folder.rows() for record in run.folder.read_games(row)]
+        kept = [record.number for record in run.folder.kept()]
+        assert [row["iteration"] for row in run.history] == [1, 2, 3] and sorted(numbers) == list(range(run.games)), f"operation {at}"
+        assert len(kept) == len(set(kept)) and not set(kept) & set(numbers), f"operation {at}"
+        at, operations = at + 3, drive.count
 
 
 def test_a_full_disk_ends_the_run_at_once(monkeypatch, base, tmp_path):
@@ -192,11 +210,26 @@ def test_a_run_that_plays_on_loses_no_game_and_has_none_twice(tmp_path):
     assert sorted(numbers) == list(range(run.games)) and trainer(tmp_path / "run").games == run.games
 
 
-def test_a_match_and_a_layout_that_is_saved_wait_too(tmp_path):
-    run, settings = linear_run(tmp_path / "run").fit(iterations=1), replace(SETTINGS, evaluate_every=2)
-    leave(run, tmp_path / "away", "MatchPlayed")
+def test_a_match_is_saved_when_the_folder_is_back(tmp_path):
+    run = linear_run(tmp_path / "run").fit(iterations=1)
+    waits, _ = leave(run, tmp_path / "away", "MatchPlayed")
     run.fit(iterations=2)
-    assert [match["iteration"] for match in run.matches] == [2] and run.iteration == 3 and settings == run.train_settings
+    assert [match["iteration"] for match in run.matches] == [2] and run.iteration == 3 and len(waits) == 3
+
+
+def test_a_smaller_batch_is_saved_when_the_folder_is_back(base, tmp_path):
+    shutil.copytree(base, folder := tmp_path / "run")
+    run, waits = linear_run(folder, settings=QUIET, reproducible=False), []
+    run.folder.sleep = lambda seconds: waits.append((tmp_path / "away").rename(folder))
+
+    def shrink(event):
+        if type(event).__name__ == "SelfPlayDone" and not waits:
+            engine = next(item for item in gc.get_objects() if isinstance(item, SelfPlayEngine) and not item.closed)
+            engine.layout = replace(engine.layout, max_rows=8)
+            folder.rename(tmp_path / "away")
+    run.events.listeners.append(shrink)
+    run.fit(iterations=1)
+    assert len(waits) == 1 and read_layout_file(folder / "layout.json").max_rows == 8
 
 
 def test_games_of_other_machines_wait_too(tmp_path):
@@ -293,6 +326,22 @@ def test_a_stop_while_it_waits_says_what_is_not_saved(base, whole, tmp_path):
     assert saved(folder) == whole and min(event.number for event in seen if type(event).__name__ == "GameFinished") == 32
 
 
+def test_an_interrupt_in_an_attempt_that_fails_is_an_interrupt(monkeypatch):
+    begun, pressed, sleep = threading.Event(), threading.Event(), time.sleep
+
+    def fail():
+        begun.set()
+        pressed.wait(600)
+        raise OSError(errno.ENOTCONN, "away")
+
+    def press(seconds):
+        if not begun.is_set() or pressed.is_set(): return sleep(seconds)
+        pressed.set()
+        raise KeyboardInterrupt
+    monkeypatch.setattr(time, "sleep", press)
+    with pytest.raises(KeyboardInterrupt): shielded(fail)
+
+
 def test_a_folder_that_stays_away_ends_the_run_after_twelve_hours(base, whole, tmp_path):
     shutil.copytree(base, folder := tmp_path / "run")
     run, now = linear_run(folder, settings=QUIET), [1000.]
@@ -347,18 +396,26 @@ def child_without_folder(folder, away):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
-def test_a_runtime_that_ends_while_the_folder_is_away_goes_on_in_a_new_one(tmp_path):
-    folder = tmp_path / "run"
-    child, iterations = child_without_folder(folder, tmp_path / "away")
+def test_a_runtime_that_ends_while_the_drive_is_away_goes_on_in_a_new_one(tmp_path, capsys):
+    "The runtime is killed. The new one mounts the drive and makes the same calls."
+    drive = tmp_path / "drive"
+    mounted = lambda: run_folder("run", drive=True, mount=lambda: drive)
+    child, iterations = child_without_folder(folder := mounted(), tmp_path / "away")
     child.send_signal(signal.SIGKILL)
     child.communicate(600)
     assert not folder.exists()
+    before, rows = saved(tmp_path / "away")
     (tmp_path / "away").rename(folder)
-    run = linear_run(folder, settings=QUIET)   # The same call in the new runtime
+    assert mounted() == folder and "Training continues the run that is already there" in capsys.readouterr().out
+    run = linear_run(folder, settings=QUIET)
     assert run.iteration == iterations >= 2
     run.fit(iterations=2)
-    linear_run(tmp_path / "whole", settings=QUIET).fit(iterations=iterations + 2)
-    assert saved(folder) == saved(tmp_path / "whole")
+    after, more = saved(folder)
+    names = [f"games/{number:06}.npz" for number in range(1, iterations + 3)]
+    assert [after[name] for name in names[:iterations]] == [before[name] for name in names[:iterations]] and more[:iterations] == rows
+    assert sorted(name for name in after if "games" in name) == names and [row[0] for row in more] == list(range(1, iterations + 3))
+    numbers = [record.number for row in run.folder.rows() for record in run.folder.read_games(row)]
+    assert sorted(numbers) == list(range(run.games)) == list(range(16 * (iterations + 2)))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")

@@ -351,6 +351,26 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
     assert "4 iterations, 128 games" in words(last) and sum(element.tag.endswith("circle") for element in losses.iter()) == 8
 
 
+def test_a_wait_for_the_folder_is_shown_and_a_stop_ends_it(kernel, tmp_path):
+    pytest.importorskip("ipywidgets")
+    folder = tmp_path / "run"
+    kernel.run(TRAINING.format(folder=str(folder)) + NEW_PAGE)
+    kernel.send("run.fit(iterations=10**6);")
+
+    def hear(words_):
+        "Read what the cell shows until these words are there."
+        while words_ not in "".join(words(data.get(HTML, "")) for *_, data in cell.shown[-1:]):
+            message = kernel.client.get_iopub_msg(timeout=900)
+            cell.hear(message["msg_type"], message["content"])
+    cell = kernel.cell
+    hear("2 iterations")
+    folder.rename(tmp_path / "away")
+    hear(f"Waiting for the folder {folder}, away for 0:0")
+    kernel.interrupt()
+    assert re.search(r"Stopped\. \d+ iterations are saved in .* The folder is away, so \d+ games of the next one are not saved;",
+                     words(cell.shown[-1][2][HTML])) and not cell.error and not folder.exists()
+
+
 def test_an_error_ends_the_picture_too(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run("""
