@@ -202,7 +202,8 @@ class Absence:
         yield from WAITS_S[:4]
         while self.seconds < self.longest_s: yield 1.0
 
-    def _report(self, error: OSError | None) -> None:   # None: the folder is back
+    def _report(self, error: OSError | None) -> None:
+        "Emit an event about a failed attempt, or about the end of the wait if there is no error."
         now, folder = self.folder.clock(), self.folder
         if self.since is None: self.since = now
         self.seconds = now - self.since

@@ -216,6 +216,13 @@ class RunReport:
         except OSError as error:
             if not is_away(error): raise
 
+    def flush(self) -> None:
+        "Write the events that wait for the folder. If only their file cannot be written, report that and go on."
+        try: self.lines.flush()
+        except PermissionError as error: self.emit(Message(f"{self.lines.path} cannot be written: {error.strerror}."))
+        except OSError as error:
+            if is_away(error): raise
+
     def wait(self) -> None:
         "Say at once, to the listeners alone, that a start can take long."
         Events([*self.listeners]).emit(Message("Compiling…"))
@@ -444,7 +451,7 @@ class Session:
                 self.loop.run(engine, iterations, minutes, planned_minutes)
             if isinstance(engine, SelfPlayEngine) and engine.play_on:
                 self._wait_for(lambda: shielded(lambda: self._rewind(engine)))
-            self._wait_for(self.report.lines.flush)
+            self._wait_for(self.report.flush)
         except BaseException:
             try: shielded(lambda: self._rewind(engine))
             except OSError as error:
