@@ -13,8 +13,9 @@ from typing import Callable
 # %% auto #0
 __all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
            'describe_games', 'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost',
-           'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'Events', 'event_to_dict',
-           'JsonLines', 'present_name', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
+           'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events',
+           'event_to_dict', 'JsonLines', 'present_name', 'read_events', 'set_default_listener', 'default_listeners',
+           'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -200,6 +201,17 @@ class RunDone:
     stopped: bool = False    # True if the user stopped it
     games: int = 0           # Finished games of the next iteration that are kept
     error: str = ""          # Cause of a failure, if it failed
+    unsaved: int = 0         # Finished games that are not saved, because the folder is away
+
+
+@dataclass(frozen=True)
+class FolderAway:
+    "A run waits for its folder, which worked before. This event is emitted at each attempt to use it."
+    folder: str
+    seconds: float           # Time since the first attempt that failed
+    cause: str               # Words of the system: "Transport endpoint is not connected"
+    saved: int               # Iterations in the folder
+    back: bool = False       # True if the folder works again, and the run goes on
 
 # %% ../../nbs/05_core.events.ipynb #dbfc4473
 PASSING = (GameFinished, EngineStatus, NodesStatus, StepsTaken, MatchMoved)  # Events that occur at least twice a second
@@ -229,13 +241,28 @@ def event_to_dict(event) -> dict:
 class JsonLines:
     "Appends events of some types to a file, one JSON object per line."
     def __init__(self, path: str | Path,
-                 every: tuple = (RunStarted, RunDone, IterationDone, MatchPlayed, Message, WorkerStarted, WorkerLost)):
-        self.path, self.every = Path(path), every
+                 every: tuple = (RunStarted, RunDone, IterationDone, MatchPlayed, Message, WorkerStarted, WorkerLost),
+                 prepare: Callable | None = None):   # Called before each write; default: create the folder
+        self.path, self.every, self.prepare = Path(path), every, prepare or self._create_folder
+        self.lines, self.size = b"", None   # Lines to write, and the size of the file before a write that failed
+
+    def _create_folder(self) -> None: self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, event) -> None:
+        "Write an event. Raise an OSError if that fails; then the next call of this or of `flush` writes it."
         if not isinstance(event, self.every): return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file: file.write(json.dumps(event_to_dict(event)) + "\n")
+        self.lines += json.dumps(event_to_dict(event)).encode() + b"\n"
+        self.flush()
+
+    def flush(self) -> None:
+        "Write the lines that could not be written before."
+        if not self.lines: return
+        self.prepare()
+        with open(self.path, "ab") as file:
+            if self.size is not None: file.truncate(self.size)   # A part of the lines may have arrived
+            self.size = file.seek(0, os.SEEK_END)
+            file.write(self.lines)
+        self.lines, self.size = b"", None
 
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
 OLD_PLAYERS = {"rule": "heuristic"}   # Players that had another name in files of earlier versions
@@ -251,9 +278,10 @@ _KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, 
 
 
 def read_events(path: str | Path):
-    "Yield the events of a file that `JsonLines` wrote; nothing if the file does not exist."
-    if not Path(path).exists(): return
-    for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+    "Yield the events of a file that `JsonLines` wrote; nothing if the file does not exist or cannot be read."
+    try: text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError): return
+    for line in text.splitlines():
         try:
             data = json.loads(line)
             kind = _KINDS[data.pop("event")]

@@ -17,19 +17,39 @@ import torch
 from ..core.game import Game
 
 # %% auto #0
-__all__ = ['WAITS_S', 'MOST_JSON', 'DEEPEST', 'patiently', 'write_whole', 'write_json', 'write_arrays', 'most_unpacked',
-           'unpacked_size', 'read_plain', 'read_arrays', 'parse_json', 'read_json', 'flatten', 'network_arrays',
-           'fill_network', 'require_like', 'check_network']
+__all__ = ['WAITS_S', 'MOST_JSON', 'DEEPEST', 'is_held', 'is_away', 'patiently', 'write_whole', 'json_bytes', 'write_json',
+           'write_arrays', 'most_unpacked', 'unpacked_size', 'read_plain', 'exists', 'read_arrays', 'parse_json',
+           'read_json', 'flatten', 'network_arrays', 'fill_network', 'require_like', 'check_network']
 
 # %% ../../nbs/23_network.checkpoint.ipynb #23dd999a
 WAITS_S = (.05, .1, .2, .4, .8, 1.6)   # Seconds between the attempts of `patiently`
+_GONE = {errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENODEV, errno.ENXIO}
+_AWAY = _GONE | {errno.ENOENT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}   # If a folder worked before
 
 
-def patiently(call: Callable, sleep: Callable = time.sleep):
-    "Return `call()`, which replaces or removes a file. If the system forbids it, try again for three seconds."
-    for seconds in WAITS_S:
+def is_held(error: OSError) -> bool: return isinstance(error, PermissionError)   # On Windows, by another program
+
+
+def is_away(error: BaseException) -> bool:
+    "Return True for an OSError of a folder that worked before, if its drive is away or read-only for now."
+    number = getattr(error, "errno", None) or getattr(error.__cause__, "errno", None)
+    return isinstance(error, OSError) and number in _AWAY
+
+
+def patiently(
+    call: Callable,                         # Uses a file
+    sleep: Callable = time.sleep,
+    waits=None,                             # Seconds between the attempts; default: `WAITS_S`, three seconds in all
+    passes: Callable = is_held,             # True for an OSError that can pass
+    report: Callable = lambda error: None,  # Called after each failure
+):
+    "Return `call()`. While it raises an OSError that can pass, try again after each of the waits."
+    for seconds in WAITS_S if waits is None else waits:
         try: return call()
-        except PermissionError: sleep(seconds)
+        except OSError as error:
+            if not passes(error): raise
+            report(error)
+        sleep(seconds)
     return call()
 
 
@@ -60,9 +80,12 @@ def _flush_folder(folder: Path) -> None:
     finally: os.close(handle)
 
 
+def json_bytes(value) -> bytes: return (json.dumps(value, indent=1) + "\n").encode()
+
+
 def write_json(path: Path, value) -> None:
     "Write `value` as readable JSON, completely or not at all."
-    write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
+    write_whole(path, json_bytes(value))
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], compress: bool = False) -> str:
@@ -110,7 +133,9 @@ def read_plain(
     path: str | Path,
     most: int | None = None,  # Bytes
 ) -> bytes:
-    "Return the content of a plain file. Raise a ValueError if it is missing, too large, or not plain."
+    """Return the content of a plain file. Raise a ValueError if it is missing, too large, or not plain.
+
+    Raise an OSError if its drive is away."""
     path = Path(path)
     try:
         status = os.lstat(path)
@@ -119,7 +144,18 @@ def read_plain(
             raise ValueError(f"{path} is damaged: it has {status.st_size:,} bytes, and at most {most:,} are possible.")
         return path.read_bytes()
     except FileNotFoundError: raise ValueError(f"{path} is missing.") from None
-    except OSError as error: raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    except OSError as error:
+        if error.errno in _GONE: raise OSError(f"{path} cannot be read: {error.strerror}.") from error
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def exists(path: str | Path) -> bool:
+    "Return True if a file, a folder or a link has this name. Raise an OSError if its drive is away."
+    try: os.lstat(path)
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) in _GONE: raise
+        return False
+    return True
 
 
 def read_arrays(path: str | Path, sha256: str | None = None) -> dict[str, np.ndarray]:
@@ -163,7 +199,7 @@ def _check_depth(value) -> None:
 def read_json(path: str | Path, what: str, keys: tuple = ()):
     "Return the value of a JSON file. Raise a ValueError if it is missing, damaged, or lacks one of `keys`."
     path = Path(path)
-    if not os.path.lexists(path): raise ValueError(f"{path.parent} holds no {what}: {path.name} is missing.")
+    if not exists(path): raise ValueError(f"{path.parent} holds no {what}: {path.name} is missing.")
     content = read_plain(path, MOST_JSON)
     try: value = parse_json(content)
     except ValueError: raise ValueError(f"{path} is damaged: it is not JSON.") from None

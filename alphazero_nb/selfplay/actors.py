@@ -24,7 +24,7 @@ __all__ = ['EVEN_ROWS', 'TOTALS', 'shielded', 'Actor', 'sharing_pays', 'Inferenc
 
 # %% ../../nbs/44_selfplay.actors.ipynb #a13edc37
 def shielded(function) -> None:
-    "Call a function in another thread. An interrupt before it begins cancels it; a later one is raised at its end."
+    "Call a function in another thread. An interrupt before it begins cancels it; any later one is raised at its end."
     # The call takes the claim to run; an interrupt that takes it first cancels the call
     claim, done, problems, interrupt = threading.Lock(), [], [], None
 
@@ -42,8 +42,8 @@ def shielded(function) -> None:
     while not done:
         try: time.sleep(0.001)
         except KeyboardInterrupt as error: interrupt = error
+    if interrupt is not None: raise interrupt from (problems[0] if problems else None)
     if problems: raise problems[0]
-    if interrupt is not None: raise interrupt
 
 # %% ../../nbs/44_selfplay.actors.ipynb #4d42915e
 class Actor(threading.Thread):

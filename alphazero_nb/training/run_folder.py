@@ -5,22 +5,24 @@
 # %% ../../nbs/62_training.run_folder.ipynb #4b5ff9cc
 from __future__ import annotations
 
-import hashlib, io, json, math, os, re, stat, zipfile
+import hashlib, io, json, math, os, re, stat, time, zipfile
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable
 
 from ..core.device import HOSTS, device_names, find_host, usable_cores
+from ..core.events import FolderAway
 from ..core.records import GameRecord, join_records, split_records
-from ..network.checkpoint import (patiently, read_arrays, read_json, read_plain, write_arrays, write_json,
-                                             write_whole)
+from ..network.checkpoint import (WAITS_S, exists, is_away, json_bytes, patiently, read_arrays, read_json,
+                                             read_plain, write_arrays, write_json, write_whole)
 from ..network.saved_run import FORMAT, Checkpoint, SavedRun, manifest_of, parse_row, read_config, read_saved
 from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
 __all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'check_place', 'check_new', 'RunLog',
-           'RunFolder', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder', 'pack_agent', 'download']
+           'Absence', 'RunFolder', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder', 'pack_agent',
+           'download']
 
 # %% ../../nbs/62_training.run_folder.ipynb #71b98466
 def spared_networks(
@@ -52,12 +54,9 @@ def _left_by_a_start(path: Path) -> bool:
     return path.name.startswith(".")
 
 
-@contextmanager
-def only_trainer(folder: Path):
-    "Hold the folder's lock. Raise a ValueError if another process, or another trainer in this one, holds it."
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    try: handle = os.open(folder / ".lock", flags, 0o644)
-    except OSError as error: raise ValueError(f"{folder / '.lock'} cannot be opened: {error.strerror}.") from None
+def _lock(folder: Path) -> int:
+    "Return the handle of the folder's lock. Raise a ValueError if another trainer holds it, and an OSError without it."
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     try:
         try:
             import fcntl
@@ -66,8 +65,29 @@ def only_trainer(folder: Path):
             raise ValueError(f"{str(folder)!r} is in use by another trainer; "
                              f"stop that run, or choose another folder.") from None
         except (ImportError, OSError): pass   # Windows, and drives without locks
-        yield
-    finally: os.close(handle)
+        return handle
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+@contextmanager
+def only_trainer(folder: Path):
+    """Hold the folder's lock. Raise a ValueError if another process, or another trainer in this one, holds it.
+
+    The value of the block is a function that takes the lock again, because a drive that was away has lost it."""
+    try: handles = [_lock(folder)]
+    except OSError as error: raise ValueError(f"{folder / '.lock'} cannot be opened: {error.strerror}.") from None
+
+    def close():
+        with suppress(OSError):
+            while handles: os.close(handles.pop())
+
+    def take_again():
+        close()
+        handles.append(_lock(folder))
+    try: yield take_again
+    finally: close()
 
 # %% ../../nbs/62_training.run_folder.ipynb #dc0316d2
 def check_config(path: Path, config: dict) -> None:
@@ -150,24 +170,82 @@ class RunLog:
         "Make a written line part of the log."
         self.length, self._hasher, self._translated = length, hasher, None
 
+# %% ../../nbs/62_training.run_folder.ipynb #3abf2be0
+class Absence:
+    "Waits for the folder of a run, which worked before."
+    longest_s = 12 * 3600.0   # Waiting loses nothing, and a night or a session of Colab is over then
+
+    def __init__(self, folder: RunFolder, emit: Callable):
+        self.folder, self.emit, self.since, self.seconds = folder, emit, None, 0.0   # since: the first failure
+
+    def wait_for(self, call: Callable):
+        "Return `call()`, tried again while the folder is away. Raise an OSError if that takes too long."
+        try: result = patiently(lambda: self._attempt(call), self.folder.sleep, self._waits(), is_away, self._report)
+        except OSError as error:
+            if not is_away(error): raise
+            raise OSError(f"{str(self.folder.path)!r} has been away for {self.seconds / 60:,.0f} minutes "
+                          f"({_cause(error)}); run it again when the folder is back.") from error
+        if self.since is not None: self._report(None)
+        return result
+
+    def _attempt(self, call: Callable):
+        "Return `call()`. Raise an OSError if the folder is away, also for an error that comes from that."
+        self.folder.check_there()
+        if self.since is not None: self.folder.lock_again()
+        try: return call()
+        except (ValueError, RuntimeError):
+            self.folder.check_there()
+            raise
+
+    def _waits(self):
+        "Yield the seconds between the attempts."
+        yield from WAITS_S[:4]
+        while self.seconds < self.longest_s: yield 1.0
+
+    def _report(self, error: OSError | None) -> None:
+        "Emit an event about a failed attempt, or about the end of the wait if there is no error."
+        now, folder = self.folder.clock(), self.folder
+        if self.since is None: self.since = now
+        self.seconds = now - self.since
+        cause = "" if error is None else _cause(error)
+        self.emit(FolderAway(str(folder.path), self.seconds, cause, folder.iteration, error is None))
+
+
+def _cause(error: OSError) -> str: return error.strerror or getattr(error.__cause__, "strerror", None) or str(error)
+
 # %% ../../nbs/62_training.run_folder.ipynb #bcfe857b
 class RunFolder:
     "The files of a run. Write only inside `alone()`."
     def __init__(self, path: str | Path, config: dict):  # config: game, preset and seed identify a run
-        self.path, self.config, self._manifest = Path(path), config, None
+        self.path, self.config, self._manifests = Path(path), config, (None,)   # Known manifests
         check_place(self.path, config)
+        self.begun = exists(self.path / "config.json")   # True if the folder holds the run, or did
+        self.clock, self.sleep, self.lock_again = time.monotonic, time.sleep, lambda: None
         self.log = RunLog(self.path / "iterations.jsonl")
         self.adopt(None)
+
+    def check_there(self) -> None:
+        "Raise an OSError if the folder has held the run and cannot be read."
+        if self.begun: open(self.path / "config.json", "rb").close()
+
+    def patiently(self, call: Callable, emit: Callable):
+        "Return `call()`, inside `alone()`. While the folder is away, report that to `emit`, wait and try again."
+        return Absence(self, emit).wait_for(call)
 
     @contextmanager
     def alone(self):
         "Create and lock the folder, and remove half-written files of a killed run."
+        try: self.check_there()
+        except OSError as error:
+            raise OSError(f"{str(self.path)!r} has held this run and cannot be read ({error.strerror}), so nothing was "
+                          f"changed; run it again when the folder is back.") from error
         (self.path / "games").mkdir(parents=True, exist_ok=True)
-        with only_trainer(self.path):
+        with only_trainer(self.path) as self.lock_again:
             for part in (self.path, self.path / "games"):
                 with os.scandir(part) as files: left = [file.path for file in files if _PART.fullmatch(file.name)]
                 for path in map(Path, left): _remove(path)
             if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
+            self.begun = True
             yield
 
     def file(self, kind: str, iteration: int) -> Path:  # kind: games, network or learner
@@ -175,8 +253,8 @@ class RunFolder:
 
     def checkpoints(self):
         "Yield each checkpoint, newest first: a SavedRun, or its ValueError. Yield None in a new folder."
-        self._manifest = self._read_manifest()
-        names = [name for name in ("manifest.json", "previous.json") if os.path.lexists(self.path / name)]
+        self._manifests = (self._read_manifest(),)
+        names = [name for name in ("manifest.json", "previous.json") if exists(self.path / name)]
         if not names:
             check_new(self.path)
             yield None
@@ -201,22 +279,28 @@ class RunFolder:
         self.checkpoint = saved and saved.checkpoint
         self.log.adopt(saved)
 
+    @property
+    def iteration(self) -> int: return self.checkpoint.iteration if self.checkpoint else 0   # The newest of our own
+
     def changed(self) -> bool:
         "Return True if the manifest has changed since `checkpoints` read it or `save` wrote it."
-        return self._read_manifest() != self._manifest
+        return self._read_manifest() not in self._manifests
 
     def _read_manifest(self) -> bytes | None:
         path = self.path / "manifest.json"
-        return read_plain(path) if os.path.lexists(path) else None
+        if exists(path): return read_plain(path)
+        self.check_there()
 
     def rows(self) -> list[dict]:
         "Return the rows of the log up to the adopted checkpoint, oldest first."
         return self.log.rows()
 
     def save(self, row: dict, progress: dict, records: list, network: dict, learner: dict, every: int) -> None:
-        "Save an iteration: games and weights, a line of the log, the manifest. Then remove outdated weights."
+        """Save an iteration: games and weights, a line of the log, the manifest. Then remove outdated weights.
+
+        If an OSError ends this anywhere, the same call can be repeated."""
         before, iteration = self.checkpoint, row["iteration"]
-        if iteration != (before.iteration if before else 0) + 1 or self.changed():
+        if iteration != self.iteration + 1 or self.changed():
             raise RuntimeError(f"{str(self.path)!r} does not match the state of this run, so nothing was written.")
         sha256 = write_arrays(self.file("games", iteration), join_records(records), compress=True)
         networks = dict(before.networks) if before else {}
@@ -230,12 +314,13 @@ class RunFolder:
                            learner_sha256=state, best=best,
                            networks={i: networks[i] for i in sorted(networks) if i in spared})
         if before: write_json(self.path / "previous.json", manifest_of(before))
-        write_json(self.path / "manifest.json", manifest_of(after))
-        self._manifest = self._read_manifest()
-        self.checkpoint = after
-        self.log.accept(log_bytes, hasher)
+        manifest = json_bytes(manifest_of(after))
+        self._manifests += (manifest,)
+        write_whole(self.path / "manifest.json", manifest)
         self._remove_old(after, before)
         self.keep([])
+        self.checkpoint, self._manifests = after, (manifest,)
+        self.log.accept(log_bytes, hasher)
 
     def _remove_old(self, *checkpoints: Checkpoint | None) -> None:
         "Remove network and learner files that do not belong to these checkpoints."
@@ -255,7 +340,9 @@ class RunFolder:
     def kept(self) -> list[GameRecord]:
         "Return the games that `keep` saved. Raise a ValueError if they cannot be read."
         path = self.path / "games" / "unfinished.npz"
-        if not os.path.lexists(path): return []
+        if not exists(path):
+            self.check_there()
+            return []
         table = read_arrays(path)
         try: return split_records(table)
         except ValueError as error: raise ValueError(f"{path} is damaged: {error}") from error
@@ -272,7 +359,7 @@ def save_layout_file(path: Path, table: list[dict], layout: Layout) -> None:
 
 def read_layout_file(path: Path) -> Layout | None:
     "Return the layout that was measured on this machine, if any. Raise a ValueError if the file is damaged."
-    if not path.exists(): return None
+    if not exists(path): return None
     saved = read_json(path, "measured layout", ("machine", "layout"))
     if saved["machine"] != _machine(): return None
     try: layout = read_layout(saved["layout"])
@@ -316,11 +403,19 @@ class LayoutFile:
 DRIVE = "/content/drive"   # Where Colab mounts Google Drive
 
 
+def _is_lost(folder: str) -> bool:
+    "Return True if a drive was mounted there and no longer answers."
+    try: os.listdir(folder)
+    except FileNotFoundError: return False
+    except OSError: return True
+    return False
+
+
 def _colab_drive() -> Path:
     "Mount Google Drive and return its folder. Raise a RuntimeError outside Colab."
     if not find_host().drive: raise RuntimeError("this notebook does not run in Colab")
     from google.colab import drive
-    drive.mount(DRIVE)
+    drive.mount(DRIVE, force_remount=_is_lost(DRIVE))
     return Path(DRIVE) / "MyDrive"
 
 

@@ -190,7 +190,7 @@ class NewestWeights:
             newest = checkpoint.iteration
             arrays = read_arrays(self.folder / f"network-{newest:06}.npz", checkpoint.networks[newest])
             self.network = fill_network(copy.deepcopy(self.network), arrays)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             self.problem = str(error)
             return False
         self.manifest, self.iteration = manifest, newest
@@ -299,7 +299,7 @@ class Producer:
     def plan_changed(self) -> bool:
         "Return True if the trainer has started again with other settings."
         try: return read_plain(self.folder / "shared/plan.json") != self.plan_file
-        except ValueError: return False   # A drive may be away for a moment
+        except (ValueError, OSError): return False   # A drive may be away for a moment
 
     def run(self, end: float, enough: float, every_s: float) -> bool:
         "Play until the time `end`, or until `enough` games are written. Return False if the plan has changed."
@@ -374,9 +374,9 @@ def remove_files(shared: Path, files) -> None:
     "Remove counted files. Raise an OSError if that is not allowed, because they would be counted again one day."
     for file in files:
         try: patiently(lambda: (shared / file.name).unlink(missing_ok=True))
-        except OSError as error:
+        except PermissionError as error:   # The rights of a producer's folder do not come and go
             raise OSError(f"{shared / file.name} cannot be removed: {error.strerror}. "
-                          f"Let the trainer write in the folders of all producers.") from error
+                          f"Let the trainer write in the folders of all producers.") from None
 
 
 
@@ -471,17 +471,19 @@ class SharedGames:
         plan.save(folder.path)
         self.shared_plan, self.path, self.version, self.patience_s = plan, folder.path, version, patience_s
         self.emit, self.reminder, self.restored, self.games, self.seconds = emit, Reminder(emit), [], 0, 0.0
-        self.inbox = SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
+        self.folder, self.inbox = folder, SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
         self.layout = Layout("shared", ("cpu",), 1, plan.games, plan.games, None)   # games: those of an iteration
         self.nodes = {}   # Machine of each source
 
     def generate_games(self, n: int) -> list[GameRecord]:
         "Return at least `n` games: all of some files. Raise a TimeoutError if no game arrives for `patience_s`."
-        self.inbox.begin()
+        self.folder.patiently(self.inbox.begin, self.emit)
         start = arrived = time.monotonic()
         records, self.restored, evaluations = self.restored, [], 0
         while len(records) < n:
-            found, about = self.inbox.take()
+            looked = time.monotonic()
+            found, about = self.folder.patiently(self.inbox.take, self.emit)
+            arrived += time.monotonic() - looked   # The folder may have been away for long
             if not found: self._wait(time.monotonic() - arrived)
             else: arrived, evaluations = time.monotonic(), evaluations + about["evaluations"]
             for record in found:

@@ -24,7 +24,7 @@ from ..core.game_check import check_new_rules
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.inference import can_use_int8
-from ..network.checkpoint import check_network, network_arrays
+from ..network.checkpoint import check_network, is_away, network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun
 from ..search.agent import Agent
@@ -169,6 +169,7 @@ class RunProgress:
     "The state of a run in memory. `is_saved` is True if the state matches an iteration of the folder."
     def __init__(self, plan: RunPlan, folder: RunFolder):
         self.plan, self.folder = plan, folder
+        self.held = []   # Finished games of an interrupted iteration, if the folder could not take them
         self.resume()
 
     def resume(self) -> None:
@@ -181,6 +182,7 @@ class RunProgress:
             except ValueError as error:
                 problems.append(error)
                 continue
+            if problems or found is None: self.folder.check_there()   # What is missing may be away
             self.folder.adopt(found)
             if problems:
                 notes.insert(0, f"{str(problems[0]).rstrip('.')}. The run continues from the previous checkpoint.")
@@ -191,9 +193,11 @@ class RunProgress:
     def finished_games(self) -> list:
         "Return games of this iteration from an earlier start. They only save time: damaged ones are played again."
         try:
-            records = [record for record in self.folder.kept() if record.number >= self.state.games]
+            records = [*self.folder.kept(), *self.held]
+            records = [record for record in records if record.number >= self.state.games]
             check_records(self.plan.game, records)
         except ValueError as error:
+            self.folder.check_there()
             self.notes.append(f"{str(error).rstrip('.')}. These games are played again.")
             return []
         return list({record.number: record for record in records}.values())
@@ -203,7 +207,21 @@ class RunReport:
     "Reports one call of `fit` to the listeners and to events.jsonl."
     def __init__(self, plan: RunPlan, folder: RunFolder, listeners: list):
         self.plan, self.folder, self.listeners, self.started = plan, folder, listeners, False
-        self.emit = Events([*listeners, JsonLines(folder.path / "events.jsonl")]).emit
+        self.lines = JsonLines(folder.path / "events.jsonl", prepare=folder.check_there)
+        self.emit = Events([*listeners, self._write]).emit
+
+    def _write(self, event) -> None:
+        "Write an event to events.jsonl. While the folder is away, the file gets it later."
+        try: self.lines(event)
+        except OSError as error:
+            if not is_away(error): raise
+
+    def flush(self) -> None:
+        "Write the events that wait for the folder. If only their file cannot be written, report that and go on."
+        try: self.lines.flush()
+        except PermissionError as error: self.emit(Message(f"{self.lines.path} cannot be written: {error.strerror}."))
+        except OSError as error:
+            if is_away(error): raise
 
     def wait(self) -> None:
         "Say at once, to the listeners alone, that a start can take long."
@@ -341,7 +359,8 @@ class TrainingLoop:
         "Play, learn, evaluate and save one iteration."
         settings, on = self.plan.train, self.account.on
         with on("self-play"): games = self._play(engine)
-        if engine.layout.max_rows != self.layouts.max_rows: self.layouts.save([], engine.layout)
+        if engine.layout.max_rows != self.layouts.max_rows:
+            self.folder.patiently(lambda: self.layouts.save([], engine.layout), self.emit)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
@@ -383,7 +402,7 @@ class TrainingLoop:
         return dict(match=match), judge_state(self.plan, state, name)
 
     def _save(self, row: dict, state: RunState, plan: dict) -> None:
-        "Write the iteration to the run folder. An interrupt waits until it is written."
+        "Write the iteration to the run folder. An interrupt waits until it is written, or until the folder is away."
         progress = dict(games_played=state.games, positions=state.replay.added, seconds=state.seconds,
                         plan=dict(plan, training_threads=torch.get_num_threads()))
         network, learner = network_arrays(state.learner.average.module), learner_arrays(state.learner)
@@ -391,14 +410,15 @@ class TrainingLoop:
         def write():
             self.folder.save(row, progress, self.played, network, learner, self.plan.train.evaluate_every)
             self.progress.is_saved, self.played = True, []
-        shielded(write)
+        self.folder.patiently(lambda: shielded(write), self.emit)
 
 # %% ../../nbs/63_training.trainer.ipynb #7462da88
 class Session:
     "One call of `fit`."
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, listeners: list):
         self.plan, self.folder, self.progress = plan, folder, progress
-        self.report, self.kept = RunReport(plan, folder, listeners), 0   # Saved games of an interrupted iteration
+        self.report = RunReport(plan, folder, listeners)
+        self.kept, self.unsaved = 0, 0   # Finished games of an interrupted iteration: in the folder, in memory alone
         self.loop = TrainingLoop(plan, folder, progress, self.report.emit)
 
     def run(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
@@ -411,31 +431,48 @@ class Session:
         except Exception as error:
             end = dict(error=type(error).__name__)
             raise
-        finally: self.report.end(self.progress.state.iteration, self.kept, **end)
+        finally: self.report.end(self.folder.iteration, self.kept, unsaved=self.unsaved, **end)
+
+    def _wait_for(self, call: Callable): return self.folder.patiently(call, self.report.emit)
 
     def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, engine = self.plan, self.progress, None
         require_choices(plan.game)
-        if not progress.is_saved or self.folder.changed(): progress.resume()
-        layout, note = (None, "") if plan.from_folder else self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
-        if note: progress.notes.append(note)
+        layout = self._wait_for(lambda: self._load(minutes))
         self.report.wait()
         try:
             with self._open_engine(layout, progress.state) as engine:
-                engine.restore(progress.finished_games())
+                engine.restore(self._wait_for(progress.finished_games))
                 self.report.start(engine.describe(), progress, iterations, minutes)
-                if layout == "auto": self.loop.layouts.save(engine.calibrate(), engine.layout)
+                if layout == "auto":
+                    table = engine.calibrate()
+                    self._wait_for(lambda: self.loop.layouts.save(table, engine.layout))
                 self.loop.run(engine, iterations, minutes, planned_minutes)
-            if isinstance(engine, SelfPlayEngine) and engine.play_on: shielded(lambda: self._rewind(engine))
+            if isinstance(engine, SelfPlayEngine) and engine.play_on:
+                self._wait_for(lambda: shielded(lambda: self._rewind(engine)))
+            self._wait_for(self.report.flush)
         except BaseException:
-            shielded(lambda: self._rewind(engine))
+            try: shielded(lambda: self._rewind(engine))
+            except OSError as error:
+                if not is_away(error): raise
+                self._hold(engine)
             raise
+
+    def _load(self, minutes: float | None) -> Layout | str | None:
+        "Load the state from the folder if memory does not have it. Return the layout to start with."
+        plan, progress = self.plan, self.progress
+        if not progress.is_saved or self.folder.changed(): progress.resume()
+        if plan.from_folder: return None
+        layout, note = self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
+        if note: progress.notes.append(note)
+        return layout
 
     def _open_engine(self, layout, state: RunState) -> SelfPlayEngine | SharedGames:
         "Return an engine, or the games of other machines."
         plan = self.plan
-        if plan.from_folder: return SharedGames(plan.shared, self.folder, self.report.forward, state.iteration)
+        if plan.from_folder:
+            return self._wait_for(lambda: SharedGames(plan.shared, self.folder, self.report.forward, state.iteration))
         return SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
                               first_game=state.games, first_version=state.iteration, layout=layout,
                               reproducible=plan.reproducible, play_on=True, listeners=[self.report.forward],
@@ -444,12 +481,22 @@ class Session:
     def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:
         "Save the finished games of the next iteration, then return to the last saved iteration."
         intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
-        first = next((checkpoint.games_played for checkpoint in intact), 0)
-        games = [] if self.plan.from_folder else [*self.loop.played, *(engine.leftover() if engine else [])]
-        finished = {record.number: record for record in games if record.number >= first}
-        if finished: self.folder.keep(list(finished.values()))
+        finished = self._finished(engine, next((checkpoint.games_played for checkpoint in intact), 0))
+        if finished: self.folder.keep(finished)
         self.kept = len(finished)
         if not self.progress.is_saved: self.progress.resume()
+
+    def _finished(self, engine: SelfPlayEngine | SharedGames | None, first: int) -> list:
+        "Return the finished games from number `first` on that are in memory."
+        games = [] if self.plan.from_folder else [*self.loop.played, *(engine.leftover() if engine else [])]
+        return list({record.number: record for record in games if record.number >= first}.values())
+
+    def _hold(self, engine: SelfPlayEngine | SharedGames | None) -> None:
+        "Keep the finished games of the next iteration in memory, because the folder is away."
+        if self.kept: return
+        checkpoint = self.folder.checkpoint
+        self.progress.held = self._finished(engine, checkpoint.games_played if checkpoint else 0)
+        self.unsaved = len(self.progress.held)
 
 # %% ../../nbs/63_training.trainer.ipynb #17b42fc7
 class Trainer:

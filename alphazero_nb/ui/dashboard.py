@@ -10,9 +10,9 @@ from collections import Counter, deque
 from pathlib import Path
 
 from ..core.device import find_host, has_kernel
-from ..core.events import (PASSING, EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
-                                      StepsTaken, WorkerLost, WorkerStarted, read_events, tell_keeps)
+from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved,
+                                      MatchPlayed, Message, NodesStatus, RunDone, RunStarted, SelfPlayDone,
+                                      SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, read_events, tell_keeps)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
 from .progress import Tally, TextProgress, clock_time, describe, speed_unit, time_shares
@@ -112,7 +112,7 @@ class DashboardState:
         self.clock, self.tally, self.status, self.run, self.began, self.ended = clock, Tally(), None, None, 0.0, ""
         self.phase, self.steps, self.iterations, self.matches = None, None, {}, {}  # Phase: its latest event
         self.recent, self.played = deque(maxlen=1000), Counter()                    # (length, outcome); games by source
-        self.workers, self.messages = {}, deque(maxlen=4)
+        self.workers, self.messages, self.away = {}, deque(maxlen=4), ""   # away: words about a folder that is away
 
     def __call__(self, event) -> None:
         if isinstance(event, (GameFinished, StepsTaken, MatchMoved)): self.phase, self.ended = event, ""
@@ -126,7 +126,9 @@ class DashboardState:
             case RunStarted(): self._begin(event)
             case RunDone() | SelfPlayStopped() | SelfPlayDone(): self.ended = describe(event)
             case WorkerStarted() | WorkerLost(): self.workers[event.worker] = describe(event)
-        if isinstance(event, (Message, WorkerLost)): self.messages.append(describe(event))
+            case FolderAway(): self.away = "" if event.back else describe(event)
+        if isinstance(event, (Message, WorkerLost)) or isinstance(event, FolderAway) and event.back:
+            self.messages.append(describe(event))
 
     def _count(self, event: GameFinished) -> None:
         self.tally(event)
@@ -306,17 +308,18 @@ def render(state: DashboardState) -> str:
     texts = [*state.workers.values(), *state.messages][-12:]
     messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in texts)
     bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
-    shares = time_shares([row.spent for row in state.iterations.values()])
+    shares, away = time_shares([row.spent for row in state.iterations.values()]), "" if state.ended else state.away
     kept = "".join(f"The agent {tell_keeps(row.keeps)}." for row in _judged(state)[-1:])
     return block(
-        block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px") + bars
+        block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px")
+        + block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin-bottom:4px") + bars
         + block(_figures(state), "display:flex;flex-wrap:wrap;margin:8px 0")
         + block(html.escape(f"{describe(nodes)}.") if (nodes := state.tally.status) else "", "margin-bottom:4px")
         + block(kept, "margin-bottom:4px")
         + block(shares and f"Time: {html.escape(shares)}", f"color:{GREY};margin-bottom:4px")
         + block(_charts(state) + board, "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px")
         + block(messages, f"color:{GREY};font-size:.85em;white-space:pre-wrap;margin-top:4px")
-        + block(html.escape(state.ended or STOP), "margin-top:4px"),
+        + block(html.escape(state.ended or ("" if away else STOP)), "margin-top:4px"),
         "font-family:sans-serif;font-size:13px;line-height:1.35;max-width:980px")
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e1f2a3b4

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Callable
 
 from ..core.device import has_kernel
-from ..core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
-                                      WorkerLost, WorkerStarted, describe_games, read_events, tell_keeps,
+from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
+                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
+                                      StepsTaken, WorkerLost, WorkerStarted, describe_games, read_events, tell_keeps,
                                       tell_measures)
 
 # %% auto #0
@@ -200,7 +200,19 @@ def _describe_end(event: RunDone) -> str:
     saved = f"{iterations} {_are(event.iteration)} saved in {event.folder}"
     if not event.stopped and not event.error: return f"Done. {saved}."
     more = f", plus {_count(event.games)} of the next one" if event.games else ""
+    if event.unsaved:
+        more = (f". The folder is away, so {_count(event.unsaved)} of the next one {_are(event.unsaved)} not saved; "
+                f"only this Trainer still has {'it' if event.unsaved == 1 else 'them'}")
     return f"{_how(event)}. {saved}{more}. Run it again to continue from there."
+
+
+def _describe_absence(event: FolderAway) -> str:
+    "Return one line about a folder that is away: for how long, and what a user can do."
+    took, cause = clock_time(event.seconds), event.cause.rstrip(".")
+    if event.back: return f"The folder {event.folder} is back after {took}. The run goes on."
+    saved = f"{event.saved} iteration{'' if event.saved == 1 else 's'} {_are(event.saved)} saved"
+    return (f"Waiting for the folder {event.folder}, away for {took} ({cause}). The run goes on by itself when the "
+            f"drive is mounted and writable again. If you stop it now, {saved}, and the games since then are not.")
 
 
 def _describe_training(event) -> str | None:
@@ -223,6 +235,7 @@ def _describe_training(event) -> str | None:
                     f"({event.low:.1%} to {event.high:.1%}, {describe_games(event.games, event.different)})")
         case RunStarted(): return f"{event.game}, {event.preset} network on {event.device}, into {event.folder}."
         case RunDone(): return _describe_end(event)
+        case FolderAway(): return _describe_absence(event)
 
 
 def describe(event) -> str:
@@ -354,6 +367,7 @@ class TextProgress:
     def __call__(self, event) -> None:
         self.tally(event)
         passing, now = isinstance(event, (GameFinished, StepsTaken, MatchMoved)), time.monotonic()
+        if isinstance(event, FolderAway): passing = event.seconds > 0 and not event.back   # The first and last stay
         if isinstance(event, (EngineStatus, NodesStatus, *self.skip)): return
         if passing and now - self.last < self.every_s: return
         if passing: self.last = now

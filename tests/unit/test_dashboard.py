@@ -5,16 +5,18 @@ import re
 import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from base64 import b64decode
+from dataclasses import replace
 
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      NodesStatus, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
+                                      NodesStatus, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
 from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
+from alphazero_nb.ui.progress import describe
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
-from test_progress import SAMPLES
+from test_progress import AWAY, SAMPLES
 
 
 def words(page):
@@ -64,6 +66,20 @@ def test_the_bars_show_the_run_and_its_present_step(tmp_path):
     assert "learning: step 30 of 60" in words(render(state)) and "self-play: 10" not in words(render(state))
     state(MatchMoved("run", "rollouts:100", 3, 40, 99))
     assert "match with rollouts:100: 3 of 40 games finished" in words(render(state))
+
+
+def test_a_folder_that_is_away_stands_at_the_top_until_it_is_back(tmp_path):
+    state, away = DashboardState(), AWAY
+    for event in (RunStarted("connect4", "small", "cpu", str(tmp_path)), StepsTaken(8, 90, 1., 1., done=60, total=60), away): state(event)
+    seen = words(render(state))
+    assert describe(away) in seen and "Finished games are kept" not in seen, "a stop keeps no games then"
+    assert seen.index("Waiting for the folder") < seen.index("learning: step 60 of 60")
+    state(replace(away, seconds=43., back=True))
+    seen = words(render(state))
+    assert "Waiting for" not in seen and seen.index("is back after 0:43. The run goes on.") > seen.index("learning") and "Finished games are kept" in seen
+    for event in (away, RunDone(7, "run", True, unsaved=31)): state(event)
+    seen = words(render(state))
+    assert "Waiting for" not in seen and "31 games of the next one are not saved" in seen
 
 
 def test_every_worker_has_its_bar():
@@ -333,6 +349,26 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
     last = cell.shown[-1][2][HTML]
     losses, strength, kept, *_ = pictures(last)   # No boxes of lengths if the games were kept from before
     assert "4 iterations, 128 games" in words(last) and sum(element.tag.endswith("circle") for element in losses.iter()) == 8
+
+
+def test_a_wait_for_the_folder_is_shown_and_a_stop_ends_it(kernel, tmp_path):
+    pytest.importorskip("ipywidgets")
+    folder = tmp_path / "run"
+    kernel.run(TRAINING.format(folder=str(folder)) + NEW_PAGE)
+    kernel.send("run.fit(iterations=10**6);")
+
+    def hear(words_):
+        "Read what the cell shows until these words are there."
+        while words_ not in "".join(words(data.get(HTML, "")) for *_, data in cell.shown[-1:]):
+            message = kernel.client.get_iopub_msg(timeout=900)
+            cell.hear(message["msg_type"], message["content"])
+    cell = kernel.cell
+    hear("2 iterations")
+    folder.rename(tmp_path / "away")
+    hear(f"Waiting for the folder {folder}, away for 0:0")
+    kernel.interrupt()
+    assert re.search(r"Stopped\. \d+ iterations are saved in .* The folder is away, so \d+ games of the next one are not saved;",
+                     words(cell.shown[-1][2][HTML])) and not cell.error and not folder.exists()
 
 
 def test_an_error_ends_the_picture_too(kernel):

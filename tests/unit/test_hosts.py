@@ -1,4 +1,6 @@
 "Where a notebook is shown: each place is known by what it sets, whatever else its image contains."
+import errno
+import os
 import sys
 import types
 
@@ -9,6 +11,7 @@ import alphazero_nb.core.device as page
 import alphazero_nb.ui.play as play_page
 from alphazero_nb.core.device import HOSTS, check_device, find_host
 from alphazero_nb.core.game import get_game
+from alphazero_nb.training import run_folder as run_folder_page
 from alphazero_nb.training.run_folder import download, run_folder
 from alphazero_nb.ui.match import Match
 
@@ -63,6 +66,23 @@ def test_without_drive_a_run_stays_here_and_says_so(name, monkeypatch, tmp_path,
     simulate(monkeypatch, **PLACES[name])
     assert run_folder("x", drive=True).parts == ("runs", "x")
     assert "does not run in Colab" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number, again", [(None, False), (errno.ENOENT, False), (errno.ENOTCONN, True), (errno.EIO, True)])
+def test_a_drive_that_no_longer_answers_is_mounted_again(number, again, monkeypatch, tmp_path, capsys):
+    "Run all in the same session: Colab mounts over a dead mount only if it is told to."
+    mounted = []
+
+    def listdir(folder, real=os.listdir):
+        if number and folder == str(tmp_path): raise OSError(number, os.strerror(number))
+        return real(folder)
+    simulate(monkeypatch, **PLACES["colab"])
+    mount = lambda folder, force_remount=False: mounted.append((folder, force_remount))
+    sys.modules["google.colab"].drive = types.SimpleNamespace(mount=mount)
+    monkeypatch.setattr(run_folder_page, "DRIVE", str(tmp_path))
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert run_folder("x", drive=True) == tmp_path / "MyDrive/alphazero_nb/x"
+    assert mounted == [(str(tmp_path), again)] and "cannot be used" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["colab_vscode", "kaggle", "terminal"])

@@ -8,16 +8,18 @@ import re
 import sys
 import time
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
-from alphazero_nb.core.events import (EngineStatus, Events, GameFinished, IterationDone, MatchMoved, MatchPlayed,
+from alphazero_nb.core.events import (EngineStatus, Events, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
 from alphazero_nb.ui.progress import Pace, Tally, TensorBoard, TextProgress, describe, progress_line
 from alphazero_nb.core import events as kinds
 from alphazero_nb.ui import progress as page
 
+AWAY = FolderAway("/content/drive/MyDrive/alphazero_nb/connect4", 42.3, "Transport endpoint is not connected", 7)
 SAMPLES = [
     GameFinished(9, 50, 200, 55, 30, (1., -1.), 12.5, 90000, "cuda:0"),
     SelfPlayDone(500, 12345, 24.69, (.55, .412), .038, 1_400_000, 127.9, .93, 31., {"cuda:0": 260, "cuda:1": 240}),
@@ -32,6 +34,7 @@ SAMPLES = [
     SelfPlayStopped(5, "GameFailed"),
     MatchMoved("run", "random", 12, 40, 731),
     RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
+    AWAY,
     MatchPlayed("run", "heuristic", .55, .52, .58, 800, 5, {
         "points a round": dict(mine=[5.12, 5.03, 5.21], theirs=[4.64, 4.55, 4.73], difference=[.48, .4, .56], share=False),
         "exact bids": dict(mine=[.491, .48, .502], theirs=[.443, .44, .446], difference=[.048, -.01, .106], share=True)}),
@@ -287,6 +290,48 @@ def test_the_words_of_ends():
                                                     "one. Run it again to continue from there.")
     assert describe(RunDone(2, "run", error="ValueError")).startswith("Stopped by an error (ValueError). 2 iterations are saved")
     assert describe(SelfPlayStopped(1)) == "Stopped. 1 game had finished and is kept for the next call."
+
+
+def test_the_words_of_a_folder_that_is_away():
+    folder = AWAY.folder
+    assert describe(AWAY) == (
+        f"Waiting for the folder {folder}, away for 0:42 (Transport endpoint is not connected). The run goes on by itself when the "
+        f"drive is mounted and writable again. If you stop it now, 7 iterations are saved, and the games since then are not.")
+    assert describe(replace(AWAY, seconds=3700., back=True)) == f"The folder {folder} is back after 1:01:40. The run goes on."
+    assert describe(RunDone(1, "run", True, unsaved=1)) == (
+        "Stopped. 1 iteration is saved in run. The folder is away, so 1 game of the next one is not saved; only this Trainer still "
+        "has it. Run it again to continue from there.")
+    assert describe(RunDone(2, "run", error="OSError", unsaved=31)).startswith(
+        "Stopped by an error (OSError). 2 iterations are saved in run. The folder is away, so 31 games of the next one are not saved;")
+
+
+def wait_in_steps(progress, clock, seconds):
+    "Events of a run that waits for its folder and finds it back."
+    progress(SAMPLES[3])
+    for second in range(seconds + 1):
+        progress(replace(AWAY, seconds=float(second)))
+        clock[0] += 1
+    progress(replace(AWAY, seconds=float(seconds), back=True))
+
+
+def test_a_log_says_at_once_that_the_folder_is_away_then_at_intervals_and_at_the_end(monkeypatch):
+    clock, stream = [1000.], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    wait_in_steps(TextProgress(stream, log_every_s=30.), clock, 70)
+    lines = stream.getvalue().splitlines()[1:]
+    assert [re.search(r"(?:away for|back after) ([\d:]+)", line)[1] for line in lines] == ["0:00", "0:30", "1:00", "1:10"]
+    assert all(line.startswith("Waiting for the folder ") for line in lines[:3]) and lines[3].endswith("The run goes on.")
+
+
+def test_a_terminal_counts_the_time_of_a_wait_on_one_line(monkeypatch):
+    clock, terminal = [1000.], Terminal()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    wait_in_steps(TextProgress(terminal, columns=120), clock, 70)
+    lines = terminal.getvalue().rstrip("\n").split("\n")
+    assert len(lines) == 3 and lines[1].startswith("Waiting for the folder ") and "away for 0:00" in lines[1]
+    shown = lines[2].split("\r")
+    assert sum("away for" in line for line in shown) == 70 and max(map(len, shown)) < 120 and shown[-1] == describe(
+        replace(AWAY, seconds=70., back=True))
 
 
 def test_the_words_of_workers_and_summaries():
