@@ -118,8 +118,8 @@ class OperatorWatch(TorchDispatchMode):
 
     def compare(self, func, got: list, copied: tuple) -> None:
         "Note an operator whose results differ from those of the CPU."
-        numbers = [leaf for leaf in tree_leaves(copied) if is_strided(leaf) and leaf.dtype in TOLERANCE and leaf.numel()]
-        largest = max((float(leaf.abs().max()) for leaf in numbers), default=0.0)
+        numbers = [leaf for leaf in tree_leaves(copied) if is_strided(leaf) and leaf.dtype in TOLERANCE]
+        largest = max((float(leaf.abs().max()) for leaf in numbers if leaf.numel()), default=0.0)
         try: want = func(*copied[0], **copied[1])
         except Exception: return   # An operator of this device alone
         pairs = zip(tree_leaves(got), tree_leaves([written(func, *copied), want]))
