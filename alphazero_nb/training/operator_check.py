@@ -23,9 +23,9 @@ from .learner import Learner, TrainSettings, learner_arrays, restore_learner
 from .forecast import random_batch
 
 # %% auto #0
-__all__ = ['TOLERANCE', 'COMPOSITE', 'ROWS', 'KINDS', 'CPU', 'ADVICE', 'FALLBACK', 'OperatorFault', 'falls_back', 'difference',
-           'is_tensor', 'is_strided', 'OperatorWatch', 'on_cpu', 'written', 'learn_once', 'play_once', 'Job',
-           'list_jobs', 'check_job', 'check_operators', 'describe_operators']
+__all__ = ['TOLERANCE', 'ROWS', 'KINDS', 'CPU', 'ADVICE', 'FALLBACK', 'OperatorFault', 'has_kernel', 'is_composed', 'falls_back',
+           'difference', 'is_tensor', 'is_strided', 'OperatorWatch', 'on_cpu', 'written', 'learn_once', 'play_once',
+           'Job', 'list_jobs', 'check_job', 'check_operators', 'describe_operators']
 
 # %% ../../nbs/65_training.operator_check.ipynb #adab34a0
 @dataclass(frozen=True)
@@ -45,13 +45,24 @@ class OperatorFault:
 
 
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}   # A share of the largest number
-COMPOSITE = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd")
+
+
+def has_kernel(func, *keys: str) -> bool:
+    "Return True if an operator has a kernel for one of these keys of PyTorch's dispatcher."
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)
+
+
+def is_composed(func, device: Device) -> bool:
+    "Return True if an operator is made of others on this device. (MPS has its own kernels for some of those.)"
+    key = dict(cpu="CPU", cuda="CUDA", mps="MPS").get(device.type, "PrivateUse1")   # The last: a device from elsewhere
+    return has_kernel(func, "CompositeImplicitAutograd") and not has_kernel(func, key)
 
 
 def falls_back(func, device: Device) -> bool:
     "Return True if PyTorch computes an operator on the CPU, because MPS lacks it."
     if device.type != "mps" or os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "0") in ("", "0"): return False
-    return not any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in ("MPS", *COMPOSITE))
+    return not has_kernel(func, "MPS", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional",
+                          "CompositeImplicitAutograd")
 
 # %% ../../nbs/65_training.operator_check.ipynb #08e35078
 def difference(got: torch.Tensor, want: torch.Tensor, largest: float) -> float:
@@ -81,8 +92,8 @@ class OperatorWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-            with self: return func.decompose(*args, **kwargs)   # Into the operators it is made of
+        if is_composed(func, self.device):
+            with self: return func.decompose(*args, **kwargs)
         devices = [leaf.device if is_tensor(leaf) else leaf for leaf in tree_leaves((args, kwargs))]
         there = any(isinstance(each, torch.device) and each.type == self.device.type for each in devices)
         return self.run(func, args, kwargs) if there else func(*args, **kwargs)

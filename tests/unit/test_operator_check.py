@@ -44,6 +44,17 @@ def test_what_mps_lacks_is_known_while_the_cpu_computes_it(monkeypatch):
     assert falls_back(lacking, MPS) and not falls_back(made_of_others, MPS) and not falls_back(lacking, CPU)
 
 
+def test_an_operator_is_taken_apart_unless_the_device_has_a_kernel_for_the_whole():
+    library = torch.library.Library("alphazero_nb_test", "FRAGMENT")
+    for name in ("whole", "parts"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, lambda x: x.exp().neg(), "CompositeImplicitAutograd")
+    library.impl("whole", lambda x: -x.exp(), "CPU")
+    ops, watch = torch.ops.alphazero_nb_test, OperatorWatch(CPU)
+    with torch.inference_mode(), watch: ops.parts(torch.ones(2)), ops.whole(torch.ones(2))
+    assert watch.ran >= {"aten::exp", "aten::neg", "alphazero_nb_test::whole"} and "alphazero_nb_test::parts" not in watch.ran
+
+
 def test_operators_on_the_cpu_are_noted_once(monkeypatch):
     monkeypatch.setattr(page, "falls_back", lambda func, device: func.name() == "aten::tanh")
     watch = OperatorWatch(CPU)
