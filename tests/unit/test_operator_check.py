@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import torch
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from alphazero_nb.cli import main
 from alphazero_nb.core.device import Device
 from alphazero_nb.training import operator_check as page
@@ -53,6 +55,45 @@ def test_an_operator_is_taken_apart_unless_the_device_has_a_kernel_for_the_whole
     ops, watch = torch.ops.alphazero_nb_test, OperatorWatch(CPU)
     with torch.inference_mode(), watch: ops.parts(torch.ones(2)), ops.whole(torch.ones(2))
     assert watch.ran >= {"aten::exp", "aten::neg", "alphazero_nb_test::whole"} and "alphazero_nb_test::parts" not in watch.ran
+
+
+class Broken(TorchDispatchMode):
+    "A device with a fault in one operator. The watch asks the device first and the CPU second, so every other call is right."
+    def __init__(self, name, fault):
+        super().__init__()
+        self.name, self.fault, self.calls = name, fault, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls += func.name() == self.name
+        return (self.fault if func.name() == self.name and self.calls % 2 else func)(*args, **kwargs or {})
+
+
+def refuse(*args, **kwargs): raise NotImplementedError("The operator is not currently implemented for the MPS device.")
+
+
+def test_the_cpu_takes_the_place_of_a_missing_operator():
+    x, y = torch.zeros(3), torch.ones(3)
+    for name, work in (("aten::lerp_.Scalar", lambda: x.lerp_(y, .25)), ("aten::exp", lambda: x.exp())):
+        watch = OperatorWatch(CPU)
+        with Broken(name, refuse), watch: result = work()
+        assert [(fault.operator, fault.kind) for fault in watch.faults.values()] == [(name, "missing")] and watch.lacks()
+    assert x.tolist() == [.25] * 3 and torch.equal(result, x.exp()), "in place too"
+
+
+@pytest.mark.parametrize("name, fault, work", [
+    ("aten::exp", lambda x: x + 1.1, lambda: torch.zeros(3).exp()),
+    ("aten::lerp_.Scalar", lambda x, y, weight: x.add_(y), lambda: torch.zeros(3).lerp_(torch.ones(3), .25)),
+    ("aten::_foreach_mul_.Scalar", lambda lists, by: None, lambda: torch._foreach_mul_([torch.ones(2), torch.ones(3)], 2.0))])
+def test_an_operator_with_other_numbers_is_named_also_in_place_and_for_lists(name, fault, work):
+    watch = OperatorWatch(CPU)
+    with Broken(name, fault), watch: work()
+    assert [(fault.operator, fault.kind) for fault in watch.faults.values()] == [(name, "wrong")]
+    with (healthy := OperatorWatch(CPU)): work()
+    assert name in healthy.ran and not healthy.faults
+
+
+def test_an_error_of_device_and_cpu_is_raised():
+    with pytest.raises(RuntimeError, match="must match"), OperatorWatch(CPU): torch.ones(2) + torch.ones(3)
 
 
 def test_operators_on_the_cpu_are_noted_once(monkeypatch):
