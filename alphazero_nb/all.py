@@ -24,6 +24,7 @@ from alphazero_nb.training.run_folder import download, run_folder
 from alphazero_nb.training.shared_folder import produce_games
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.training.forecast import forecast, train
+from alphazero_nb.training.operator_check import check_operators
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
@@ -44,7 +45,7 @@ __all__ = [
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
     "board_symmetries",
-    "check_device", "default_settings", "default_training", "describe", "device_report", "download", "forecast", "get_device", "get_game",
+    "check_device", "check_operators", "default_settings", "default_training", "describe", "device_report", "download", "forecast", "get_device", "get_game",
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",

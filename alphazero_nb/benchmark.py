@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numba import njit
-from .core.device import get_device, usable_cores
+from .core.device import device_variants, get_device, usable_cores
 from .core.streams import Purpose, derive_seed
 from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStarted
 from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
@@ -81,7 +81,7 @@ def _try(network, game, device, backend, dtype, batch, threads, inside, seconds)
 
 def ways_to_run(network, device) -> list[tuple]:
     "Return the pairs of backend and number format that work without a compiler."
-    formats, fuses = sorted({device.dtype, "float32"}), can_fuse(network, device)
+    formats, fuses = sorted({each.dtype for each in device_variants(device)} | {"float32"}), can_fuse(network, device)
     ways = [(backend, dtype) for backend in ["eager"] + ["fused"] * fuses for dtype in formats]
     return ways + [("fused", "int8")] * can_use_int8(network, device)
 

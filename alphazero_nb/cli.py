@@ -13,9 +13,14 @@ __all__ = ['import_rules', 'make_parser', 'main']
 
 # %% ../nbs/82_cli.ipynb #30d2853c
 def _check_device(args):
-    from alphazero_nb.core.device import check_device, device_report
-    if args.json: return device_report()
-    check_device()
+    from alphazero_nb.core.device import check_device, device_report, get_device, probe_device
+    device = get_device(args.device)
+    report = device_report() if args.json else check_device()
+    if not probe_device(device)["works"]: return report
+    from alphazero_nb.training.operator_check import check_operators, describe_operators
+    if args.json: return dict(report, operators=check_operators(device))
+    print(f"Running each operator that the package uses on {device}…", flush=True)
+    print(*describe_operators(check_operators(device)), sep="\n")
 
 
 def _games(args):
@@ -413,7 +418,8 @@ _OPTIONS = {
 
 # %% ../nbs/82_cli.ipynb #9017628a
 _COMMANDS = {  # name: function, help, positional arguments, options
-    "check-device": (_check_device, "list the devices of this machine, and check that they compute", {}, ["--json"]),
+    "check-device": (_check_device, "list the devices of this machine, and run the operators of the package on one",
+                     {}, ["--device", "--json"]),
     "games": (_games, "list the games of the package", {}, ["--json"]),
     "train": (_train, "train an agent, or resume a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),

@@ -2,7 +2,8 @@
 
 counts: a line of JSON for each network, with the counts of a batch and of a step, and whether the numbers are right.
 faults: a line for each deliberate fault, and whether the numbers show it.
-runs: saving and restoring, play on the CPU, a match, and weights that change while batches are computed."""
+runs: saving and restoring, play on the CPU, a match, and weights that change while batches are computed.
+operators: the check of operators on the device as it is, without an operator, and with one that computes wrongly."""
 import contextlib, copy, json, sys, threading
 from functools import partial
 
@@ -22,6 +23,7 @@ from alphazero_nb.network.inference import RecordedCopy
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.training.learner import Learner, TrainSettings, learner_arrays, restore_learner
+from alphazero_nb.training.operator_check import KINDS, check_operators
 from alphazero_nb.training.replay import Batch
 
 torch.set_num_threads(1)
@@ -254,4 +256,35 @@ def faults():
         print(json.dumps(dict(fault=name, right=right)), flush=True)
 
 
-if __name__ == "__main__": dict(counts=counts, faults=faults, runs=runs)[sys.argv[1]]()
+def lacks(*names):
+    "The device without some operators."
+    compute = standin.compute
+
+    def work(func, args, kwargs):
+        if func.name() in names: raise NotImplementedError(f"The operator '{func.name()}' is not implemented for this device.")
+        return compute(func, args, kwargs)
+    return work
+
+
+def miscomputes(name):
+    "The device with an operator whose result is a fifth too large."
+    compute = standin.compute
+
+    def work(func, args, kwargs):
+        result = compute(func, args, kwargs)
+        return compute(standin.aten.mul.Tensor, (result, 1.2), {}) if func.name() == name else result
+    return work
+
+
+def operators():
+    compute, small = standin.compute, (("tictactoe", "tiny"), ("blob(players=3,cards=2)", "cards"))
+    cases = dict(none=(compute, KINDS), wrong=(miscomputes("aten::addmm"), small[:1]),
+                 missing=(lacks("aten::tanh", "aten::_foreach_lerp_.Scalar", "aten::maximum"), small))
+    for name, (work, kinds) in cases.items():
+        standin.compute = work
+        with Mode(): report = check_operators(GPU, kinds)
+        standin.compute = compute
+        print(json.dumps(dict(report, case=name)), flush=True)
+
+
+if __name__ == "__main__": dict(counts=counts, faults=faults, runs=runs, operators=operators)[sys.argv[1]]()

@@ -298,7 +298,7 @@ def compute(func, args, kwargs):
 
     def work():
         for result, real in zip(tree_leaves(tree_map(here, results)), tree_leaves(func(*real_args, **real_kwargs))):
-            if isinstance(real, torch.Tensor): result.copy_(real)
+            if isinstance(real, torch.Tensor) and real.numel(): result.copy_(real)   # Its shape function may promise more
     stream.give(work)
     return results
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import difflib, math, os, shutil, sys, time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 
 # %% auto #0
-__all__ = ['HOSTS', 'Device', 'quota_cores', 'usable_cores', 'device_names', 'list_devices', 'gpu_facts', 'get_device',
-           'probe_device', 'Host', 'has_kernel', 'find_host', 'device_report', 'check_device']
+__all__ = ['HOSTS', 'Device', 'quota_cores', 'usable_cores', 'device_names', 'list_devices', 'device_variants', 'gpu_facts',
+           'get_device', 'probe_device', 'Host', 'has_kernel', 'find_host', 'device_report', 'check_device']
 
 # %% ../../nbs/00_core.device.ipynb #f921e1d6
 @dataclass(frozen=True)
@@ -102,6 +102,13 @@ def list_devices() -> list[Device]:
     mps = Device("mps", "Apple GPU", "float32", "float32", False, False)
     make = lambda name: _cpu() if name == "cpu" else mps if name == "mps" else _cuda(int(name.split(":")[1]))
     return [make(name) for name in device_names()]
+
+# %% ../../nbs/00_core.device.ipynb #10ae540b
+def device_variants(device: Device) -> list[Device]:
+    "Return the settings of a device that a measurement may choose from, the usual ones first."
+    if device.type != "mps": return [device]
+    pairs = [(dtype, last) for last in (False, True) for dtype in ("float32", "float16")]
+    return [replace(device, dtype=dtype, channels_last=last) for dtype, last in pairs]
 
 # %% ../../nbs/00_core.device.ipynb #acd59122
 def gpu_facts(name: str) -> dict:

@@ -141,7 +141,7 @@ class Inference:
         version: int,    # Version of the weights
         int8: bool = False,  # Evaluate in 8-bit integers where `can_use_int8`
     ):
-        self.device = None if network is None else get_device(layout.devices[0])
+        self.device = None if network is None else layout.variant(get_device(layout.devices[0]))
         self.name, self.dtype = (self.device.name, self.device.dtype) if self.device else ("cpu", "")
         batch, even = layout.max_batch * worlds, EVEN_ROWS
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(

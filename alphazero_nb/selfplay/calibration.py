@@ -8,8 +8,10 @@ from __future__ import annotations
 import math, queue, statistics, time
 from contextlib import closing
 from dataclasses import replace
+from typing import Callable
 
-from ..core.device import usable_cores
+import numpy as np
+from ..core.device import Device, device_variants, get_device, usable_cores
 from ..core.game import Game
 from ..search.search import count_worlds
 from .layout import Layout, plan_layout
@@ -18,9 +20,9 @@ from .scheduler import GameScheduler, play_games
 from .pools import GamePool, make_pool, smaller_batch
 
 # %% auto #0
-__all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'play_for', 'warm_up', 'count_answers',
-           'measure_window', 'measure_layouts', 'usual_game', 'spread_starts', 'limit_games', 'choose_layout',
-           'layout_table']
+__all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'fastest_variant', 'with_fastest_variant',
+           'play_for', 'warm_up', 'count_answers', 'measure_window', 'measure_layouts', 'usual_game', 'spread_starts',
+           'limit_games', 'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 MOST_ROWS = 4096   # Of blocks that a GPU evaluates together
@@ -46,6 +48,45 @@ def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
     fits = lambda layout: len(layout.devices) * (1 if gpu else layout.threads) <= cores
     allowed = lambda layout: fits(layout) and not (network is None and layout.shared)
     return {name: layout for name, layout in found.items() if allowed(layout)}
+
+# %% ../../nbs/48_selfplay.calibration.ipynb #a62ccb3d
+def fastest_variant(
+    network,
+    variants: list[Device],   # The first one is trusted
+    planes: np.ndarray,       # (batch, *shape) int8
+    rounds: int = 8,          # Batches of each variant
+    clock: Callable = time.perf_counter,
+) -> Device:
+    "Return the variant that computes this batch fastest, and as the first one does."
+    import torch
+    from alphazero_nb.network.inference import inference_copy
+
+    def compute(variant):
+        start = clock()
+        with torch.inference_mode(): logits, values = runs[variant](there)
+        return torch.cat([logits.flatten(), values.flatten()]).cpu(), clock() - start
+    there, runs = torch.from_numpy(planes).to(variants[0].name), {each: inference_copy(network, each) for each in variants}
+    want, seconds = compute(variants[0])[0], {}
+    for variant in variants * rounds:
+        if seconds.get(variant) == math.inf: continue   # Out
+        try: answer, took = compute(variant)
+        except Exception: answer, took = want, math.inf   # An operator is missing in this format
+        right = torch.allclose(answer, want, rtol=0.05, atol=0.05)
+        seconds[variant] = min(seconds.get(variant, took), took) if right else math.inf
+    return min(variants, key=seconds.get)
+
+
+def with_fastest_variant(game: Game, network, layouts: dict[str, Layout]) -> dict[str, Layout]:
+    "Return the layouts with the fastest number format and memory format of their device, measured if it has several."
+    devices = {name for layout in layouts.values() for name in layout.devices}
+    if network is None or len(devices) != 1 or "ray" in devices: return layouts
+    variants = device_variants(get_device(*devices))
+    if len(variants) == 1: return layouts
+    rows = max(layout.max_batch for layout in layouts.values())
+    planes = np.random.default_rng(0).integers(0, 2, (rows, *game.input_shape)).astype(np.int8)
+    best = fastest_variant(network, variants, planes)
+    measured = dict(number_format=best.dtype, channels_last=best.channels_last)
+    return {name: replace(layout, **measured) for name, layout in layouts.items()}
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #4d973339
 def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
@@ -108,6 +149,7 @@ def measure_layouts(
     evals_per_game: float | None = None,  # For the games per minute; default: estimated
 ) -> list[dict]:  # name, layout, evals_per_s, moves_per_s, games_per_min, average_batch, busy_share, ready_s, beside
     "Play in one layout after the other, through the list and back. Return the speed of each."
+    layouts = with_fastest_variant(game, network, layouts)
     ways = [(list(layouts), rounds - rounds // 2)] + [(list(layouts)[::-1], rounds // 2)] * (rounds > 1)
     window = seconds / (len(layouts) * (rounds + len(ways) / 2))
     windows, found, ready, beside, worlds = {}, dict(layouts), {}, {}, count_worlds(game, settings.search)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass, replace
 
-from ..core.device import device_names, usable_cores
+from ..core.device import Device, device_names, usable_cores
 from ..core.game import Game, did_you_mean
 from ..search.search import require_number
 
@@ -29,6 +29,8 @@ class Layout:
     max_rows: int | None = None  # Most positions per forward pass, if a whole batch exceeds device memory
     merged: int = 1              # Blocks per forward pass at most, where the actors of a process share one evaluator
     backend: str = "auto"        # How the network is computed, see inference_copy
+    number_format: str | None = None   # float32 or float16, if a measurement chose one; None: the device's own
+    channels_last: bool | None = None  # Memory format of convolutions, likewise
 
     def blocks(self) -> list[list[int]]:
         "Return the slots of each block of each process. Blocks are assigned to processes in turn."
@@ -39,6 +41,11 @@ class Layout:
         "Return the layout inside one process: threads that play its blocks on its device."
         return replace(self, kind="threads", devices=(self.devices[index],), games=sum(self.blocks()[index]),
                        shared=bool(self.shared))
+
+    def variant(self, device: Device) -> Device:
+        "Return the device with the number format and the memory format of this layout."
+        measured = dict(dtype=self.number_format, channels_last=self.channels_last)
+        return replace(device, **{name: value for name, value in measured.items() if value is not None})
 
     def rows(self, worlds: int) -> int:
         "Return the number of positions of a full forward pass, `worlds` a slot."

@@ -28,8 +28,10 @@ from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import MOST_MINUTES, Trainer, require_choices
 
 # %% auto #0
-__all__ = ['LEAST', 'SHARE', 'START_S', 'Speed', 'random_batch', 'step_rate', 'measure_speed', 'read_curves', 'expected_share',
-           'expected_games', 'Forecast', 'forecast', 'plan_run', 'train']
+__all__ = ['LEAST', 'SHARE', 'START_S', 'T4', 'LAUNCH_S', 'SEARCH_S', 'SUSTAINED', 'OPERATORS', 'Speed', 'random_batch',
+           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'Forecast', 'plan_at_speed',
+           'forecast', 'Gpu', 'arithmetic_limits', 'arithmetic_speed', 'measured_speed', 'forecast_gpu', 'plan_run',
+           'train']
 
 # %% ../../nbs/64_training.forecast.ipynb #ca774a0e
 @dataclass(frozen=True)
@@ -168,6 +170,20 @@ def _round(number: float) -> str:
     return f"{round(number / unit) * unit:,}"
 
 
+def plan_at_speed(game: Game, minutes: float, device: Device, speed: Speed, play: SelfPlaySettings,
+                  train: TrainSettings, usual: tuple) -> tuple[Forecast, float]:   # usual: from `usual_game`
+    "Return what a run at this speed will be, and how many positions it learns as often as it should."
+    length, evaluations = usual
+    seconds = SHARE * max(60 * minutes - START_S, 30 * minutes)
+    positions = speed.positions(seconds, evaluations / play.full_search_fraction, train)
+    steps = speed.steps_in(seconds, positions, train)
+    learned = steps * train.batch_size / train.replay_ratio if steps else positions   # If each is drawn so often
+    name = speed.preset
+    each = (expected_games(game, name, learned) or learned / play.full_search_fraction / length) / learned
+    share = expected_share(game, name, learned)
+    return Forecast(game, minutes, device, name, positions * each, positions, steps, share), learned
+
+
 def forecast(
     game: Game | str,
     minutes: float,
@@ -183,22 +199,79 @@ def forecast(
     require_number("minutes", minutes, 0, MOST_MINUTES, whole=False, above=True)
     require_choices(game)
     play, train, found = play or default_settings(game), train or default_training(game), None
-    length, evaluations = usual_game(game, play)
+    usual = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
     for name in names:
-        speed = measure_speed(game, name, device, spread_starts(play, length), train, min(3.0, .6 * minutes), **engine)
-        seconds = SHARE * max(60 * minutes - START_S, 30 * minutes)
-        positions = speed.positions(seconds, evaluations / play.full_search_fraction, train)
-        steps = speed.steps_in(seconds, positions, train)
-        learned = steps * train.batch_size / train.replay_ratio if steps else positions   # If each is drawn so often
+        starts = spread_starts(play, usual[0])
+        speed = measure_speed(game, name, device, starts, train, min(3.0, .6 * minutes), **engine)
+        plan, learned = plan_at_speed(game, minutes, device, speed, play, train, usual)
         say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
-            f"{_round(positions)} positions in {minutes:g} min")
+            f"{_round(plan.positions)} positions in {minutes:g} min")
         if found and learned < LEAST[name]: break
-        found = name, positions, steps, learned
-    name, positions, steps, learned = found
-    each = (expected_games(game, name, learned) or learned / play.full_search_fraction / length) / learned
-    share = expected_share(game, name, learned)
-    return Forecast(game, minutes, device, name, positions * each, positions, steps, share)
+        found = plan
+    return found
+
+# %% ../../nbs/64_training.forecast.ipynb #51422550
+@dataclass(frozen=True)
+class Gpu:
+    "A GPU by its data sheet, and the machine around it."
+    name: str         # As in the description of the device
+    float16: float    # FLOP/s at most
+    memory: float     # Bytes/s at most
+    cores: float      # Of the host, whole ones
+
+
+T4 = Gpu("T4", 65e12, 320e9, 1.3)
+LAUNCH_S, SEARCH_S, SUSTAINED = 10e-6, 3.6e-6, 0.4   # Per operator; per evaluation on one core; share of the peak
+OPERATORS = {"tiny": (35, 166), "small": (45, 198), "medium": (70, 278)}   # Of a batch and a step, see core.transfers
+
+
+def arithmetic_limits(game: Game, preset: str, gpu: Gpu = T4, rows: int = 256) -> dict[str, float]:
+    "Return the evaluations per second that host, launches, arithmetic and memory allow in batches of so many rows."
+    (filters, blocks), (operators, _) = PRESETS[preset], OPERATORS[preset]
+    numbers = math.prod(game.shape[1:]) * filters                           # Activations of a layer
+    flops = 2 * 9 * numbers * (game.shape[0] + 2 * blocks * filters)        # Convolutions of 3×3
+    launch_s = operators * LAUNCH_S / rows
+    return dict(host=gpu.cores / (SEARCH_S + launch_s), launches=1 / launch_s,
+                arithmetic=SUSTAINED * gpu.float16 / flops,
+                memory=SUSTAINED * gpu.memory / (2 * 2 * operators * numbers))
+
+
+def arithmetic_speed(game: Game, preset: str, gpu: Gpu = T4, batch_size: int = 64) -> Speed:
+    "Return the speed of a GPU, from arithmetic."
+    limits = arithmetic_limits(game, preset, gpu)
+    computing = 3 * batch_size / min(limits["arithmetic"], limits["memory"])
+    return Speed(preset, min(limits.values()), 1 / max(OPERATORS[preset][1] * LAUNCH_S, computing))
+
+# %% ../../nbs/64_training.forecast.ipynb #8e9971ca
+def measured_speed(bench: dict, preset: str, batch_size: int = 64) -> Speed:   # bench: from `bench_device`
+    "Return the speed that a benchmark of a device has measured. Raise a KeyError if it lacks the preset or batch size."
+    row = bench["rows"][preset]
+    return Speed(preset, row["evals_per_s"] / (1 - row["recalled"]), row[f"steps_per_s_{batch_size}"])
+
+
+def forecast_gpu(
+    game: Game,
+    minutes: float,
+    preset: str,                  # One of OPERATORS
+    gpu: Gpu = T4,
+    benches: list | tuple = (),   # Results of `bench_device`; the first one of this GPU and game counts
+    usual: tuple | None = None,   # From `usual_game`; default: plays some games
+    at_once: int = 512,           # Games that run at once, which an iteration has by default
+) -> dict:   # preset, source, limit, plan (text), moves_per_s, steps_per_s, games_per_min, iterations, learning (share)
+    "Return the plan of a run on a GPU that is not here: from its benchmark, or else from arithmetic, as `source` says."
+    play, train, limits = default_settings(game), default_training(game), arithmetic_limits(game, preset, gpu)
+    usual, size = usual or usual_game(game, play), train.batch_size
+    is_it = lambda bench: bench["game"] == game.name and gpu.name in bench["machine"]["device"].replace(",", "").split()
+    known = [bench for bench in benches if is_it(bench) and preset in bench["rows"]]
+    speed = measured_speed(known[0], preset, size) if known else arithmetic_speed(game, preset, gpu, size)
+    device = Device(gpu.name, gpu.name, "float16", "float16", True, True, overlaps=True)
+    plan, _ = plan_at_speed(game, minutes, device, speed, play, train, usual)
+    return dict(preset=preset, source="measured" if known else "from arithmetic, not measured",
+                limit="measured" if known else min(limits, key=limits.get), plan=str(plan),
+                moves_per_s=speed.evaluations / usual[1], steps_per_s=speed.steps,
+                games_per_min=plan.games / minutes, iterations=plan.games / train.iteration_games(game, at_once),
+                learning=plan.steps / speed.steps / (60 * minutes))
 
 # %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
 def _preset_of(folder: str | Path) -> str | None:

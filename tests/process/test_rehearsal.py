@@ -86,3 +86,14 @@ def test_faults_give_wrong_numbers():
     assert found == {"none": True, "none in a recording": True, **dict.fromkeys((
         "read too early", "recorded too early", "overwritten too early", "no order of weights", "stale input of a recording",
         "lost weights of a recording"), False)}
+
+
+def test_the_check_of_operators_names_what_is_missing_and_what_is_wrong(rows):
+    found = {report["case"]: report for report in rehearse("operators")}
+    used = {name.removesuffix(".default") for row in rows for part in ("batch", "step") for name in row[part]["names"]}
+    assert found["none"]["faults"] == [] and used <= {name.removeprefix("aten::") for name in found["none"]["operators"]}
+    names = lambda case, kind: [fault["operator"] for fault in found[case]["faults"] if fault["kind"] == kind]
+    assert sorted(names("missing", "missing")) == ["aten::_foreach_lerp_.Scalar", "aten::maximum", "aten::tanh"]
+    assert names("missing", "wrong") == [], "the CPU has taken the place of what is missing"
+    assert set(names("wrong", "wrong")) == {"aten::addmm", ""}, "the operator, and the numbers of the whole"
+    assert {fault["where"] for fault in found["wrong"]["faults"]} >= {"Learning (tiny, tictactoe)", "Playing (tiny, tictactoe, float32)"}

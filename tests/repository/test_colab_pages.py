@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import colab
+import colab_pins
 import sync
 from alphazero_nb.ui.board import find_drawing
 from alphazero_nb.all import get_game, run_folder
@@ -101,6 +102,32 @@ def test_a_board_and_a_figure_stay_beside_the_widgets(name):
     data = [out["data"] for out in outputs(sync.ROOT / f"colab/{name}.ipynb") if "data" in out]
     assert any("image/png" in kinds for kinds in data)
     assert any("data:image/svg+xml" in "".join(kinds.get("text/html", "")) for kinds in data)
+
+
+# The versions of Colab --------------------------------------------------------------------------
+
+FREEZE = """# Do not modify this file directly
+IPython==8.1.0
+google-colab @ file:///colabtools/dist/google_colab-1.0.0.tar.gz
+numba-cuda==0.22.2
+numba==0.63.0
+numpy==2.3.1
+torch==2.12.0+cu128
+"""
+
+
+def test_versions_are_taken_from_the_list_that_google_publishes():
+    pins = "# For pages, as published on 2026-08-19.\nipython==7.34.0\nnumba==0.61.2\ntorch==2.11.0\n"
+    assert colab_pins.new_pins(pins, FREEZE, "2027-01-31") == (
+        "# For pages, as published on 2027-01-31.\nipython==8.1.0\nnumba==0.63.0\ntorch==2.12.0\n")
+    with pytest.raises(ValueError, match="no version of ipykernel"): colab_pins.new_pins("ipykernel==6.17.1", FREEZE, "")
+
+
+def test_the_pinned_versions_say_where_they_come_from():
+    text = colab_pins.CONSTRAINTS.read_text(encoding="utf-8")
+    day = re.search(r"googlecolab/backend-info, as published on (\d{4}-\d\d-\d\d)", text)[1]
+    freeze = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    assert colab_pins.new_pins(text, freeze, day) == text, "the same list changes nothing"
 
 
 # A run's folder ---------------------------------------------------------------------------------

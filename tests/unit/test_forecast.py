@@ -1,6 +1,8 @@
 "The plan of a run: measured speeds add up, the network that pays is chosen, and what came is put beside it."
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +17,8 @@ from alphazero_nb.selfplay.calibration import count_answers, usual_game
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
-from alphazero_nb.training.forecast import (LEAST, SHARE, START_S, Speed, expected_games, expected_share, forecast,
-                                             measure_speed, plan_run, read_curves, train)
+from alphazero_nb.training.forecast import (LEAST, OPERATORS, SHARE, START_S, Speed, arithmetic_limits, arithmetic_speed, expected_games,
+                                             expected_share, forecast, forecast_gpu, measure_speed, plan_run, read_curves, train)
 from alphazero_nb.training.learner import TrainSettings, default_training
 from small_run import QUICK, play_until_evaluated, trainer, wait_for
 
@@ -239,3 +241,55 @@ def test_less_than_a_minute_has_no_plan(tmp_path, monkeypatch):
     asked = at_speeds(monkeypatch, {})
     run = train("tictactoe", .001, tmp_path / "run", device="cpu", train_settings=QUICK, simulations=4, listeners=())
     assert run.preset == "small" and not asked
+
+
+# A GPU from arithmetic --------------------------------------------------------------------------
+
+def test_the_limits_of_a_t4_are_those_of_a_hand_computation():
+    "Connect Four, small: 42 cells, 64 filters; a stem of 3 planes and ten convolutions; 45 operators for 256 positions."
+    limits = arithmetic_limits(get_game("connect4"), "small")
+    flop = 2 * 42 * 9 * (3 * 64 + 10 * 64 * 64)
+    assert flop == 31_110_912 and limits["arithmetic"] == pytest.approx(.4 * 65e12 / flop)
+    assert limits["memory"] == pytest.approx(.4 * 320e9 / (45 * 2 * 42 * 64 * 2))   # Read and written, in two bytes
+    assert limits["launches"] == pytest.approx(256 / 450e-6)
+    assert limits["host"] == pytest.approx(1.3 / (3.6e-6 + 450e-6 / 256))
+    assert {name: round(limit, -3) for name, limit in limits.items()} == dict(host=243_000, launches=569_000, arithmetic=836_000, memory=265_000)
+
+
+def test_a_step_is_limited_by_launches_or_by_its_arithmetic():
+    game = get_game("connect4")
+    assert arithmetic_speed(game, "small").steps == pytest.approx(1 / 198e-5)
+    large = arithmetic_speed(game, "medium", batch_size=4096)
+    assert large.steps == pytest.approx(arithmetic_limits(game, "medium")["memory"] / 3 / 4096) and large.evaluations < 90_000
+
+
+def test_the_plan_of_a_t4_follows_from_its_speed():
+    "16 moves a game, 20 evaluations a move, every fourth of which teaches; six steps of 64 for 64 such positions."
+    row, rate = forecast_gpu(get_game("connect4"), 11, "small", usual=(16, 20)), 242_636
+    position_s = 4 * 20 / rate + 6 / 64 * 198e-5
+    positions = SHARE * (660 - START_S) / position_s
+    games = expected_games(get_game("connect4"), "small", positions)
+    assert (row["source"], row["limit"]) == ("from arithmetic, not measured", "host") and "on T4" in row["plan"]
+    assert row["moves_per_s"] == pytest.approx(rate / 20, rel=1e-4) and row["games_per_min"] == pytest.approx(games / 11, rel=1e-4)
+    assert row["iterations"] == pytest.approx(games / 512, rel=1e-4)
+    assert row["learning"] == pytest.approx(positions * 6 / 64 * 198e-5 / 660, rel=1e-4)
+
+
+def bench(device, **row):
+    row = dict(evals_per_s=50_000.0, recalled=.5, steps_per_s_64=100.0) | row
+    return dict(game="connect4", machine=dict(device=device), rows=dict(small=row))
+
+
+def test_a_measured_gpu_takes_precedence():
+    ask = lambda preset, *benches: forecast_gpu(get_game("connect4"), 11, preset, benches=benches, usual=(16, 20))
+    row = ask("small", bench("NVIDIA A100, 40 GB", evals_per_s=1.0), bench("Tesla T4, 15 GB"))
+    assert row["source"] == "measured" and row["moves_per_s"] == 100_000 / 20 and row["steps_per_s"] == 100
+    for preset, device in (("small", "NVIDIA A100, 40 GB"), ("small", "NVIDIA T400, 4 GB"), ("medium", "Tesla T4, 15 GB")):
+        assert ask(preset, bench(device))["source"] == "from arithmetic, not measured"
+
+
+def test_the_operators_are_those_of_the_page_of_transfers():
+    page = json.loads((Path(__file__).parents[2] / "nbs/00a_core.transfers.ipynb").read_text(encoding="utf-8"))
+    text = "".join("".join(cell["source"]) for cell in page["cells"])
+    told = {name: (int(batch), int(step)) for name, batch, step in re.findall(r"^\| `(\w+)` \| (\d+) \| \d+ \| (\d+) \|", text, re.M)}
+    assert OPERATORS.items() <= told.items()
