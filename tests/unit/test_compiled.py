@@ -562,6 +562,7 @@ import os, signal
 from numba.core.registry import cpu_target
 
 from doubled import first, twice
+signal.signal(signal.SIGINT, signal.default_int_handler)   # A shell may have started this with Ctrl-C ignored
 engine, asked = cpu_target.target_context.codegen()._engine._ee, []
 first(1)   # What all code needs is compiled
 
