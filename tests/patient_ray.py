@@ -1,8 +1,14 @@
-"""Import this to give Ray more time. Ray gives up on a node that has not started within 30 s, and a busy machine may need
-minutes. Here its clock counts a twentieth of the seconds."""
+"""Import this to give Ray more time. Ray gives up on a node that has not started within 30 s, and a node on its agents after
+15 s (ray#65983); a busy machine may need minutes. Here Ray's clock counts a twentieth of the seconds, and the agents get
+their ports before they start, so that no node waits to read them."""
+import functools
+import socket
 import time
 
 from ray._private import node
+from ray._private.parameter import RayParams
+
+PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 
 
 class SlowClock:
@@ -11,4 +17,23 @@ class SlowClock:
     def monotonic(self): return time.monotonic() / 20
 
 
+def free_ports(count):
+    "Different ports that nobody uses."
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets: each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets: each.close()
+
+
+def with_ports(start):
+    "`RayParams.__init__` with a port for each agent."
+    @functools.wraps(start)
+    def started(self, **options):
+        start(self, **{**options, **{name: port for name, port in zip(PORTS, free_ports(len(PORTS))) if not options.get(name)}})
+    return started
+
+
 node.time = SlowClock()
+RayParams.__init__ = with_ports(RayParams.__init__)
