@@ -18,7 +18,7 @@ class SlowClock:
 
 
 def free_ports(count):
-    "Different ports that nobody uses."
+    "Return so many free ports."
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets: each.bind(("127.0.0.1", 0))

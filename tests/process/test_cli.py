@@ -17,6 +17,7 @@ from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
 from alphazero_nb.core.device import usable_cores
 from alphazero_nb.core.game import get_game
+from alphazero_nb.network.inference import BACKENDS
 from processes import Program
 
 POSITIONS = Path(alphazero_nb.__file__).parent / "positions"
@@ -279,6 +280,13 @@ def test_moves_are_replayed(capsys):
     assert "x x x" in printed and "[1.0, -1.0]" in printed
     assert main(["show-game", "tictactoe", "--moves", "4"]) == 0
     assert "Player 1 is to move." in capsys.readouterr().out
+
+
+def test_the_backends_of_the_commands_are_those_of_the_copy():
+    "The command line has its own list, because it does not import PyTorch."
+    for command in ("train tictactoe", "bench selfplay"):
+        for backend in BACKENDS: assert make_parser().parse_args([*command.split(), "--backend", backend]).backend == backend
+    with pytest.raises(SystemExit): make_parser().parse_args(["train", "tictactoe", "--backend", "quick"])
 
 
 def test_help_explains_every_command(capsys):

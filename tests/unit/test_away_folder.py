@@ -254,7 +254,7 @@ def test_games_of_other_machines_wait_too(tmp_path):
 # The lock ------------------------------------------------------------------------------------------
 
 def replace_by_copy(folder, away):
-    "What a new mount does: the same files, and nobody holds their lock."
+    "Mount the folder again: it has the same files, and their lock is free."
     shutil.copytree(folder, away)
     shutil.rmtree(folder)
 
