@@ -1,9 +1,10 @@
-"""What the package does on an accelerator, on the one of `standin`: `python rehearsal.py PART`, in a process of its own.
+"""What the package does on an accelerator, on the one of `standin`: `python rehearsal.py PART...`, in a process of its own.
 
 counts: a line of JSON for each network, with the counts of a batch and of a step, and whether the numbers are right.
 faults: a line for each deliberate fault, and whether the numbers show it.
 runs: saving and restoring, play on the CPU, a match, and weights that change while batches are computed.
-operators: the check of operators on the device as it is, without an operator, and with one that computes wrongly."""
+operators: the check of operators on the device as it is, without an operator, and with one that computes wrongly.
+"all counts" and "all operators" have the networks, too, that are large or spike."""
 import contextlib, copy, json, sys, threading
 from functools import partial
 
@@ -78,9 +79,9 @@ def close(a, b):
     return first.keys() == second.keys() and all(np.allclose(first[key], second[key], rtol=1e-3, atol=1e-4) for key in first)
 
 
-def counts():
-    for preset, name in NETWORKS.items():
-        game = get_game(name)
+def counts(presets=("tiny", "cards")):
+    for preset in presets:
+        game = get_game(NETWORKS[preset])
         network = PolicyValueNet(game, preset)
         row = dict(network=preset)
         with Mode():
@@ -276,9 +277,9 @@ def miscomputes(name):
     return work
 
 
-def operators():
+def operators(kinds=(KINDS[0], KINDS[4])):
     compute, small = standin.compute, (("tictactoe", "tiny"), ("blob(players=3,cards=2)", "cards"))
-    cases = dict(none=(compute, KINDS), wrong=(miscomputes("aten::addmm"), small[:1]),
+    cases = dict(none=(compute, kinds), wrong=(miscomputes("aten::addmm"), small[:1]),
                  missing=(lacks("aten::tanh", "aten::_foreach_lerp_.Scalar", "aten::maximum"), small))
     for name, (work, kinds) in cases.items():
         standin.compute = work
@@ -287,4 +288,7 @@ def operators():
         print(json.dumps(dict(report, case=name)), flush=True)
 
 
-if __name__ == "__main__": dict(counts=counts, faults=faults, runs=runs, operators=operators)[sys.argv[1]]()
+PARTS = {"counts": counts, "all counts": partial(counts, NETWORKS), "faults": faults, "runs": runs, "operators": operators,
+         "all operators": partial(operators, KINDS)}
+if __name__ == "__main__":
+    for part in sys.argv[1:]: PARTS[part]()

@@ -52,9 +52,10 @@ def has_kernel(func, *keys: str) -> bool:
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)
 
 
-def is_composed(func, device: Device) -> bool:
-    "Return True if an operator is made of others on this device. (MPS has its own kernels for some of those.)"
-    key = dict(cpu="CPU", cuda="CUDA", mps="MPS").get(device.type, "PrivateUse1")   # The last: a device from elsewhere
+@functools.cache
+def is_composed(func, kind: str) -> bool:   # kind: the type of a device
+    "Return True if an operator is made of others on a device. (MPS has its own kernels for some of those.)"
+    key = dict(cpu="CPU", cuda="CUDA", mps="MPS").get(kind, "PrivateUse1")   # The last: a device from elsewhere
     return has_kernel(func, "CompositeImplicitAutograd") and not has_kernel(func, key)
 
 
@@ -92,8 +93,9 @@ class OperatorWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if is_composed(func, self.device):
+        if is_composed(func, self.device.type):
             with self: return func.decompose(*args, **kwargs)
+        if func.is_view: return func(*args, **kwargs)   # It computes no number
         devices = [leaf.device if is_tensor(leaf) else leaf for leaf in tree_leaves((args, kwargs))]
         there = any(isinstance(each, torch.device) and each.type == self.device.type for each in devices)
         return self.run(func, args, kwargs) if there else func(*args, **kwargs)
@@ -113,7 +115,6 @@ class OperatorWatch(TorchDispatchMode):
 
     def is_first(self, func, args, kwargs) -> bool:
         "Return True if an operator has a result to compare and has not had arguments of these types before."
-        if func.is_view: return False
         types = [(leaf.dtype, leaf.dim()) for leaf in tree_leaves((args, kwargs)) if is_tensor(leaf)]
         before = len(self.calls)
         self.ran.add(func.name())

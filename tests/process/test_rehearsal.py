@@ -13,16 +13,20 @@ pytestmark = pytest.mark.skipif(not hasattr(backend, "_setup_privateuseone_for_p
                                 reason="this PyTorch takes no accelerator that is written in Python")
 
 
-def rehearse(part):
-    "Return the lines that a part of the rehearsal prints, as dicts."
+def rehearse(*parts):
+    "Return the lines that parts of the rehearsal print, as dicts."
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    done = subprocess.run([sys.executable, TESTS / "rehearsal.py", part], capture_output=True, text=True, timeout=1200, env=environment)
+    done = subprocess.run([sys.executable, TESTS / "rehearsal.py", *parts], capture_output=True, text=True, timeout=1800, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.fixture(scope="module", params=["", pytest.param("all ", marks=pytest.mark.slow)], ids=["some", "all"])
+def lines(request): return rehearse(f"{request.param}counts", f"{request.param}operators", "runs", "faults")
+
+
 @pytest.fixture(scope="module")
-def rows(): return rehearse("counts")
+def rows(lines): return [row for row in lines if "network" in row]
 
 
 def mps_operators():
@@ -41,7 +45,7 @@ def mps_operators():
 
 
 def test_the_numbers_are_those_of_the_cpu(rows):
-    assert [row["network"] for row in rows] == ["tiny", "small", "medium", "cards", "spiking", "mlp"]
+    assert [row["network"] for row in rows] in (["tiny", "cards"], ["tiny", "small", "medium", "cards", "spiking", "mlp"])
     assert all(row[part]["right"] for row in rows for part in ("batch", "waiting_batch", "recorded_batch", "step"))
 
 
@@ -65,8 +69,9 @@ def test_the_page_has_these_counts(rows):
     page = json.loads((TESTS.parent / "nbs/00a_core.transfers.ipynb").read_text())
     text = "".join("".join(cell["source"]) for cell in page["cells"])
     told = {name: tuple(map(int, numbers)) for name, *numbers in re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.M)}
-    assert told == {row["network"]: (row["batch"]["operators"], row["batch"]["waits"], row["step"]["operators"], row["step"]["waits"])
-                    for row in rows}
+    assert told.keys() == {"tiny", "small", "medium", "cards", "spiking", "mlp"}
+    for row in rows:
+        assert told[row["network"]] == (row["batch"]["operators"], row["batch"]["waits"], row["step"]["operators"], row["step"]["waits"])
 
 
 def test_mps_has_every_operator(rows):
@@ -75,21 +80,21 @@ def test_mps_has_every_operator(rows):
     assert {name.removesuffix(".default") for name in used} - there == set()
 
 
-def test_it_trains_saves_plays_and_changes_its_weights():
-    assert {row["part"]: row["right"] for row in rehearse("runs")} == dict.fromkeys(
+def test_it_trains_saves_plays_and_changes_its_weights(lines):
+    assert {row["part"]: row["right"] for row in lines if "part" in row} == dict.fromkeys(
         ("restore", "restore and go on", "play on the CPU", "match", "new weights", "new weights of a recording",
          "a network that waits", "threads, auto", "threads, graphs"), True)
 
 
-def test_faults_give_wrong_numbers():
-    found = {row["fault"]: row["right"] for row in rehearse("faults")}
+def test_faults_give_wrong_numbers(lines):
+    found = {row["fault"]: row["right"] for row in lines if "fault" in row}
     assert found == {"none": True, "none in a recording": True, **dict.fromkeys((
         "read too early", "recorded too early", "overwritten too early", "no order of weights", "stale input of a recording",
         "lost weights of a recording"), False)}
 
 
-def test_the_check_of_operators_names_what_is_missing_and_what_is_wrong(rows):
-    found = {report["case"]: report for report in rehearse("operators")}
+def test_the_check_of_operators_names_what_is_missing_and_what_is_wrong(lines, rows):
+    found = {report["case"]: report for report in lines if "case" in report}
     used = {name.removesuffix(".default") for row in rows for part in ("batch", "step") for name in row[part]["names"]}
     assert found["none"]["faults"] == [] and used <= {name.removeprefix("aten::") for name in found["none"]["operators"]}
     names = lambda case, kind: [fault["operator"] for fault in found[case]["faults"] if fault["kind"] == kind]

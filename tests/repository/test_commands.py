@@ -88,8 +88,10 @@ def test_a_command_is_understood(place, words, nim, monkeypatch):
         except ImportError: pytest.skip(f"{game} needs another package")
 
 
-@pytest.mark.parametrize("words", [words for _, words in COMMANDS if words[0] in ("check-device", "games", "show-game") or words == ["--help"]],
-                         ids=" ".join)
+QUICK = {" ".join(words): words for _, words in COMMANDS if words[0] in ("check-device", "games", "show-game") or words == ["--help"]}
+
+
+@pytest.mark.parametrize("words", QUICK.values(), ids=QUICK)
 def test_a_quick_command_runs(words):
     done = subprocess.run([sys.executable, "-m", "alphazero_nb", *words], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and done.stdout and not done.stderr
