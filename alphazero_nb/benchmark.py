@@ -52,7 +52,7 @@ def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int
         with torch.inference_mode():
             with warming: forward(planes)
             ready.wait()
-            while time.perf_counter() < until[0]:
+            while rows[index] == 0 or time.perf_counter() < until[0]:   # On a busy machine, its turn may come late
                 forward(planes)[1].cpu()
                 rows[index] += batch
 
@@ -145,6 +145,7 @@ def bench_selfplay(
             engine.set_network(network)   # A run changes its weights every few seconds, and the tables forget
             before = engine.stats()
             took, after = engine.play_for(seconds), engine.stats()
+            while after["evaluations"] == before["evaluations"]: took, after = took + engine.play_for(seconds), engine.stats()
             change = {key: after[key] - before[key] for key in ("evaluations", "recalled", "moves", "busy_s")}
             answers = change["evaluations"] + change["recalled"]
             rows.append(dict(evals_per_s=change["evaluations"] / took, bare_evals_per_s=bare(),
@@ -377,6 +378,7 @@ def bench_gpu_way(
         play_for(pool, scheduler, seconds / 4)
         before, busy = pool.report(), gpu.busy_s
         took = play_for(pool, scheduler, seconds)
+        while pool.report()["batches"] == before["batches"]: took += play_for(pool, scheduler, seconds)
         change = {key: pool.report()[key] - before[key] for key in ("evaluations", "batches")}
         return dict(busy=(gpu.busy_s - busy) / took, rows_per_s=change["evaluations"] / took,
                     rows_per_batch=change["evaluations"] / max(1, change["batches"]))

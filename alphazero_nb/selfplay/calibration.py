@@ -128,10 +128,12 @@ def _totals(pool: GamePool, scheduler: GameScheduler) -> dict:
 def measure_window(pool: GamePool, scheduler: GameScheduler, seconds: float) -> dict:
     """Play for one window. Return evals_per_s, moves_per_s, average_batch and busy_share (of the evaluators).
 
-    The evaluations are those by the network and those from the tables of the blocks; a batch has the former only."""
-    before = _totals(pool, scheduler)
-    took = play_for(pool, scheduler, seconds)
-    after = _totals(pool, scheduler)
+    The evaluations are those by the network and those from the tables of the blocks; a batch has the former only. If there
+    was none, for example because other programs keep the machine busy, the window is repeated for up to a minute."""
+    before, took, end = _totals(pool, scheduler), 0.0, time.monotonic() + 60
+    while took == 0 or count_answers(after) == count_answers(before) and time.monotonic() < end:
+        took += play_for(pool, scheduler, seconds)
+        after = _totals(pool, scheduler)
     change = {key: after[key] - before.get(key, 0) for key in ("evaluations", "batches", "busy_s", "moves")}
     return dict(evals_per_s=(count_answers(after) - count_answers(before)) / took, moves_per_s=change["moves"] / took,
                 average_batch=change["evaluations"] / max(1, change["batches"]),

@@ -1,5 +1,7 @@
 "A dashboard's price is measured: the processor time of the listener alone, and memory that would betray a page that is kept."
 import threading
+import time
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,12 @@ from alphazero_nb.core.events import Events
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
+from alphazero_nb.selfplay import calibration
+from alphazero_nb.selfplay.actors import ActorPool
 from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.selfplay.layout import plan_layout
+from alphazero_nb.selfplay.scheduler import GameScheduler
+from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bare_rate, bench_dashboard, bench_gpu_way, bench_kernels,
                                     bench_machine, full_searches, past_run, redraw_growth)
 from small_run import play_until_evaluated
@@ -58,6 +65,28 @@ def test_an_error_in_the_forward_pass_ends_its_measurement(calls):
         return planes, planes
     with pytest.raises(ValueError, match="no kernel fits"):
         bare_rate(forward, get_game("tictactoe"), get_device("cpu"), 1, 2, 1, .2)
+
+
+def test_a_window_in_which_a_busy_machine_did_nothing_is_repeated(monkeypatch):
+    "The first windows end before a single question is asked, as they do for a process that gets no core."
+    def play_for(pool, scheduler, seconds): return next(waits, None) or played(pool, scheduler, seconds)
+    played, waits = calibration.play_for, iter([.25, .25])
+    monkeypatch.setattr(calibration, "play_for", play_for)
+    game, scheduler = get_game("tictactoe"), GameScheduler()
+    layout = plan_layout(game, None, layout="threads", threads=1, games=16)
+    with closing(ActorPool(game, None, layout, SelfPlaySettings(), 0)) as pool:
+        row = calibration.measure_window(pool, scheduler, .05)
+        answers = calibration.count_answers(pool.report())
+    assert row["evals_per_s"] > 0 and answers / row["evals_per_s"] > .5, "the lost time counts"
+
+
+def test_the_bare_network_is_measured_however_late_its_turn_comes(monkeypatch):
+    class Late(threading.Barrier):
+        def wait(self):
+            super().wait()
+            if threading.current_thread() is not threading.main_thread(): time.sleep(.3)
+    monkeypatch.setattr(threading, "Barrier", Late)
+    assert bare_rate(lambda planes: (planes, planes), get_game("tictactoe"), get_device("cpu"), 4, 2, 1, .01) > 0
 
 
 def test_a_page_that_is_kept_is_found(tmp_path):
