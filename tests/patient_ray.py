@@ -2,13 +2,15 @@
 15 s (ray#65983); a busy machine may need minutes. Here Ray's clock counts a twentieth of the seconds, and the agents get
 their ports before they start, so that no node waits to read them."""
 import functools
+import re
 import socket
 import time
 
-from ray._private import node
+from ray._private import node, services
 from ray._private.parameter import RayParams
+from ray._private.ray_constants import PROCESS_TYPE_RAYLET
 
-PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+PORTS = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port")
 
 
 class SlowClock:
@@ -35,5 +37,18 @@ def with_ports(start):
     return started
 
 
+def with_dashboard_port(start):
+    "`start_ray_process` that tells a node, too, on which port its dashboard's agent listens. Ray tells the agent alone."
+    @functools.wraps(start)
+    def started(command, kind, *more, **options):
+        if kind == PROCESS_TYPE_RAYLET:
+            port, = free_ports(1)
+            command = [re.sub(r"--listen-port=\w+", f"--listen-port={port}", part) for part in command]
+            command.append(f"--dashboard_agent_listen_port={port}")
+        return start(command, kind, *more, **options)
+    return started
+
+
 node.time = SlowClock()
 RayParams.__init__ = with_ports(RayParams.__init__)
+services.start_ray_process = with_dashboard_port(services.start_ray_process)
