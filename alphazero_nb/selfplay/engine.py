@@ -9,6 +9,7 @@ import queue, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 import numpy as np
 from ..core.device import Device
@@ -21,8 +22,9 @@ from ..network.evaluator import close_when_dropped
 from ..search.search import count_worlds, require_number
 from .layout import MOST_GAMES, Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
-from .scheduler import Finished, GameScheduler, Generation
-from .pools import GamePool, make_pool, smaller_batch
+from .contracts import GamePool, Generation, PoolReport
+from .scheduler import Finished, GameScheduler
+from .pools import make_pool, smaller_batch
 from .calibration import (candidate_layouts, choose_layout, layout_table, measure_layouts,
                                                spread_starts, usual_game)
 
@@ -35,77 +37,80 @@ class EngineTotals:
     "Totals of an engine's games over all its pools."
     def __init__(self, scheduler: GameScheduler):
         self.scheduler, self.pool, self.seconds = scheduler, None, 0.0   # seconds: playing time so far
-        self._report, self._read, self._past = {}, 0.0, dict(evaluations=0, recalled=0, batches=0, busy_s=0.0)
+        self._report, self._read, self._past = PoolReport(), 0.0, PoolReport()
 
     def use(self, pool: GamePool) -> None:
         "Count a new pool from now on. Keep the totals of the last one, as the last report gave them."
-        self._past = {key: self._report.get(key, 0) for key in self._past}
+        self._past = self._report.after_end()
         self.pool, self._read = pool, 0.0
 
-    def report(self, at_most_every_s: float = 0.1) -> dict:
+    def report(self, at_most_every_s: float = 0.1) -> PoolReport:
         "Return the totals of all pools so far. Read them again if the last reading is older than `at_most_every_s`."
         now = time.monotonic()
         if now - self._read >= at_most_every_s:
-            report = self.pool.report()
-            past = {key: report.get(key, 0) + self._past[key] for key in self._past}
-            self._report, self._read = report | past, now
+            self._report, self._read = self.pool.report() + self._past, now
         return self._report
 
     @property
     def moves(self) -> int:  # Moves played, including those of running games
-        return self.scheduler.moves + self.report(0.0).get("open_moves", 0)
+        return self.scheduler.moves + self.report(0.0).open_moves
 
     def stats(self, more_s: float = 0.0) -> dict:  # more_s: playing time that is not counted yet
         "Return games, moves, evaluations, recalled, seconds, rates, avg_batch_size and busy_share of the evaluators."
         report, games, moves = self.report(0.0), self.scheduler.games, self.moves
-        seconds = max(self.seconds + more_s, 1e-9)
+        seconds, evaluators = max(self.seconds + more_s, 1e-9), max(1, report.evaluators)
         return dict(
-            games=games, moves=moves, evaluations=report["evaluations"], recalled=report["recalled"], seconds=seconds,
-            games_per_min=60 * games / seconds, moves_per_s=moves / seconds,
-            evals_per_s=report["evaluations"] / seconds,
-            avg_batch_size=report["evaluations"] / max(1, report["batches"]),
-            busy_s=report["busy_s"], evaluators=max(1, report.get("evaluators", 0)),
-            busy_share=report["busy_s"] / (seconds * max(1, report.get("evaluators", 0))))
+            games=games, moves=moves, evaluations=report.evaluations, recalled=report.recalled, seconds=seconds,
+            games_per_min=60 * games / seconds, moves_per_s=moves / seconds, evals_per_s=report.evaluations / seconds,
+            avg_batch_size=report.evaluations / max(1, report.batches), busy_s=report.busy_s, evaluators=evaluators,
+            busy_share=report.busy_s / (seconds * evaluators))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #78b909ec
+class _Reading(NamedTuple):
+    at: float       # Time of `time.perf_counter`
+    moves: int      # Played so far, those of running games included
+    report: PoolReport
+    devices: dict   # Report of each device or worker by name
+
+
 class SpeedMeter:
     "Measure the speed of an engine from successive readings of its totals."
     def __init__(self, totals: EngineTotals, start: float):
         self.totals, self.start, self.readings = totals, start, deque(maxlen=5)
         self.readings.append(self._read())
 
-    def _read(self) -> dict:
+    def _read(self) -> _Reading:
         moves, report = self.totals.moves, self.totals.report()
-        return dict(report, moves=moves, at=time.perf_counter(), devices=self.totals.pool.reports())
+        return _Reading(time.perf_counter(), moves, report, self.totals.pool.reports())
 
-    def due(self) -> bool: return time.perf_counter() - self.readings[-1]["at"] >= 0.5
+    def due(self) -> bool: return time.perf_counter() - self.readings[-1].at >= 0.5
 
     def read(self, last_game: str = "") -> EngineStatus:
         "Take a new reading and return the current status."
         now, before = self._read(), self.readings[0]
         self.readings.append(now)
-        change = lambda key: now[key] - before[key]
-        seconds = change("at")
-        rate = lambda key: max(0.0, change(key) / seconds)
+        seconds, report = now.at - before.at, now.report
+        change = lambda key: getattr(report, key) - getattr(before.report, key)
+        rate = lambda count: max(0.0, count / seconds)
         return EngineStatus(
-            now["at"] - self.start, rate("evaluations"), rate("moves"),
-            min(now.get("largest_batch", 0) or np.inf, change("evaluations") / max(1, change("batches"))),
-            min(1.0, rate("busy_s") / max(1, now.get("evaluators", 0))), int(now.get("waiting", 0)),
-            _device_speeds(now["devices"], before["devices"], seconds), last_game,
-            change("recalled") / max(1, change("recalled") + change("evaluations")))
+            now.at - self.start, rate(change("evaluations")), rate(now.moves - before.moves),
+            min(report.largest_batch or np.inf, change("evaluations") / max(1, change("batches"))),
+            min(1.0, rate(change("busy_s")) / max(1, report.evaluators)), report.waiting,
+            _device_speeds(now.devices, before.devices, seconds), last_game,
+            change("recalled") / max(1, change("answers")))
 
 
 def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:
     "Return the state of the cluster that plays, or None without a cluster."
-    nodes, report = {name: row["node"] for name, row in totals.pool.reports().items() if "node" in row}, totals.report()
-    return NodesStatus(nodes, age, report["received_mb"], report["sent_mb"]) if nodes else None
+    nodes, report = {name: row.node for name, row in totals.pool.reports().items() if row.node}, totals.report()
+    return NodesStatus(nodes, age, report.received_mb, report.sent_mb) if nodes else None
 
 
 def _device_speeds(now: dict, before: dict, seconds: float) -> dict:
     "Return evals_per_s and the facts about the GPU of each device or worker."
-    facts, count = ("memory_gb", "memory_total_gb", "utilisation"), lambda row: row.get("evaluations", 0)
-    return {name: dict(evals_per_s=max(0.0, (count(row) - count(before.get(name, {}))) / seconds),
-                       **{key: row[key] for key in facts if key in row}) for name, row in now.items()}
+    rows = [(name, row, before.get(name, PoolReport())) for name, row in now.items()]
+    return {name: dict(row.gpu, evals_per_s=max(0.0, (row.evaluations - old.evaluations) / seconds))
+            for name, row, old in rows}
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1fb0efc7
 def last_position(game: Game, record: GameRecord | None) -> str:
@@ -159,17 +164,18 @@ class CallReporter:
         self.done = max(self.done, self.n - missing)                 # And another one since then
         self.events.emit(GameFinished(
             record.number, self.done, self.n, self.finished, len(record), tuple(record.outcome.tolist()),
-            max(0.0, at - self.start), self.totals.report()["evaluations"] - self.before["evaluations"], source))
+            max(0.0, at - self.start), self.totals.report().evaluations - self.before.evaluations, source))
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
         "Return the totals of the call, which returns these games."
         now, outcomes = self.totals.report(0.0), np.array([record.outcome for record in records])
-        spent = {key: now[key] - self.before[key] for key in ("evaluations", "batches", "busy_s")}
+        evaluations, batches = now.evaluations - self.before.evaluations, now.batches - self.before.batches
+        busy_s = now.busy_s - self.before.busy_s
         return SelfPlayDone(
             len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
-            tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), spent["evaluations"],
-            min(now.get("largest_batch", 0) or np.inf, spent["evaluations"] / max(1, spent["batches"])),
-            min(1.0, spent["busy_s"] / (self.seconds * max(1, now.get("evaluators", 0)))), self.seconds,
+            tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
+            min(now.largest_batch or np.inf, evaluations / max(1, batches)),
+            min(1.0, busy_s / (self.seconds * max(1, now.evaluators))), self.seconds,
             dict(sorted(self.sources.items())))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #91563e25
@@ -380,7 +386,7 @@ class SelfPlayEngine:
         return self.totals.stats(time.perf_counter() - self._going[1].start if self._going else 0.0)
 
     @property
-    def evaluations(self) -> int: return self.totals.report(0.0)["evaluations"]   # Positions evaluated by the network
+    def evaluations(self) -> int: return self.totals.report(0.0).evaluations   # Positions evaluated by the network
     @property
     def moves(self) -> int: return self.totals.moves   # Moves played, including those of running games
 

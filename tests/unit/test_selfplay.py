@@ -28,7 +28,8 @@ from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay import (calibration, engine as engine_module, layout as layout_module, pools,
                                    scheduler as scheduler_module)
 from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
-from alphazero_nb.selfplay.scheduler import GameScheduler, Generation, play_games
+from alphazero_nb.selfplay.contracts import Generation, PoolReport
+from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
 from alphazero_nb.selfplay.actors import Actor, ActorPool, shielded
 from alphazero_nb.selfplay.worker_process import RemoteScheduler
 from alphazero_nb.selfplay.workers import WorkerPlay, WorkerPool
@@ -1165,7 +1166,7 @@ def answered(game, settings):
     with closing(make_pool(game, PolicyValueNet(game, "tiny"), layout, settings)) as pool:
         calibration.warm_up(pool, GameScheduler(), .01, at_most_s=600)
         report = pool.report()
-    return report["recalled"] / calibration.count_answers(report)
+    return report.recalled / report.answers
 
 
 def take_a_turn(pool, scheduler, seconds):
@@ -1287,7 +1288,7 @@ class OneByOne:
 
     def close(self): self.stop()
     def wait_ready(self, timeout_s=0): pass
-    def report(self): return dict(evaluations=self.block.evaluations, batches=self.block.batches, busy_s=self.block.busy_s)
+    def report(self): return PoolReport(self.block.evaluations, batches=self.block.batches, busy_s=self.block.busy_s)
     def reports(self): return {"one by one": self.report()}
 
 
