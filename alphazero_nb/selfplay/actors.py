@@ -188,7 +188,10 @@ class ActorPool:
         self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
 
     @property
-    def beside(self) -> int:   # Actors that can play while the caller computes; 0: all cores or the device are needed
+    def plays_on(self) -> bool: return self.spare_actors > 0
+
+    @property
+    def spare_actors(self) -> int:   # 0: all cores or the device are needed
         alone = not self.layout.shared and (self.inference.device is None or self.inference.device.type == "cpu")
         return self.layout.threads // 2 if alone else 0
 

@@ -92,7 +92,8 @@ def with_fastest_variant(game: Game, network, layouts: dict[str, Layout]) -> dic
 # %% ../../nbs/48_selfplay.calibration.ipynb #4d973339
 def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
     "Play for about `seconds` and return the actual time. Raise the error that ended the play."
-    start, scheduler.endless = time.perf_counter(), True
+    start = time.perf_counter()
+    scheduler.play_freely()
     try:
         generation = pool.start(scheduler)
         end = time.perf_counter() + seconds
@@ -102,7 +103,7 @@ def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
     finally:
         pool.stop()
         pool.join()
-        scheduler.endless = False
+        scheduler.rest()
     if generation.error is not None: raise generation.error
     return time.perf_counter() - start
 
@@ -153,7 +154,7 @@ def measure_layouts(
             warm_up(pool, scheduler, window / 2)
             windows.setdefault(name, []).extend(measure_window(pool, scheduler, window) for _ in range(count))
             max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
-            found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.beside != 0
+            found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.plays_on
     evals_per_game = evals_per_game or math.prod(usual_game(game, settings))
     return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in layouts]
 

@@ -364,7 +364,7 @@ def wait_for_places(wanted: int, timeout_s: float) -> list[Place]:  # wanted: 0 
 
 class ClusterPool(WorkerPool):
     "Actors on the nodes of a Ray cluster, with the methods of a `GamePool`."
-    beside = None   # All of them play while the driver learns
+    plays_on = True   # All of them, while the driver learns
 
     def __init__(self, game, network, layout: Layout, settings, seed: int, version: int = 0, events=None,
                  silence_s: float = 60.0, start_s: float = 60.0):

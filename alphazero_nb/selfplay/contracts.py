@@ -97,7 +97,8 @@ class GamePool(Protocol):
     layout: Layout   # As it plays: the number of actors and whether they share an evaluator are decided
     dtype: str       # Number format of the network; "" without a network, or as long as no process is ready
     starting: int    # Processes that are not ready yet
-    beside: int | None   # Actors that can play while the caller computes; None: all of them, on cores of their own
+    plays_on: bool   # True if it can play while the caller computes
+    spare_actors: int   # Actors of this process that then play, on half of its cores; 0: none, or all on other machines
 
     def start(self, source: GameSource, actors: int | None = None) -> Generation:   # actors: fewer than all
         "Play in the background until the source closes or `stop`. First wait until the last generation has ended."

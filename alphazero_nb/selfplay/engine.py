@@ -29,8 +29,8 @@ from .calibration import (candidate_layouts, choose_layout, layout_table, measur
                                                spread_starts, usual_game)
 
 # %% auto #0
-__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
-           'limit_batch', 'SelfPlayEngine']
+__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'BackgroundPlay',
+           'report_waiting', 'limit_batch', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -206,6 +206,25 @@ def play_generation(
             pool.join()
 
 
+class BackgroundPlay:
+    "Play that goes on between two calls: its generation, and the reporter that counts its games."
+    def __init__(self): self.generation = self.call = None
+
+    def begin(self, generation: Generation, call: CallReporter) -> None:
+        "Keep what goes on."
+        self.generation, self.call = generation, call
+
+    def hand_over(self) -> tuple[Generation | None, CallReporter | None]:
+        "Return the generation and its reporter, for the next call or for the end. Nothing goes on then."
+        generation, call = self.generation, self.call
+        self.generation = self.call = None
+        return generation, call
+
+    @property
+    def seconds(self) -> float:  # Since the last call, if play goes on
+        return time.perf_counter() - self.call.start if self.call is not None else 0.0
+
+
 def _next_event(events: queue.SimpleQueue, end: float | None):
     "Return the next event, or None after a short wait without one or when the time is up."
     rest = 0.25 if end is None else end - time.perf_counter()
@@ -262,7 +281,7 @@ class SelfPlayEngine:
         require_seed(seed)
         self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
         self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
-        self.play_on, self._going = play_on and not reproducible, None  # Between two calls: generation and its reporter
+        self.play_on, self.background = play_on and not reproducible, BackgroundPlay()
         self.events = Events(default_listeners() if listeners is None else list(listeners))
         self.totals, self.pool, self.closed, self._measure = EngineTotals(self.scheduler), None, False, layout == "auto"
         self._closing = None   # Closes the pool of an engine that is dropped
@@ -298,9 +317,7 @@ class SelfPlayEngine:
         require_number("n", n, 0, MOST_GAMES)
         most = max(n, most or 0)
         if self._measure: self.calibrate()
-        self.scheduler.want(n)
-        self.scheduler.ahead = most + self.layout.games if self._plays_on else None   # For a next call, and the reserve
-        if self._plays_on and not self.scheduler.missing: self.scheduler.want_finished(most, self.layout.games)
+        self.scheduler.request(n, most if self._plays_on else None, reserve=self.layout.games)
         call = self._run(n)
         if n:
             call.report_nodes()
@@ -312,9 +329,9 @@ class SelfPlayEngine:
         require_number("seconds", seconds, 0, whole=False)
         if self._measure: self.calibrate()
         self.pause()
-        self.scheduler.endless = True
+        self.scheduler.play_freely()
         try: return self._run(0, seconds).seconds
-        finally: self.scheduler.endless = False
+        finally: self.scheduler.rest()
 
     def _run(self, n: int, seconds: float | None = None) -> CallReporter:
         "Play until no requested game is missing, or for some seconds. Raise the error that ended the play."
@@ -329,22 +346,22 @@ class SelfPlayEngine:
             if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
             self._check(generation)
         if not generation.ended:
-            if self.pool.beside and generation is not going:
-                generation = self.pool.start(self.scheduler, self.pool.beside)
-            self._going = generation, self._new_reporter()
+            if self.pool.spare_actors and generation is not going:
+                generation = self.pool.start(self.scheduler, self.pool.spare_actors)
+            self.background.begin(generation, self._new_reporter())
         return call
 
     def _new_reporter(self) -> CallReporter: return CallReporter(self.game, self.totals, self.events)
 
     def _begin(self) -> tuple[Generation | None, CallReporter]:
         "Return the generation that has played on since the last call, if any, and the reporter of the call."
-        (generation, call), self._going = self._going or (None, None), None
-        if call is not None and self.pool.beside and self.scheduler.missing:   # Now with all actors
-            self._halt(generation)
-            return None, call
-        if call is not None: return generation, call
-        report_waiting(self.pool, self.scheduler, self.events, self.network)
-        return None, self._new_reporter()
+        generation, call = self.background.hand_over()
+        if call is None:
+            report_waiting(self.pool, self.scheduler, self.events, self.network)
+            return None, self._new_reporter()
+        if not (self.pool.spare_actors and self.scheduler.missing): return generation, call
+        self._halt(generation)   # Now with all actors
+        return None, call
 
     def _check(self, generation: Generation) -> None:
         "Raise the error that ended the play."
@@ -359,16 +376,16 @@ class SelfPlayEngine:
         self._check(generation)
 
     @property
-    def _plays_on(self) -> bool: return self.play_on and self.pool.beside != 0
+    def _plays_on(self) -> bool: return self.play_on and self.pool.plays_on
 
     @property
-    def beside(self) -> int:   # Actors of this process that are playing on
-        return self._going is not None and self.pool.beside or 0
+    def busy_actors(self) -> int:   # Actors of this process that play between two calls, now
+        return self.pool.spare_actors if self.background.generation is not None else 0
 
     def pause(self) -> None:
         "Stop playing on between calls, until the next call."
-        (generation, call), self._going = self._going or (None, None), None
-        self.scheduler.ahead = None
+        generation, call = self.background.hand_over()
+        self.scheduler.rest()
         if generation is None: return
         self._halt(generation)
         self.totals.seconds += time.perf_counter() - call.start
@@ -383,7 +400,7 @@ class SelfPlayEngine:
 
     def stats(self) -> dict:
         "Return the totals and rates of all games so far, as `EngineTotals.stats`."
-        return self.totals.stats(time.perf_counter() - self._going[1].start if self._going else 0.0)
+        return self.totals.stats(self.background.seconds)
 
     @property
     def evaluations(self) -> int: return self.totals.report(0.0).evaluations   # Positions evaluated by the network

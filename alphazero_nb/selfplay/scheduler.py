@@ -104,15 +104,25 @@ class GameScheduler:
                 self.running.discard(number)
                 self.numbers.give_back(number)
 
-    def want(self, count: int) -> None:
-        "Request the next `count` games that no call has returned. This replaces the previous request."
+    def request(self, count: int, most: int | None = None, reserve: int = 0) -> None:
+        """Request the next `count` games that no call has returned. This replaces the previous request.
+
+        With `most`, play goes on until `most` + `reserve` further games have finished. If no game of the request is missing,
+        it is extended, up to `most` games, by those finished after it without a gap, except the last `reserve`."""
         with self.lock:
             self.wanted_to = self.first + count
             self.missing = set(range(self.first, self.wanted_to)) - self.finished.keys()
+            self.endless, self.ahead = False, None if most is None else most + reserve
+            if most is not None and not self.missing:
+                self.wanted_to = max(self.wanted_to, min(self.ready - reserve, self.first + most))
 
-    def want_finished(self, most: int, reserve: int = 0) -> None:
-        "Extend the request, up to `most` games, by those finished after it without a gap, except the last `reserve`."
-        with self.lock: self.wanted_to = max(self.wanted_to, min(self.ready - reserve, self.first + most))
+    def play_freely(self) -> None:
+        "Play without a request and without an end, until `rest` or the next request."
+        with self.lock: self.endless, self.ahead = True, None
+
+    def rest(self) -> None:
+        "Play only while requested games are missing."
+        with self.lock: self.endless, self.ahead = False, None
 
     def keep(self, records: list[GameRecord]) -> None:
         "Add games that were finished before, so that they are not played again."
@@ -141,7 +151,7 @@ class GameScheduler:
 def play_games(pool: GamePool, games: int) -> list[GameRecord]:
     "Play games 0 to `games` - 1 with a pool and return them. Raise the error that ended the play."
     scheduler = GameScheduler(run_ahead=False)
-    scheduler.want(games)
+    scheduler.request(games)
     generation = pool.start(scheduler)
     pool.join()
     if generation.error is not None: raise generation.error

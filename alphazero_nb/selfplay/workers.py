@@ -373,7 +373,7 @@ def wait_or_kill(play: WorkerPlay, lock: threading.RLock, timeout_s: float) -> N
 # %% ../../nbs/46_selfplay.workers.ipynb #ef7d17c9
 class WorkerPool:
     "Workers that play the games of one source, with the methods of an `ActorPool`."
-    beside = 0   # Their cores are the learner's too
+    plays_on, spare_actors = False, 0   # Their cores are the learner's too
 
     def __init__(
         self,

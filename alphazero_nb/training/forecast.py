@@ -93,11 +93,11 @@ def measure_speed(
         pool.wait_ready()
         warm_up(pool, scheduler, seconds / 6)
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
-        batch, scheduler.endless = random_batch(game, train.batch_size), True
-        busy = pool.beside if play_on else 0   # None: all actors, on cores of their own
+        batch, busy = random_batch(game, train.batch_size), pool.spare_actors if play_on else 0
+        scheduler.play_freely()
         start, before = time.perf_counter(), pool.report().answers
-        generation = None if busy == 0 else pool.start(scheduler, busy)
-        steps = step_rate(learner, batch, seconds / 2, busy or 0)
+        generation = pool.start(scheduler, busy or None) if play_on and pool.plays_on else None
+        steps = step_rate(learner, batch, seconds / 2, busy)
         beside = (pool.report().answers - before) / (time.perf_counter() - start)
         pool.stop()
         pool.join()
