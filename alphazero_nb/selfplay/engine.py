@@ -206,6 +206,13 @@ def play_generation(
             pool.join()
 
 
+def _next_event(events: queue.SimpleQueue, end: float | None):
+    "Return the next event, or None after a short wait without one or when the time is up."
+    rest = 0.25 if end is None else end - time.perf_counter()
+    try: return events.get(timeout=min(0.25, max(0.0, rest)))
+    except queue.Empty: return None
+
+# %% ../../nbs/49_selfplay.engine.ipynb #381c2c8c
 class BackgroundPlay:
     "Play that goes on between two calls: its generation, and the reporter that counts its games."
     def __init__(self): self.generation = self.call = None
@@ -223,13 +230,6 @@ class BackgroundPlay:
     @property
     def seconds(self) -> float:  # Since the last call, if play goes on
         return time.perf_counter() - self.call.start if self.call is not None else 0.0
-
-
-def _next_event(events: queue.SimpleQueue, end: float | None):
-    "Return the next event, or None after a short wait without one or when the time is up."
-    rest = 0.25 if end is None else end - time.perf_counter()
-    try: return events.get(timeout=min(0.25, max(0.0, rest)))
-    except queue.Empty: return None
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1b999f2e
 def report_waiting(pool: GamePool, scheduler: GameScheduler, events: Events, network) -> None:

@@ -432,7 +432,7 @@ class WorkerPool:
         "Return the last report of each worker."
         return {worker.name: worker.report for worker in list(self.workers)}
 
-    def start(self, source: GameScheduler, actors: int | None = None) -> Generation:   # actors: always all of them
+    def start(self, source: GameSource, actors: int | None = None) -> Generation:   # actors: always all of them
         "Play in the background until the source closes or `stop`. First wait until the previous generation has ended."
         self.stop()
         self.join()
@@ -442,7 +442,7 @@ class WorkerPool:
         shielded(lambda: self._start(source))
         return self._play.generation
 
-    def _start(self, source: GameScheduler) -> None:
+    def _start(self, source: GameSource) -> None:
         with self.lock:
             self._play.begin(source)
             if self.listener.closed: return self._play.generation.end()

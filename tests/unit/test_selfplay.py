@@ -1120,11 +1120,11 @@ def test_long_games_run_in_smaller_blocks(device, games_per_min, slots):
 def test_a_layout_is_measured_when_it_is_warm(monkeypatch):
     "The first second of a new process with rules in Python went into loading: at 0.3 s a window it seemed six times too slow."
     evaluations, played = iter([0, 0, 40, 128, 500]), []
-    pool = SimpleNamespace(report=lambda: dict(evaluations=next(evaluations)), layout=SimpleNamespace(games=32))
+    pool = SimpleNamespace(report=lambda: PoolReport(next(evaluations)), layout=SimpleNamespace(games=32))
     monkeypatch.setattr(calibration, "play_for", lambda pool, scheduler, seconds: played.append(seconds))
     calibration.warm_up(pool, None, .2)
     assert played == [.2] * 4 and next(evaluations) == 500
-    calibration.warm_up(SimpleNamespace(report=lambda: dict(evaluations=0), layout=pool.layout), None, .2, at_most_s=.01)
+    calibration.warm_up(SimpleNamespace(report=PoolReport, layout=pool.layout), None, .2, at_most_s=.01)
 
 
 @pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abccba"), (5, [5, 5, 5], "abccba")])
