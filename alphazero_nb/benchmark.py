@@ -378,10 +378,11 @@ def bench_gpu_way(
         play_for(pool, scheduler, seconds / 4)
         before, busy = pool.report(), gpu.busy_s
         took = play_for(pool, scheduler, seconds)
-        while pool.report()["batches"] == before["batches"]: took += play_for(pool, scheduler, seconds)
-        change = {key: pool.report()[key] - before[key] for key in ("evaluations", "batches")}
-        return dict(busy=(gpu.busy_s - busy) / took, rows_per_s=change["evaluations"] / took,
-                    rows_per_batch=change["evaluations"] / max(1, change["batches"]))
+        while pool.report().batches == before.batches: took += play_for(pool, scheduler, seconds)
+        after = pool.report()
+        rows = after.evaluations - before.evaluations
+        return dict(busy=(gpu.busy_s - busy) / took, rows_per_s=rows / took,
+                    rows_per_batch=rows / max(1, after.batches - before.batches))
 
 # %% ../nbs/80_benchmark.ipynb #ce186c51
 def bench_device(

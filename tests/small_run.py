@@ -34,8 +34,8 @@ def games_of_threads(game, network, threads, count):
 
 def play_until_evaluated(pool, scheduler, seconds, play_for=calibration.play_for):
     "Play as `play_for`, again and again until positions have been evaluated. Return the time."
-    before, took = calibration.count_answers(pool.report()), play_for(pool, scheduler, seconds)
-    while calibration.count_answers(pool.report()) == before: took += play_for(pool, scheduler, seconds)
+    before, took = pool.report().answers, play_for(pool, scheduler, seconds)
+    while pool.report().answers == before: took += play_for(pool, scheduler, seconds)
     return took
 
 

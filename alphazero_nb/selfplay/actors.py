@@ -17,10 +17,10 @@ from ..search.search import count_worlds
 from .layout import Layout
 from .slots import SlotBlock
 from .settings import SelfPlaySettings
-from .scheduler import Generation
+from .contracts import GameSource, Generation, PoolReport
 
 # %% auto #0
-__all__ = ['EVEN_ROWS', 'TOTALS', 'shielded', 'Actor', 'sharing_pays', 'Inference', 'ActorPool']
+__all__ = ['EVEN_ROWS', 'shielded', 'Actor', 'sharing_pays', 'Inference', 'ActorPool']
 
 # %% ../../nbs/44_selfplay.actors.ipynb #a13edc37
 def shielded(function) -> None:
@@ -167,10 +167,6 @@ class Inference:
         if self.shared: self.evaluator.close()
 
 # %% ../../nbs/44_selfplay.actors.ipynb #64c4263f
-# Report fields summed over pools; `recalled` counts evaluations from the tables of the blocks
-TOTALS = ("evaluations", "recalled", "open_moves", "batches", "busy_s", "evaluators", "waiting")
-
-
 class ActorPool:
     "Actors of one device in this process, and their evaluator."
     starting = 0   # No processes to wait for
@@ -192,11 +188,14 @@ class ActorPool:
         self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
 
     @property
-    def beside(self) -> int:   # Actors that can play while the caller computes; 0: all cores or the device are needed
+    def plays_on(self) -> bool: return self.spare_actors > 0
+
+    @property
+    def spare_actors(self) -> int:   # 0: all cores or the device are needed
         alone = not self.layout.shared and (self.inference.device is None or self.inference.device.type == "cpu")
         return self.layout.threads // 2 if alone else 0
 
-    def start(self, source, actors: int | None = None) -> Generation:
+    def start(self, source: GameSource, actors: int | None = None) -> Generation:
         """Play in the background until the source closes or `stop` is called. First wait for the last generation to
         end. With fewer actors than threads, each serves more blocks."""
         self.stop()
@@ -236,19 +235,19 @@ class ActorPool:
         "Use these weights from now on, in running games too."
         self.inference.set_network(network, version)
 
-    def report(self) -> dict:
-        "Return the totals of all blocks. open_moves counts moves of running games, busy_s the time of all evaluators."
+    def report(self) -> PoolReport:
+        "Return the totals of all blocks."
         stats, total = self.inference.stats(), lambda field: sum(getattr(block, field) for block in self.blocks)
         open_moves = sum(int(block.slots["ply"][block.slots["number"] >= 0].sum()) for block in self.blocks)
-        return dict(evaluations=total("evaluations"), recalled=total("recalled"), open_moves=open_moves,
-                    batches=stats.get("total_batches", total("batches")), busy_s=stats.get("busy_s", total("busy_s")),
-                    evaluators=1 if self.layout.shared else self.layout.threads,
-                    largest_batch=self.inference.network.shapes[-1], waiting=stats.get("queue_size", 0))
+        return PoolReport(
+            total("evaluations"), total("recalled"), stats.get("total_batches", total("batches")),
+            stats.get("busy_s", total("busy_s")), open_moves, 1 if self.layout.shared else self.layout.threads,
+            stats.get("queue_size", 0), self.inference.network.shapes[-1])
 
-    def reports(self) -> dict[str, dict]:
+    def reports(self) -> dict[str, PoolReport]:
         "Return the report of this pool by device name, with the facts about its GPU."
         name, facts = self.inference.name, gpu_facts(self.inference.name) if self.inference.device else {}
-        return {name: dict(self.report(), **facts)}
+        return {name: replace(self.report(), gpu=facts)}
 
     def close(self) -> None:
         "Stop the actors, end the evaluator's thread, and wait at most 10 s until the actors' turns are over."

@@ -17,12 +17,13 @@ from ..search.search import count_worlds
 from .layout import Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
 from .scheduler import GameScheduler, play_games
-from .pools import GamePool, make_pool, smaller_batch
+from .contracts import GamePool
+from .pools import make_pool, smaller_batch
 
 # %% auto #0
 __all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'fastest_variant', 'with_fastest_variant',
-           'play_for', 'warm_up', 'count_answers', 'measure_window', 'measure_layouts', 'usual_game', 'spread_starts',
-           'limit_games', 'choose_layout', 'layout_table']
+           'play_for', 'warm_up', 'measure_window', 'measure_layouts', 'usual_game', 'spread_starts', 'limit_games',
+           'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 MOST_ROWS = 4096   # Of blocks that a GPU evaluates together
@@ -91,7 +92,8 @@ def with_fastest_variant(game: Game, network, layouts: dict[str, Layout]) -> dic
 # %% ../../nbs/48_selfplay.calibration.ipynb #4d973339
 def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
     "Play for about `seconds` and return the actual time. Raise the error that ended the play."
-    start, scheduler.endless = time.perf_counter(), True
+    start = time.perf_counter()
+    scheduler.play_freely()
     try:
         generation = pool.start(scheduler)
         end = time.perf_counter() + seconds
@@ -101,7 +103,7 @@ def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
     finally:
         pool.stop()
         pool.join()
-        scheduler.endless = False
+        scheduler.rest()
     if generation.error is not None: raise generation.error
     return time.perf_counter() - start
 
@@ -110,19 +112,8 @@ def warm_up(pool: GamePool, scheduler: GameScheduler, seconds: float, at_most_s:
     "Play for about `seconds`, and longer if the slots have not had four evaluations each by then."
     end = time.monotonic() + at_most_s
     play_for(pool, scheduler, seconds)
-    while count_answers(pool.report()) < 4 * pool.layout.games and time.monotonic() < end:
+    while pool.report().answers < 4 * pool.layout.games and time.monotonic() < end:
         play_for(pool, scheduler, seconds)
-
-
-def count_answers(report: dict) -> int:
-    "Return the evaluations by the network and those from the tables of the blocks."
-    return report["evaluations"] + report.get("recalled", 0)
-
-
-def _totals(pool: GamePool, scheduler: GameScheduler) -> dict:
-    "Return the totals of a pool, with the moves of finished and running games."
-    report = pool.report()
-    return dict(report, moves=scheduler.moves + report.get("open_moves", 0))
 
 
 def measure_window(pool: GamePool, scheduler: GameScheduler, seconds: float) -> dict:
@@ -130,14 +121,14 @@ def measure_window(pool: GamePool, scheduler: GameScheduler, seconds: float) -> 
 
     The evaluations are those by the network and those from the tables of the blocks; a batch has the former only. If there
     was none, for example because other programs keep the machine busy, the window is repeated for up to a minute."""
-    before, took, end = _totals(pool, scheduler), 0.0, time.monotonic() + 60
-    while took == 0 or count_answers(after) == count_answers(before) and time.monotonic() < end:
+    before, moves, took, end = pool.report(), scheduler.moves, 0.0, time.monotonic() + 60
+    while took == 0 or after.answers == before.answers and time.monotonic() < end:
         took += play_for(pool, scheduler, seconds)
-        after = _totals(pool, scheduler)
-    change = {key: after[key] - before.get(key, 0) for key in ("evaluations", "batches", "busy_s", "moves")}
-    return dict(evals_per_s=(count_answers(after) - count_answers(before)) / took, moves_per_s=change["moves"] / took,
-                average_batch=change["evaluations"] / max(1, change["batches"]),
-                busy_share=min(1.0, change["busy_s"] / (took * max(1, after.get("evaluators", 0)))))
+        after = pool.report()
+    moves, batches = scheduler.moves - moves + after.open_moves - before.open_moves, after.batches - before.batches
+    return dict(evals_per_s=(after.answers - before.answers) / took, moves_per_s=moves / took,
+                average_batch=(after.evaluations - before.evaluations) / max(1, batches),
+                busy_share=min(1.0, (after.busy_s - before.busy_s) / (took * max(1, after.evaluators))))
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #9cb3aabc
 def measure_layouts(
@@ -163,7 +154,7 @@ def measure_layouts(
             warm_up(pool, scheduler, window / 2)
             windows.setdefault(name, []).extend(measure_window(pool, scheduler, window) for _ in range(count))
             max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
-            found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.beside != 0
+            found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.plays_on
     evals_per_game = evals_per_game or math.prod(usual_game(game, settings))
     return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in layouts]
 
@@ -182,7 +173,7 @@ def usual_game(game: Game, settings: SelfPlaySettings, games: int | None = None)
     layout = plan_layout(game, None, layout="threads", games=games, worlds=count_worlds(game, settings.search))
     with closing(make_pool(game, None, layout, settings)) as pool:
         moves = sum(int((record.movers >= 0).sum()) for record in play_games(pool, games))   # Rolls are not searched
-        return moves / games, pool.report()["evaluations"] / moves
+        return moves / games, pool.report().evaluations / moves
 
 
 def spread_starts(settings: SelfPlaySettings, length: float) -> SelfPlaySettings:

@@ -15,6 +15,7 @@ import numpy as np
 from ..core.events import Message
 from ..search.search import count_worlds
 from .layout import Layout, require_ray
+from .contracts import PoolReport
 from .worker_process import Outbox, pack, serve
 from .workers import Listener, LossLimit, Worker, WorkerPool, WorkerSet
 
@@ -318,10 +319,10 @@ class ActorSet(WorkerSet):
         self.lost += worker.pipe.received
         return cause
 
-    def report(self) -> dict:
-        "Return totals over all actors, and how many megabytes of games and weights have travelled."
+    def report(self) -> PoolReport:
+        "Return the totals of all actors, and how many megabytes of games and weights have travelled."
         received = self.lost + sum(worker.pipe.received for worker in list(self.running))
-        return dict(super().report(), received_mb=received / 1e6, sent_mb=self.sent / 1e6)
+        return replace(super().report(), received_mb=received / 1e6, sent_mb=self.sent / 1e6)
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #58dffaed
 class ActorLossLimit(LossLimit):
@@ -363,7 +364,7 @@ def wait_for_places(wanted: int, timeout_s: float) -> list[Place]:  # wanted: 0 
 
 class ClusterPool(WorkerPool):
     "Actors on the nodes of a Ray cluster, with the methods of a `GamePool`."
-    beside = None   # All of them play while the driver learns
+    plays_on = True   # All of them, while the driver learns
 
     def __init__(self, game, network, layout: Layout, settings, seed: int, version: int = 0, events=None,
                  silence_s: float = 60.0, start_s: float = 60.0):
@@ -378,6 +379,6 @@ class ClusterPool(WorkerPool):
         self._handler.losses = ActorLossLimit()
         return ClusterListener(self._handler, self.lock, silence_s)
 
-    def reports(self) -> dict[str, dict]:
+    def reports(self) -> dict[str, PoolReport]:
         "Return the last report of each actor, and its node."
-        return {worker.name: dict(worker.report, node=worker.place.name) for worker in list(self.workers)}
+        return {worker.name: replace(worker.report, node=worker.place.name) for worker in list(self.workers)}

@@ -9,6 +9,7 @@ import queue, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 import numpy as np
 from ..core.device import Device
@@ -21,91 +22,95 @@ from ..network.evaluator import close_when_dropped
 from ..search.search import count_worlds, require_number
 from .layout import MOST_GAMES, Layout, plan_layout
 from .settings import SelfPlaySettings, default_settings
-from .scheduler import Finished, GameScheduler, Generation
-from .pools import GamePool, make_pool, smaller_batch
+from .contracts import GamePool, Generation, PoolReport
+from .scheduler import Finished, GameScheduler
+from .pools import make_pool, smaller_batch
 from .calibration import (candidate_layouts, choose_layout, layout_table, measure_layouts,
                                                spread_starts, usual_game)
 
 # %% auto #0
-__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'report_waiting',
-           'limit_batch', 'SelfPlayEngine']
+__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'BackgroundPlay',
+           'report_waiting', 'limit_batch', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
     "Totals of an engine's games over all its pools."
     def __init__(self, scheduler: GameScheduler):
         self.scheduler, self.pool, self.seconds = scheduler, None, 0.0   # seconds: playing time so far
-        self._report, self._read, self._past = {}, 0.0, dict(evaluations=0, recalled=0, batches=0, busy_s=0.0)
+        self._report, self._read, self._past = PoolReport(), 0.0, PoolReport()
 
     def use(self, pool: GamePool) -> None:
         "Count a new pool from now on. Keep the totals of the last one, as the last report gave them."
-        self._past = {key: self._report.get(key, 0) for key in self._past}
+        self._past = self._report.after_end()
         self.pool, self._read = pool, 0.0
 
-    def report(self, at_most_every_s: float = 0.1) -> dict:
+    def report(self, at_most_every_s: float = 0.1) -> PoolReport:
         "Return the totals of all pools so far. Read them again if the last reading is older than `at_most_every_s`."
         now = time.monotonic()
         if now - self._read >= at_most_every_s:
-            report = self.pool.report()
-            past = {key: report.get(key, 0) + self._past[key] for key in self._past}
-            self._report, self._read = report | past, now
+            self._report, self._read = self.pool.report() + self._past, now
         return self._report
 
     @property
     def moves(self) -> int:  # Moves played, including those of running games
-        return self.scheduler.moves + self.report(0.0).get("open_moves", 0)
+        return self.scheduler.moves + self.report(0.0).open_moves
 
     def stats(self, more_s: float = 0.0) -> dict:  # more_s: playing time that is not counted yet
         "Return games, moves, evaluations, recalled, seconds, rates, avg_batch_size and busy_share of the evaluators."
         report, games, moves = self.report(0.0), self.scheduler.games, self.moves
-        seconds = max(self.seconds + more_s, 1e-9)
+        seconds, evaluators = max(self.seconds + more_s, 1e-9), max(1, report.evaluators)
         return dict(
-            games=games, moves=moves, evaluations=report["evaluations"], recalled=report["recalled"], seconds=seconds,
-            games_per_min=60 * games / seconds, moves_per_s=moves / seconds,
-            evals_per_s=report["evaluations"] / seconds,
-            avg_batch_size=report["evaluations"] / max(1, report["batches"]),
-            busy_s=report["busy_s"], evaluators=max(1, report.get("evaluators", 0)),
-            busy_share=report["busy_s"] / (seconds * max(1, report.get("evaluators", 0))))
+            games=games, moves=moves, evaluations=report.evaluations, recalled=report.recalled, seconds=seconds,
+            games_per_min=60 * games / seconds, moves_per_s=moves / seconds, evals_per_s=report.evaluations / seconds,
+            avg_batch_size=report.evaluations / max(1, report.batches), busy_s=report.busy_s, evaluators=evaluators,
+            busy_share=report.busy_s / (seconds * evaluators))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #78b909ec
+class _Reading(NamedTuple):
+    at: float       # Time of `time.perf_counter`
+    moves: int      # Played so far, those of running games included
+    report: PoolReport
+    devices: dict   # Report of each device or worker by name
+
+
 class SpeedMeter:
     "Measure the speed of an engine from successive readings of its totals."
     def __init__(self, totals: EngineTotals, start: float):
         self.totals, self.start, self.readings = totals, start, deque(maxlen=5)
         self.readings.append(self._read())
 
-    def _read(self) -> dict:
+    def _read(self) -> _Reading:
         moves, report = self.totals.moves, self.totals.report()
-        return dict(report, moves=moves, at=time.perf_counter(), devices=self.totals.pool.reports())
+        return _Reading(time.perf_counter(), moves, report, self.totals.pool.reports())
 
-    def due(self) -> bool: return time.perf_counter() - self.readings[-1]["at"] >= 0.5
+    def due(self) -> bool: return time.perf_counter() - self.readings[-1].at >= 0.5
 
     def read(self, last_game: str = "") -> EngineStatus:
         "Take a new reading and return the current status."
         now, before = self._read(), self.readings[0]
         self.readings.append(now)
-        change = lambda key: now[key] - before[key]
-        seconds = change("at")
-        rate = lambda key: max(0.0, change(key) / seconds)
+        seconds, report = now.at - before.at, now.report
+        change = lambda key: getattr(report, key) - getattr(before.report, key)
+        rate = lambda count: max(0.0, count / seconds)
         return EngineStatus(
-            now["at"] - self.start, rate("evaluations"), rate("moves"),
-            min(now.get("largest_batch", 0) or np.inf, change("evaluations") / max(1, change("batches"))),
-            min(1.0, rate("busy_s") / max(1, now.get("evaluators", 0))), int(now.get("waiting", 0)),
-            _device_speeds(now["devices"], before["devices"], seconds), last_game,
-            change("recalled") / max(1, change("recalled") + change("evaluations")))
+            now.at - self.start, rate(change("evaluations")), rate(now.moves - before.moves),
+            min(report.largest_batch or np.inf, change("evaluations") / max(1, change("batches"))),
+            min(1.0, rate(change("busy_s")) / max(1, report.evaluators)), report.waiting,
+            _device_speeds(now.devices, before.devices, seconds), last_game,
+            change("recalled") / max(1, change("answers")))
 
 
 def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:
     "Return the state of the cluster that plays, or None without a cluster."
-    nodes, report = {name: row["node"] for name, row in totals.pool.reports().items() if "node" in row}, totals.report()
-    return NodesStatus(nodes, age, report["received_mb"], report["sent_mb"]) if nodes else None
+    nodes, report = {name: row.node for name, row in totals.pool.reports().items() if row.node}, totals.report()
+    return NodesStatus(nodes, age, report.received_mb, report.sent_mb) if nodes else None
 
 
 def _device_speeds(now: dict, before: dict, seconds: float) -> dict:
     "Return evals_per_s and the facts about the GPU of each device or worker."
-    facts, count = ("memory_gb", "memory_total_gb", "utilisation"), lambda row: row.get("evaluations", 0)
-    return {name: dict(evals_per_s=max(0.0, (count(row) - count(before.get(name, {}))) / seconds),
-                       **{key: row[key] for key in facts if key in row}) for name, row in now.items()}
+    rows = [(name, row, before.get(name, PoolReport())) for name, row in now.items()]
+    return {name: dict(row.gpu, evals_per_s=max(0.0, (row.evaluations - old.evaluations) / seconds))
+            for name, row, old in rows}
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1fb0efc7
 def last_position(game: Game, record: GameRecord | None) -> str:
@@ -159,17 +164,18 @@ class CallReporter:
         self.done = max(self.done, self.n - missing)                 # And another one since then
         self.events.emit(GameFinished(
             record.number, self.done, self.n, self.finished, len(record), tuple(record.outcome.tolist()),
-            max(0.0, at - self.start), self.totals.report()["evaluations"] - self.before["evaluations"], source))
+            max(0.0, at - self.start), self.totals.report().evaluations - self.before.evaluations, source))
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
         "Return the totals of the call, which returns these games."
         now, outcomes = self.totals.report(0.0), np.array([record.outcome for record in records])
-        spent = {key: now[key] - self.before[key] for key in ("evaluations", "batches", "busy_s")}
+        evaluations, batches = now.evaluations - self.before.evaluations, now.batches - self.before.batches
+        busy_s = now.busy_s - self.before.busy_s
         return SelfPlayDone(
             len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
-            tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), spent["evaluations"],
-            min(now.get("largest_batch", 0) or np.inf, spent["evaluations"] / max(1, spent["batches"])),
-            min(1.0, spent["busy_s"] / (self.seconds * max(1, now.get("evaluators", 0)))), self.seconds,
+            tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
+            min(now.largest_batch or np.inf, evaluations / max(1, batches)),
+            min(1.0, busy_s / (self.seconds * max(1, now.evaluators))), self.seconds,
             dict(sorted(self.sources.items())))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #91563e25
@@ -205,6 +211,25 @@ def _next_event(events: queue.SimpleQueue, end: float | None):
     rest = 0.25 if end is None else end - time.perf_counter()
     try: return events.get(timeout=min(0.25, max(0.0, rest)))
     except queue.Empty: return None
+
+# %% ../../nbs/49_selfplay.engine.ipynb #381c2c8c
+class BackgroundPlay:
+    "Play that goes on between two calls: its generation, and the reporter that counts its games."
+    def __init__(self): self.generation = self.call = None
+
+    def begin(self, generation: Generation, call: CallReporter) -> None:
+        "Keep what goes on."
+        self.generation, self.call = generation, call
+
+    def hand_over(self) -> tuple[Generation | None, CallReporter | None]:
+        "Return the generation and its reporter, for the next call or for the end. Nothing goes on then."
+        generation, call = self.generation, self.call
+        self.generation = self.call = None
+        return generation, call
+
+    @property
+    def seconds(self) -> float:  # Since the last call, if play goes on
+        return time.perf_counter() - self.call.start if self.call is not None else 0.0
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1b999f2e
 def report_waiting(pool: GamePool, scheduler: GameScheduler, events: Events, network) -> None:
@@ -256,7 +281,7 @@ class SelfPlayEngine:
         require_seed(seed)
         self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
         self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
-        self.play_on, self._going = play_on and not reproducible, None  # Between two calls: generation and its reporter
+        self.play_on, self.background = play_on and not reproducible, BackgroundPlay()
         self.events = Events(default_listeners() if listeners is None else list(listeners))
         self.totals, self.pool, self.closed, self._measure = EngineTotals(self.scheduler), None, False, layout == "auto"
         self._closing = None   # Closes the pool of an engine that is dropped
@@ -292,9 +317,7 @@ class SelfPlayEngine:
         require_number("n", n, 0, MOST_GAMES)
         most = max(n, most or 0)
         if self._measure: self.calibrate()
-        self.scheduler.want(n)
-        self.scheduler.ahead = most + self.layout.games if self._plays_on else None   # For a next call, and the reserve
-        if self._plays_on and not self.scheduler.missing: self.scheduler.want_finished(most, self.layout.games)
+        self.scheduler.request(n, most if self._plays_on else None, reserve=self.layout.games)
         call = self._run(n)
         if n:
             call.report_nodes()
@@ -306,9 +329,9 @@ class SelfPlayEngine:
         require_number("seconds", seconds, 0, whole=False)
         if self._measure: self.calibrate()
         self.pause()
-        self.scheduler.endless = True
+        self.scheduler.play_freely()
         try: return self._run(0, seconds).seconds
-        finally: self.scheduler.endless = False
+        finally: self.scheduler.rest()
 
     def _run(self, n: int, seconds: float | None = None) -> CallReporter:
         "Play until no requested game is missing, or for some seconds. Raise the error that ended the play."
@@ -323,22 +346,22 @@ class SelfPlayEngine:
             if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
             self._check(generation)
         if not generation.ended:
-            if self.pool.beside and generation is not going:
-                generation = self.pool.start(self.scheduler, self.pool.beside)
-            self._going = generation, self._new_reporter()
+            if self.pool.spare_actors and generation is not going:
+                generation = self.pool.start(self.scheduler, self.pool.spare_actors)
+            self.background.begin(generation, self._new_reporter())
         return call
 
     def _new_reporter(self) -> CallReporter: return CallReporter(self.game, self.totals, self.events)
 
     def _begin(self) -> tuple[Generation | None, CallReporter]:
         "Return the generation that has played on since the last call, if any, and the reporter of the call."
-        (generation, call), self._going = self._going or (None, None), None
-        if call is not None and self.pool.beside and self.scheduler.missing:   # Now with all actors
-            self._halt(generation)
-            return None, call
-        if call is not None: return generation, call
-        report_waiting(self.pool, self.scheduler, self.events, self.network)
-        return None, self._new_reporter()
+        generation, call = self.background.hand_over()
+        if call is None:
+            report_waiting(self.pool, self.scheduler, self.events, self.network)
+            return None, self._new_reporter()
+        if not (self.pool.spare_actors and self.scheduler.missing): return generation, call
+        self._halt(generation)   # Now with all actors
+        return None, call
 
     def _check(self, generation: Generation) -> None:
         "Raise the error that ended the play."
@@ -353,16 +376,16 @@ class SelfPlayEngine:
         self._check(generation)
 
     @property
-    def _plays_on(self) -> bool: return self.play_on and self.pool.beside != 0
+    def _plays_on(self) -> bool: return self.play_on and self.pool.plays_on
 
     @property
-    def beside(self) -> int:   # Actors of this process that are playing on
-        return self._going is not None and self.pool.beside or 0
+    def busy_actors(self) -> int:   # Actors of this process that play between two calls, now
+        return self.pool.spare_actors if self.background.generation is not None else 0
 
     def pause(self) -> None:
         "Stop playing on between calls, until the next call."
-        (generation, call), self._going = self._going or (None, None), None
-        self.scheduler.ahead = None
+        generation, call = self.background.hand_over()
+        self.scheduler.rest()
         if generation is None: return
         self._halt(generation)
         self.totals.seconds += time.perf_counter() - call.start
@@ -377,10 +400,10 @@ class SelfPlayEngine:
 
     def stats(self) -> dict:
         "Return the totals and rates of all games so far, as `EngineTotals.stats`."
-        return self.totals.stats(time.perf_counter() - self._going[1].start if self._going else 0.0)
+        return self.totals.stats(self.background.seconds)
 
     @property
-    def evaluations(self) -> int: return self.totals.report(0.0)["evaluations"]   # Positions evaluated by the network
+    def evaluations(self) -> int: return self.totals.report(0.0).evaluations   # Positions evaluated by the network
     @property
     def moves(self) -> int: return self.totals.moves   # Moves played, including those of running games
 

@@ -18,7 +18,8 @@ from ..search.search import SearchSettings
 from .layout import Layout
 from .slots import GameFailed, play_step
 from .settings import SelfPlaySettings
-from .scheduler import Generation, play_games
+from .contracts import Generation
+from .scheduler import play_games
 from .actors import ActorPool
 
 # %% auto #0

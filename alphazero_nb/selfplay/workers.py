@@ -16,8 +16,9 @@ from ..core.game import Game
 from ..core.python_game import why_not_sendable
 from .layout import Layout
 from .settings import SelfPlaySettings
-from .scheduler import GameScheduler, Generation
-from .actors import TOTALS, shielded
+from .contracts import GameSource, Generation, PoolReport
+from .scheduler import GameScheduler
+from .actors import shielded
 from .worker_process import Inbox, Outbox, fingerprint, pack, rebuild_error, worker_main
 
 # %% auto #0
@@ -74,7 +75,7 @@ class Worker:
     "The parent's record of one worker process."
     def __init__(self, index: int, device: str, room: int, messages: list, received: queue.SimpleQueue, start=spawn):
         self.index, self.device, self.name, self.room = index, device, f"worker {index} {device}", room
-        self.state, self.numbers, self.finished, self.report = "starting", set(), 0, Counter()
+        self.state, self.numbers, self.finished, self.report = "starting", set(), 0, PoolReport()
         self.rests = False   # True if its running games rest
         self.launched = self.last_seen = time.monotonic()
         self.killed = ""   # Why the parent killed it
@@ -114,7 +115,7 @@ class WorkerSet:
     "The running workers, the vacant places, and the totals of workers that have ended."
     def __init__(self, layout: Layout, setup: dict):
         self.layout, self.setup, self.network = layout, setup, None   # network: the newest weights and their version
-        self.running, self.vacant, self.past = [], list(range(len(layout.devices))), Counter()
+        self.running, self.vacant, self.past = [], list(range(len(layout.devices))), PoolReport()
         self.received = queue.SimpleQueue()   # (worker, messages) of all pipes; None wakes the listener
 
     def fill(self) -> None:
@@ -131,7 +132,7 @@ class WorkerSet:
         "Remove a worker that has ended. Return how it ended."
         cause = worker.end_cause()
         self.running.remove(worker)
-        self.past.update({key: worker.report.get(key, 0) for key in ("evaluations", "recalled", "batches", "busy_s")})
+        self.past += worker.report.after_end()
         worker.close()
         return cause
 
@@ -154,13 +155,9 @@ class WorkerSet:
         self.send("close")
         for worker in self.running: worker.process.join(max(0.0, end - time.monotonic()))
 
-    def report(self) -> dict:
-        "Return totals over all workers, with the meaning of `ActorPool.report`."
-        total = Counter(self.past)
-        for worker in self.running:
-            total.update({key: worker.report[key] for key in worker.report.keys() & set(TOTALS)})
-        largest = [worker.report["largest_batch"] for worker in self.running if worker.report]
-        return dict(total, largest_batch=min(largest, default=0))
+    def report(self) -> PoolReport:
+        "Return the totals of all workers, those that have ended included."
+        return sum((worker.report for worker in list(self.running)), self.past)
 
 # %% ../../nbs/46_selfplay.workers.ipynb #bd8f5f87
 def assign_games(workers: list[Worker], source: GameScheduler) -> None:
@@ -261,7 +258,7 @@ class WorkerHandler:
     def handle(self, worker: Worker, what: str, *content) -> None:
         "Act on one message of a worker."
         if what == "game": self.finish(worker, *content)
-        elif what == "report": worker.report = Counter(content[0])
+        elif what == "report": worker.report = content[0]
         elif what == "paused": worker.state = "idle"
         elif what == "ready":
             worker.state, self.dtype = "idle", content[2]
@@ -376,7 +373,7 @@ def wait_or_kill(play: WorkerPlay, lock: threading.RLock, timeout_s: float) -> N
 # %% ../../nbs/46_selfplay.workers.ipynb #ef7d17c9
 class WorkerPool:
     "Workers that play the games of one source, with the methods of an `ActorPool`."
-    beside = 0   # Their cores are the learner's too
+    plays_on, spare_actors = False, 0   # Their cores are the learner's too
 
     def __init__(
         self,
@@ -427,15 +424,15 @@ class WorkerPool:
         "Use these weights from now on, in running workers and in later ones."
         with self.lock: self._workers.set_network(network, version)
 
-    def report(self) -> dict:
-        "Return totals over all workers, with the meaning of `ActorPool.report`."
+    def report(self) -> PoolReport:
+        "Return the totals of all workers."
         return self._workers.report()
 
-    def reports(self) -> dict[str, dict]:
+    def reports(self) -> dict[str, PoolReport]:
         "Return the last report of each worker."
-        return {worker.name: dict(worker.report) for worker in list(self.workers)}
+        return {worker.name: worker.report for worker in list(self.workers)}
 
-    def start(self, source: GameScheduler, actors: int | None = None) -> Generation:   # actors: always all of them
+    def start(self, source: GameSource, actors: int | None = None) -> Generation:   # actors: always all of them
         "Play in the background until the source closes or `stop`. First wait until the previous generation has ended."
         self.stop()
         self.join()
@@ -445,7 +442,7 @@ class WorkerPool:
         shielded(lambda: self._start(source))
         return self._play.generation
 
-    def _start(self, source: GameScheduler) -> None:
+    def _start(self, source: GameSource) -> None:
         with self.lock:
             self._play.begin(source)
             if self.listener.closed: return self._play.generation.end()

@@ -22,7 +22,7 @@ from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import Layout, plan_layout
 from ..selfplay.scheduler import GameScheduler
 from ..selfplay.pools import make_pool
-from ..selfplay.calibration import count_answers, measure_window, spread_starts, usual_game, warm_up
+from ..selfplay.calibration import measure_window, spread_starts, usual_game, warm_up
 from .replay import Batch
 from .learner import Learner, StepThreads, TrainSettings, default_training
 from .trainer import MOST_MINUTES, Trainer, require_choices
@@ -93,12 +93,12 @@ def measure_speed(
         pool.wait_ready()
         warm_up(pool, scheduler, seconds / 6)
         evaluations = measure_window(pool, scheduler, seconds / 3)["evals_per_s"]
-        batch, scheduler.endless = random_batch(game, train.batch_size), True
-        busy = pool.beside if play_on else 0   # None: all actors, on cores of their own
-        start, before = time.perf_counter(), count_answers(pool.report())
-        generation = None if busy == 0 else pool.start(scheduler, busy)
-        steps = step_rate(learner, batch, seconds / 2, busy or 0)
-        beside = (count_answers(pool.report()) - before) / (time.perf_counter() - start)
+        batch, busy = random_batch(game, train.batch_size), pool.spare_actors if play_on else 0
+        scheduler.play_freely()
+        start, before = time.perf_counter(), pool.report().answers
+        generation = pool.start(scheduler, busy or None) if play_on and pool.plays_on else None
+        steps = step_rate(learner, batch, seconds / 2, busy)
+        beside = (pool.report().answers - before) / (time.perf_counter() - start)
         pool.stop()
         pool.join()
         if generation is not None and generation.error is not None: raise generation.error

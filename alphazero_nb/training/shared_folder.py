@@ -293,7 +293,7 @@ class Producer:
         finished, scheduler = {record.number for record in self.engine.leftover()}, self.engine.scheduler
         while first + ready in finished: ready += 1
         before, self.evaluations = self.evaluations, self.engine.evaluations
-        scheduler.want(ready)
+        scheduler.request(ready)
         self.writer.write(scheduler.take(), self.evaluations - before)
 
     def plan_changed(self) -> bool:
@@ -465,7 +465,7 @@ class SharedInbox:
 # %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
 class SharedGames:
     "Games of the producers of a run, with the methods of a `SelfPlayEngine` that a trainer calls."
-    beside = 0   # Nobody plays on this machine
+    busy_actors = 0   # Nobody plays on this machine
 
     def __init__(self, plan: SharedPlan, folder: RunFolder, emit, version: int = 0, patience_s: float = 600.0):
         plan.save(folder.path)

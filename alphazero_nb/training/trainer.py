@@ -365,7 +365,7 @@ class TrainingLoop:
         with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
             counted = round(added * games / len(self.played))
-            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, engine.beside, self._fallen)
+            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, engine.busy_actors, self._fallen)
         with on("new weights"): engine.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         with on("matches"): row, keeps = self._measure(engine, state)

@@ -130,7 +130,7 @@ def workers(cluster):
 
 def play(pool, scheduler, count, sources, at=0, action=None):
     "Play the next games on the cluster, and act once `at` of them have finished. Return them."
-    scheduler.want(count)
+    scheduler.request(count)
     generation, done = pool.start(scheduler), 0
     while (event := scheduler.events.get(timeout=900)) is not generation:
         sources[event.source], done = sources[event.source] + 1, done + 1

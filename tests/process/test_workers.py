@@ -813,7 +813,7 @@ def test_a_generation_waits_for_the_workers_of_the_last_one():
     with engine(simulations=100) as playing:
         pool, scheduler = playing.pool, playing.scheduler
         pool.wait_ready()
-        scheduler.want(300)
+        scheduler.request(300)
         first = pool.start(scheduler)
         wait_for(lambda: len(scheduler.finished) > 20)
         stuck = pids(playing)[0]

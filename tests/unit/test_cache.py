@@ -13,7 +13,7 @@ from alphazero_nb.search.search import Requests
 from alphazero_nb.search.tree import make_trees
 from alphazero_nb.selfplay import slots as slots_module
 from alphazero_nb.selfplay.layout import plan_layout
-from alphazero_nb.selfplay.scheduler import Generation
+from alphazero_nb.selfplay.contracts import Generation
 from alphazero_nb.selfplay.actors import Actor, ActorPool
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
@@ -25,7 +25,7 @@ def played(game, network, n, room, monkeypatch, **options):
     monkeypatch.setattr(slots_module, "ROOM", room)
     with SelfPlayEngine(game, network, "cpu", games=16, simulations=16, listeners=(), **options) as engine:
         records = engine.generate_games(n)
-        return records, engine.totals.report(0.0)["recalled"], engine.evaluations
+        return records, engine.totals.report(0.0).recalled, engine.evaluations
 
 
 def same(first, second):
@@ -213,4 +213,4 @@ def test_nothing_is_kept_without_a_network_or_with_hidden_cards():
         network = network and PolicyValueNet(game, "cards", 0).eval()
         with SelfPlayEngine(game, network, "cpu", games=16, listeners=(), settings=default_settings(game)) as engine:
             engine.generate_games(16)
-            assert engine.totals.report(0.0)["recalled"] == 0 and engine.evaluations > 0
+            assert engine.totals.report(0.0).recalled == 0 and engine.evaluations > 0

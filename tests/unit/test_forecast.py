@@ -13,7 +13,7 @@ from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay import calibration
-from alphazero_nb.selfplay.calibration import count_answers, usual_game
+from alphazero_nb.selfplay.calibration import usual_game
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
@@ -51,7 +51,7 @@ def test_a_run_takes_the_steps_of_its_positions_or_those_that_its_time_allows():
 def test_the_speed_beside_the_steps_is_measured(monkeypatch, threads, play_on, beside):
     "The steps take ten seconds of a clock, and at least a hundred positions are evaluated beside them."
     clock, pools, make = [0.0], [], page.make_pool
-    answers = lambda: count_answers(pools[0].report())
+    answers = lambda: pools[0].report().answers
 
     def step_rate(learner, batch, seconds, busy):
         before = answers()

@@ -28,7 +28,8 @@ from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay import (calibration, engine as engine_module, layout as layout_module, pools,
                                    scheduler as scheduler_module)
 from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
-from alphazero_nb.selfplay.scheduler import GameScheduler, Generation, play_games
+from alphazero_nb.selfplay.contracts import Generation, PoolReport
+from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
 from alphazero_nb.selfplay.actors import Actor, ActorPool, shielded
 from alphazero_nb.selfplay.worker_process import RemoteScheduler
 from alphazero_nb.selfplay.workers import WorkerPlay, WorkerPool
@@ -167,7 +168,7 @@ def settle(playing, looks=1):
         if scheduler.full: seen[threading.get_ident()] += 1
         return wait()
     scheduler.wait = look
-    try: wait_for(lambda: len(seen) == playing.beside and min(seen.values()) >= looks)
+    try: wait_for(lambda: len(seen) == playing.busy_actors and min(seen.values()) >= looks)
     finally: scheduler.wait = wait
 
 
@@ -198,7 +199,7 @@ def test_an_engine_plays_on_between_calls_and_not_without_end(monkeypatch):
 def test_an_event_has_the_time_at_which_its_game_ended():
     "Games that end between two calls are reported by the second one, and then had all taken the same time."
     heard, scheduler = [], GameScheduler()
-    scheduler.want(1)
+    scheduler.request(1)
     before, number = time.perf_counter(), scheduler.draw()
     scheduler.finish(Played(number=number))
     assert before <= scheduler.events.get().at <= time.perf_counter()
@@ -215,7 +216,7 @@ def test_what_a_call_takes_is_played_anew_before_the_next_call():
         settle(playing)
         before, generation = playing.stats()["evaluations"], playing.pool.generation
         assert len(playing.generate_games(40)) == 40, "no game of this call is missing: it plays nothing itself"
-        assert playing.pool.generation is generation and playing.beside == 1, "and leaves the playing actor alone"
+        assert playing.pool.generation is generation and playing.busy_actors == 1, "and leaves the playing actor alone"
         settle(playing)
         assert playing.stats()["evaluations"] > before and len(playing.leftover()) >= 40
 
@@ -274,12 +275,11 @@ def test_workers_hear_once_that_their_games_rest_and_once_that_they_go_on():
         put=lambda *message, box=box: box.append(message))) for box in sent]
     play = WorkerPlay(SimpleNamespace(running=workers, in_state=lambda *states: [w for w in workers if w.state in states]))
     play.begin(scheduler)
-    scheduler.ahead = 3
-    scheduler.want(1)
+    scheduler.request(1, most=3)
     play.step()
     for number in range(4): scheduler.finish(Played(number=number))
     for _ in range(2): play.step()
-    scheduler.want(3)
+    scheduler.request(3, most=3)
     for worker in workers: worker.numbers.clear()
     play.step()
     for box in sent: assert [what for what, *_ in box] == ["games", "rest", "rest", "games"]
@@ -287,7 +287,7 @@ def test_workers_hear_once_that_their_games_rest_and_once_that_they_go_on():
 
 
 def test_a_pause_may_come_while_an_actor_asks_if_games_rest():
-    "`pause` sets `ahead` to None in another thread; a second look at it would be an error in the actor."
+    "`rest` sets `ahead` to None in another thread; a second look at it would be an error in the actor."
     class Paused(GameScheduler):
         looks = 0
         @property
@@ -306,28 +306,26 @@ def test_a_pause_may_come_while_an_actor_asks_if_games_rest():
 def test_games_after_a_gap_are_not_ahead(gap):
     "Game 0 is requested, 1 and 2 are to be ahead. The next call would wait for the missing one, so the others go on."
     scheduler = GameScheduler()
-    scheduler.ahead = 2
-    scheduler.want(1)
+    scheduler.request(1, most=2)
     for _ in range(5): scheduler.draw()
     for number in {*range(5)} - {gap}: scheduler.finish(Played(number=number))
     assert not scheduler.full and scheduler.draw() == 5
     scheduler.finish(Played(number=gap))
     assert scheduler.full and scheduler.draw() is None
-    scheduler.want(4)
+    scheduler.request(4, most=2)
     assert not scheduler.full and not scheduler.missing and scheduler.draw() == 6
 
 
 def test_games_ahead_are_bounded_even_with_a_gap():
     "A lost worker is noticed after a minute. If it has game 1, the others must not fill the memory until then."
     scheduler = GameScheduler()
-    scheduler.ahead = 2
-    scheduler.want(1)
+    scheduler.request(1, most=2)
     for number in (scheduler.draw() for _ in range(9)):
         if number not in (1, 8): scheduler.finish(Played(number=number))
     assert not scheduler.full, "game 0 was requested, and 2 to 7 are ahead"
     for number in (8, scheduler.draw()): scheduler.finish(Played(number=number))
     assert scheduler.full and scheduler.draw() is None
-    scheduler.want(2)
+    scheduler.request(2, most=2)
     assert not scheduler.full and scheduler.draw() == 10, "once game 1 is requested, the others play on"
 
 
@@ -369,10 +367,10 @@ def test_a_call_returns_more_games_if_its_caller_is_slower_than_play():
 def test_a_request_is_extended_up_to_the_first_game_that_runs(finished, most, reserve, taken):
     "`reserve` of the finished games stay, and what was requested is never cut."
     scheduler = GameScheduler()
-    scheduler.want(2)
+    scheduler.request(2)
     for _ in range(6): scheduler.draw()
     for number in finished: scheduler.finish(Played(number=number))
-    scheduler.want_finished(most, reserve)
+    scheduler.request(2, most, reserve)
     assert [record.number for record in scheduler.take()] == [*range(taken)]
     assert [record.number for record in scheduler.leftover()] == [number for number in finished if number >= taken]
 
@@ -436,13 +434,13 @@ def test_playing_on_ends(monkeypatch, end):
 def test_threads_leave_half_of_their_cores_between_two_calls():
     game = get_game("tictactoe")
     with engine(game, games=64, threads=4, max_batch=16, play_on=True) as playing:
-        assert playing.beside == 0
+        assert playing.busy_actors == 0
         games = playing.generate_games(500)
-        assert playing.beside == 2 == len(actors())
+        assert playing.busy_actors == 2 == len(actors())
         games += playing.generate_games(500)
-        assert playing.beside == 2
+        assert playing.busy_actors == 2
         playing.pause()
-        assert playing.beside == 0 and not actors()
+        assert playing.busy_actors == 0 and not actors()
         games += playing.generate_games(20)
     same = games == play(game, 1020)   # pytest would compare 1,020 games word by word
     assert same
@@ -452,7 +450,7 @@ def test_threads_leave_half_of_their_cores_between_two_calls():
 def test_an_engine_without_a_core_to_spare_does_not_play_on(options):
     with engine(get_game("tictactoe"), games=32, play_on=True, reproducible=False, **options) as playing:
         playing.generate_games(9)
-        assert playing.beside == 0 and all(thread.name == "BatchedEvaluator" for thread in actors())
+        assert playing.busy_actors == 0 and all(thread.name == "BatchedEvaluator" for thread in actors())
         assert len(playing.generate_games(9)) == 9
 
 
@@ -865,12 +863,12 @@ def test_a_stop_is_for_one_generation():
     with engine(game, network, games=16, threads=1) as playing:
         pool, scheduler = playing.pool, playing.scheduler
         network.gate.clear()
-        scheduler.want(10)
+        scheduler.request(10)
         first = pool.start(scheduler)
         assert network.reached.wait(600)
         pool.stop()
         begun = set(scheduler.running)
-        scheduler.want(40)
+        scheduler.request(40)
         starting = threading.Thread(target=lambda: begins.append(pool.start(scheduler)), daemon=True)
         begins = []
         starting.start()
@@ -894,7 +892,7 @@ def test_an_interrupted_wait_can_be_repeated(shared):
     with engine(game, network, games=32, shared=shared) as playing:
         pool, scheduler = playing.pool, playing.scheduler
         network.gate.clear()
-        scheduler.want(100)
+        scheduler.request(100)
         pool.start(scheduler)
         assert network.reached.wait(600)
         pool.stop()
@@ -1122,11 +1120,11 @@ def test_long_games_run_in_smaller_blocks(device, games_per_min, slots):
 def test_a_layout_is_measured_when_it_is_warm(monkeypatch):
     "The first second of a new process with rules in Python went into loading: at 0.3 s a window it seemed six times too slow."
     evaluations, played = iter([0, 0, 40, 128, 500]), []
-    pool = SimpleNamespace(report=lambda: dict(evaluations=next(evaluations)), layout=SimpleNamespace(games=32))
+    pool = SimpleNamespace(report=lambda: PoolReport(next(evaluations)), layout=SimpleNamespace(games=32))
     monkeypatch.setattr(calibration, "play_for", lambda pool, scheduler, seconds: played.append(seconds))
     calibration.warm_up(pool, None, .2)
     assert played == [.2] * 4 and next(evaluations) == 500
-    calibration.warm_up(SimpleNamespace(report=lambda: dict(evaluations=0), layout=pool.layout), None, .2, at_most_s=.01)
+    calibration.warm_up(SimpleNamespace(report=PoolReport, layout=pool.layout), None, .2, at_most_s=.01)
 
 
 @pytest.mark.parametrize("rounds, windows, visits", [(1, [1, 1, 1], "abc"), (2, [2, 2, 2], "abccba"), (5, [5, 5, 5], "abccba")])
@@ -1165,12 +1163,12 @@ def answered(game, settings):
     with closing(make_pool(game, PolicyValueNet(game, "tiny"), layout, settings)) as pool:
         calibration.warm_up(pool, GameScheduler(), .01, at_most_s=600)
         report = pool.report()
-    return report["recalled"] / calibration.count_answers(report)
+    return report.recalled / report.answers
 
 
 def take_a_turn(pool, scheduler, seconds):
     "Play one turn of each block, instead of some seconds."
-    scheduler.endless = True
+    scheduler.play_freely()
     actor = Actor(pool, Generation(scheduler, actors=1), pool.blocks)
     for block in pool.blocks: actor.turn(block)
 
@@ -1238,7 +1236,7 @@ def test_a_layout_of_an_older_run_folder_opens():
 
 class OneByOne:
     "Another kind of pool: one thread plays one game after another, each position by itself, with the rules called from Python."
-    dtype, starting, beside = "", 0, 0
+    dtype, starting, plays_on, spare_actors = "", 0, False, 0
 
     def __init__(self, game, network, layout, settings, seed, version=0, events=None):
         from alphazero_nb.network.evaluator import NetworkEvaluator, UniformEvaluator
@@ -1287,7 +1285,7 @@ class OneByOne:
 
     def close(self): self.stop()
     def wait_ready(self, timeout_s=0): pass
-    def report(self): return dict(evaluations=self.block.evaluations, batches=self.block.batches, busy_s=self.block.busy_s)
+    def report(self): return PoolReport(self.block.evaluations, batches=self.block.batches, busy_s=self.block.busy_s)
     def reports(self): return {"one by one": self.report()}
 
 

@@ -222,7 +222,7 @@ def test_what_a_producer_says_about_itself_does_not_stop_the_trainer(folder, abo
     assert shared_run(folder).fit(iterations=1).iteration == 1
 
 
-@pytest.mark.parametrize("where", ["want", "take", "write_games"])
+@pytest.mark.parametrize("where", ["request", "take", "write_games"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, where, after):
     owner = shared_folder if where == "write_games" else GameScheduler

@@ -521,7 +521,7 @@ def test_an_iteration_takes_more_games_where_its_steps_take_longer(tmp_path, mon
 
     def slow_step(learner, batch):
         end = time.monotonic() + 600
-        while engines[-1].beside and not engines[-1].scheduler.full: assert time.monotonic() < end; time.sleep(.005)
+        while engines[-1].busy_actors and not engines[-1].scheduler.full: assert time.monotonic() < end; time.sleep(.005)
         return step(learner, batch)
     monkeypatch.setattr(Learner, "step", slow_step)
     usual = dict(threads=2, games=32, train_settings=settings, reproducible=reproducible)
