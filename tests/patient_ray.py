@@ -38,7 +38,7 @@ def with_ports(start):
 
 
 def with_dashboard_port(start):
-    "`start_ray_process` that tells a node, too, on which port its dashboard's agent listens. Ray tells the agent alone."
+    "`start_ray_process` that also gives a node the port of its dashboard's agent; Ray gives it to the agent alone."
     @functools.wraps(start)
     def started(command, kind, *more, **options):
         if kind == PROCESS_TYPE_RAYLET:
