@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc, os, platform, statistics, tempfile, threading, time, tracemalloc, warnings
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from .selfplay.layout import Layout, plan_layout
 from .selfplay.scheduler import GameScheduler
 from .selfplay.actors import ActorPool
 from .selfplay.calibration import (candidate_layouts, layout_table, measure_layouts, measure_window,
-                                               play_for, warm_up)
+                                               play_for, play_window, warm_up)
 from .selfplay.engine import SelfPlayEngine
 from .training.learner import Learner, default_training
 from .training.forecast import random_batch, step_rate
@@ -144,8 +145,8 @@ def bench_selfplay(
         for _ in range(windows):
             engine.set_network(network)   # A run changes its weights every few seconds, and the tables forget
             before = engine.stats()
-            took, after = engine.play_for(seconds), engine.stats()
-            while after["evaluations"] == before["evaluations"]: took, after = took + engine.play_for(seconds), engine.stats()
+            took = play_window(engine.play_for, lambda: engine.stats()["evaluations"], seconds)
+            after = engine.stats()
             change = {key: after[key] - before[key] for key in ("evaluations", "recalled", "moves", "busy_s")}
             answers = change["evaluations"] + change["recalled"]
             rows.append(dict(evals_per_s=change["evaluations"] / took, bare_evals_per_s=bare(),
@@ -377,8 +378,7 @@ def bench_gpu_way(
         pool.layout, scheduler = replace(pool.layout, shared=True), GameScheduler()
         play_for(pool, scheduler, seconds / 4)
         before, busy = pool.report(), gpu.busy_s
-        took = play_for(pool, scheduler, seconds)
-        while pool.report().batches == before.batches: took += play_for(pool, scheduler, seconds)
+        took = play_window(partial(play_for, pool, scheduler), lambda: pool.report().batches, seconds)
         after = pool.report()
         rows = after.evaluations - before.evaluations
         return dict(busy=(gpu.busy_s - busy) / took, rows_per_s=rows / took,

@@ -1,7 +1,9 @@
-"""Import this to give Ray more time. Ray gives up on a node that has not started within 30 s, and a node on its agents after
-15 s (ray#65983); a busy machine may need minutes. Here Ray's clock counts a twentieth of the seconds, and the agents get
-their ports before they start, so that no node waits to read them."""
+"""Import this before Ray starts, to give it more time; a busy machine may need minutes. Ray gives up on a node that has not
+started within 30 s: here its clock counts a twentieth of the seconds. A node gives up on its agents after 15 s (ray#65983):
+they get their ports before they start, so that no node waits to read them. And it gives up on its first worker after 60 s,
+for which the driver then waits for ever: here it has twenty minutes."""
 import functools
+import os
 import re
 import socket
 import time
@@ -49,6 +51,7 @@ def with_dashboard_port(start):
     return started
 
 
+os.environ |= dict(RAY_worker_register_timeout_seconds="1200", RAY_agent_register_timeout_ms="1200000")   # Nodes inherit it
 node.time = SlowClock()
 RayParams.__init__ = with_ports(RayParams.__init__)
 services.start_ray_process = with_dashboard_port(services.start_ray_process)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math, queue, statistics, time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Callable
 
 import numpy as np
@@ -22,8 +23,8 @@ from .pools import make_pool, smaller_batch
 
 # %% auto #0
 __all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'fastest_variant', 'with_fastest_variant',
-           'play_for', 'warm_up', 'measure_window', 'measure_layouts', 'usual_game', 'spread_starts', 'limit_games',
-           'choose_layout', 'layout_table']
+           'play_for', 'warm_up', 'play_window', 'measure_window', 'measure_layouts', 'usual_game', 'spread_starts',
+           'limit_games', 'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 MOST_ROWS = 4096   # Of blocks that a GPU evaluates together
@@ -116,15 +117,25 @@ def warm_up(pool: GamePool, scheduler: GameScheduler, seconds: float, at_most_s:
         play_for(pool, scheduler, seconds)
 
 
+def play_window(
+    play: Callable[[float], float],  # Plays for so many seconds; returns the actual time
+    count: Callable[[], int],        # Of what has been computed so far
+    seconds: float,
+    limit_s: float = 60.0,
+) -> float:                          # Seconds played
+    "Play for one window. Repeat it, until `limit_s`, if nothing was computed because other programs keep the machine busy."
+    before, took, end = count(), play(seconds), time.monotonic() + limit_s
+    while count() == before and time.monotonic() < end: took += play(seconds)
+    return took
+
+
 def measure_window(pool: GamePool, scheduler: GameScheduler, seconds: float) -> dict:
     """Play for one window. Return evals_per_s, moves_per_s, average_batch and busy_share (of the evaluators).
 
-    The evaluations are those by the network and those from the tables of the blocks; a batch has the former only. If there
-    was none, for example because other programs keep the machine busy, the window is repeated for up to a minute."""
-    before, moves, took, end = pool.report(), scheduler.moves, 0.0, time.monotonic() + 60
-    while took == 0 or after.answers == before.answers and time.monotonic() < end:
-        took += play_for(pool, scheduler, seconds)
-        after = pool.report()
+    The evaluations are those by the network and those from the tables of the blocks; a batch has the former only."""
+    before, moves = pool.report(), scheduler.moves
+    took = play_window(partial(play_for, pool, scheduler), lambda: pool.report().answers, seconds)
+    after = pool.report()
     moves, batches = scheduler.moves - moves + after.open_moves - before.open_moves, after.batches - before.batches
     return dict(evals_per_s=(after.answers - before.answers) / took, moves_per_s=moves / took,
                 average_batch=(after.evaluations - before.evaluations) / max(1, batches),

@@ -13,7 +13,7 @@ from ..core.records import GameRecord
 from .layout import Layout
 
 # %% auto #0
-__all__ = ['GameSource', 'Generation', 'PoolReport', 'GamePool']
+__all__ = ['GameSource', 'Generation', 'PoolReport', 'GamePool', 'GameSupplier']
 
 # %% ../../nbs/41a_selfplay.contracts.ipynb #b9e86e0d
 class GameSource(Protocol):
@@ -123,3 +123,42 @@ class GamePool(Protocol):
 
     def close(self) -> None:
         "End all threads and processes. A running generation ends."
+
+# %% ../../nbs/41a_selfplay.contracts.ipynb #a2b6f34e
+class GameSupplier(Protocol):
+    "Supplies a trainer with games: a `SelfPlayEngine`, or the `SharedGames` of other machines."
+    layout: Layout | None    # How this machine plays; None if it does not
+    at_once: int             # Games that run at the same time, on which the size of an iteration depends
+    busy_actors: int         # Actors of this process that play between two calls, now
+    play_on: bool            # True if games may be played between two calls
+    more_games_count: bool   # True if games beyond those asked for count towards the optimiser steps
+    plan: dict               # Everything that the games depend on, saved with each iteration
+
+    def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
+        "Return at least `n` games. An engine returns at most `most`."
+
+    def set_network(self, network) -> None:
+        "Play with these weights from now on."
+
+    def pause(self) -> None:
+        "Stop playing on between calls, until the next call."
+
+    def restore(self, records: list[GameRecord]) -> None:
+        "Accept finished games of an earlier start."
+
+    def unsaved(self, played: list[GameRecord]) -> list[GameRecord]:   # played: what the last call has returned
+        "Return the finished games that no file has."
+
+    def calibrate(self) -> list[dict]:
+        "Measure the layouts, and use the fastest. It is called where the layout was opened as \"auto\"."
+
+    def stats(self) -> dict:
+        "Return totals and rates of all games so far: games_per_min and others."
+
+    def describe(self) -> str:
+        "Return how the games are played, for a person."
+
+    def __enter__(self) -> GameSupplier: ...
+
+    def __exit__(self, *error) -> None:
+        "End the play."

@@ -253,6 +253,8 @@ def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> 
 # %% ../../nbs/49_selfplay.engine.ipynb #b4ca92be
 class SelfPlayEngine:
     "Generates self-play games as fast as the network can evaluate positions."
+    more_games_count = False   # Games beyond those asked for have cost nothing, and give a trainer no further steps
+
     def __init__(
         self,
         game: Game,
@@ -379,6 +381,9 @@ class SelfPlayEngine:
     def _plays_on(self) -> bool: return self.play_on and self.pool.plays_on
 
     @property
+    def at_once(self) -> int: return self.layout.games   # Games that run at the same time
+
+    @property
     def busy_actors(self) -> int:   # Actors of this process that play between two calls, now
         return self.pool.spare_actors if self.background.generation is not None else 0
 
@@ -393,6 +398,10 @@ class SelfPlayEngine:
     def leftover(self) -> list[GameRecord]:
         "Return the finished games that no call has returned yet, in the order of their numbers."
         return self.scheduler.leftover()
+
+    def unsaved(self, played: list[GameRecord]) -> list[GameRecord]:
+        "Return these games and the finished ones that no call has returned yet."
+        return [*played, *self.leftover()]
 
     def restore(self, records: list[GameRecord]) -> None:
         "Accept finished games of an earlier engine, so that they are not played again."

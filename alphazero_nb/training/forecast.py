@@ -293,12 +293,14 @@ def plan_run(
     "Return the trainer of a run, and the plan if the run is new and lasts for at least a minute."
     trainer = Trainer(game, preset or _preset_of(folder), folder, device, **options)
     # Nothing to choose, nothing to measure, or nothing that may depend on a measurement
-    fixed = options.get("network") is not None or options.get("from_folder") or options.get("reproducible")
+    run = trainer.plan
+    fixed = run.network is not None or run.from_folder or run.reproducible
     if minutes is None or minutes < 1 or fixed or trainer.iteration: return trainer, None
-    run, layout = trainer.plan, None if trainer.plan.layout == "auto" else trainer.plan.layout
+    layout = None if run.layout == "auto" else run.layout
     plan = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
     say(str(plan))
-    return Trainer(game, plan.preset, folder, device, **options), plan
+    trainer.use_preset(plan.preset)
+    return trainer, plan
 
 
 def train(game: Game | str, minutes: float, folder: str | Path = "runs/run", *args, say: Callable = print,

@@ -25,7 +25,6 @@ from ..network.saved_run import read_config, read_saved
 from ..search.search import SearchSettings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
-from ..selfplay.layout import Layout
 from ..selfplay.settings import SelfPlaySettings
 from .run_folder import RunFolder
 
@@ -464,18 +463,17 @@ class SharedInbox:
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
 class SharedGames:
-    "Games of the producers of a run, with the methods of a `SelfPlayEngine` that a trainer calls."
-    busy_actors = 0   # Nobody plays on this machine
+    "The games that the producers of a run have played, as a `GameSupplier`."
+    layout, at_once, busy_actors, play_on, more_games_count = None, 256, 0, False, True   # Nobody plays on this machine
 
     def __init__(self, plan: SharedPlan, folder: RunFolder, emit, version: int = 0, patience_s: float = 600.0):
         plan.save(folder.path)
         self.shared_plan, self.path, self.version, self.patience_s = plan, folder.path, version, patience_s
         self.emit, self.reminder, self.restored, self.games, self.seconds = emit, Reminder(emit), [], 0, 0.0
         self.folder, self.inbox = folder, SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
-        self.layout = Layout("shared", ("cpu",), 1, plan.games, plan.games, None)   # games: those of an iteration
         self.nodes = {}   # Machine of each source
 
-    def generate_games(self, n: int) -> list[GameRecord]:
+    def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
         "Return at least `n` games: all of some files. Raise a TimeoutError if no game arrives for `patience_s`."
         self.folder.patiently(self.inbox.begin, self.emit)
         start = arrived = time.monotonic()
@@ -519,10 +517,11 @@ class SharedGames:
         if silent_s > 15: self.reminder.remind("silence", text)
         time.sleep(0.1)
 
-    def set_network(self, network) -> None: self.version += 1   # Producers read the weights from the run folder
+    def set_network(self, network) -> None: self.version += 1        # Producers read the weights from the run folder
     def restore(self, records: list[GameRecord]) -> None: self.restored = list(records)
-    def leftover(self) -> list[GameRecord]: return []           # Games that no iteration has are still in their files
-    def pause(self) -> None: pass                               # Producers play on
+    def unsaved(self, played: list[GameRecord]) -> list[GameRecord]: return []   # They are still in their files
+    def pause(self) -> None: pass             # Producers play on
+    def calibrate(self) -> list: return []   # Nothing plays here
     def stats(self) -> dict: return dict(games_per_min=60 * self.games / max(self.seconds, 1e-9))
     def describe(self) -> str: return f"games come from {self.path / 'shared'}, {self.shared_plan.games} per iteration"
     def __enter__(self): return self

@@ -32,6 +32,7 @@ from ..search.search import require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
+from ..selfplay.contracts import GameSupplier
 from ..selfplay.layout import Layout, plan_layout
 from ..arena.players import get_player
 from ..arena.matches import play_series
@@ -76,11 +77,13 @@ class RunPlan:
         if self.train.evaluate_every: check_match(self.game, self.train.baseline, self.train.evaluate_games)
 
     @property
-    def fixed(self) -> bool: return self.reproducible or bool(self.engine)   # True if the layout may not be measured
+    def fixed(self) -> bool:   # True if no layout may be measured
+        return self.reproducible or self.from_folder or bool(self.engine)
 
     @property
     def shared(self) -> SharedPlan:   # Of the machines that play into the run folder
-        return SharedPlan(self.game.name, self.preset, self.seed, self.play, self.train.iteration_games(self.game, 256))
+        games = self.train.iteration_games(self.game, SharedGames.at_once)
+        return SharedPlan(self.game.name, self.preset, self.seed, self.play, games)
 
     def config(self) -> dict:
         "Return the content of config.json."
@@ -91,6 +94,13 @@ class RunPlan:
         if self.network is None: network = PolicyValueNet(self.game, self.preset, self.seed)
         else: network = copy.deepcopy(self.network)
         return Learner(network, self.device, self.train)
+
+    def open_supplier(self, folder: RunFolder, state: RunState, layout: str | Layout | None, emit: Callable) -> GameSupplier:
+        "Return an engine, or the games of other machines."
+        if self.from_folder: return folder.patiently(lambda: SharedGames(self.shared, folder, emit, state.iteration), emit)
+        return SelfPlayEngine(self.game, state.learner.average.module, self.device, seed=self.seed, settings=self.play,
+                              first_game=state.games, first_version=state.iteration, layout=layout,
+                              reproducible=self.reproducible, play_on=True, listeners=[emit], **self.engine)
 
 # %% ../../nbs/63_training.trainer.ipynb #f3500001
 MOST_MINUTES = 10_000_000   # Of a run: 19 years
@@ -342,7 +352,7 @@ class TrainingLoop:
         self.layouts, self.played = LayoutFile(folder.path), []   # Games of the current iteration
         self.account, self.time = TimeAccount(), None
 
-    def run(self, engine: SelfPlayEngine, iterations: int | None, minutes: float | None,
+    def run(self, supplier: GameSupplier, iterations: int | None, minutes: float | None,
             planned_minutes: float | None) -> None:
         "Run this many iterations, or until this much time has passed."
         start, first, last, state = time.monotonic(), self.progress.state.iteration, 0.0, self.progress.state
@@ -352,39 +362,36 @@ class TrainingLoop:
         while iterations is None or state.iteration - first < iterations:
             began = time.monotonic()
             if minutes is not None and began - start + last / 2 > 60 * minutes: break
-            self._iterate(engine, state, began)
+            self._iterate(supplier, state, began)
             last = time.monotonic() - began
 
-    def _iterate(self, engine: SelfPlayEngine, state: RunState, began: float) -> None:
+    def _iterate(self, supplier: GameSupplier, state: RunState, began: float) -> None:
         "Play, learn, evaluate and save one iteration."
-        settings, on = self.plan.train, self.account.on
-        with on("self-play"): games = self._play(engine)
-        if engine.layout.max_rows != self.layouts.max_rows:
-            self.folder.patiently(lambda: self.layouts.save([], engine.layout), self.emit)
+        on = self.account.on
+        with on("self-play"): games = self._play(supplier)
+        if supplier.layout is not None and supplier.layout.max_rows != self.layouts.max_rows:
+            self.folder.patiently(lambda: self.layouts.save([], supplier.layout), self.emit)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
             counted = round(added * games / len(self.played))
-            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, engine.busy_actors, self._fallen)
-        with on("new weights"): engine.set_network(state.learner.average.module)
+            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, supplier.busy_actors, self._fallen)
+        with on("new weights"): supplier.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
-        with on("matches"): row, keeps = self._measure(engine, state)
+        with on("matches"): row, keeps = self._measure(supplier, state)
         state.seconds += time.monotonic() - began
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
-                             engine.stats()["games_per_min"] / 60, self.account.take(), keeps)
+                             supplier.stats()["games_per_min"] / 60, self.account.take(), keeps)
         with on("saving"):
-            self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, engine.plan)
+            self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, supplier.plan)
         self.emit(done)
 
-    def _play(self, engine: SelfPlayEngine) -> int:
+    def _play(self, supplier: GameSupplier) -> int:
         "Play the games of an iteration. Return how many of them count towards its optimiser steps."
-        plan, settings = self.plan, self.plan.train
-        if plan.from_folder:
-            self.played = engine.generate_games(plan.shared.games)
-            return len(self.played)
-        games = settings.iteration_games(plan.game, engine.layout.games)
-        self.played = engine.generate_games(games, settings.most_games(games))
-        return games
+        settings = self.plan.train
+        games = settings.iteration_games(self.plan.game, supplier.at_once)
+        self.played = supplier.generate_games(games, settings.most_games(games))
+        return len(self.played) if supplier.more_games_count else games
 
     def _fallen(self) -> float:
         "Return the share of the second half of the run that is over, below 0 in the first half and without a time."
@@ -392,12 +399,12 @@ class TrainingLoop:
         start, minutes = self.time
         return 2 * (time.monotonic() - start) / (60 * minutes) - 1
 
-    def _measure(self, engine: SelfPlayEngine, state: RunState) -> tuple[dict, list | None]:
+    def _measure(self, supplier: GameSupplier, state: RunState) -> tuple[dict, list | None]:
         "Play a match and ask the judge, if they are due and have time left. Self-play rests."
         settings, name = self.plan.train, self.folder.path.name
         due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
         if not due or not self.account.allows("matches", settings.match_share): return {}, None
-        engine.pause()
+        supplier.pause()
         match = evaluate(self.plan, state, name, self.emit)
         return dict(match=match), judge_state(self.plan, state, name)
 
@@ -437,65 +444,54 @@ class Session:
 
     def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
-        plan, progress, engine = self.plan, self.progress, None
+        plan, progress, supplier = self.plan, self.progress, None
         require_choices(plan.game)
         layout = self._wait_for(lambda: self._load(minutes))
         self.report.wait()
         try:
-            with self._open_engine(layout, progress.state) as engine:
-                engine.restore(self._wait_for(progress.finished_games))
-                self.report.start(engine.describe(), progress, iterations, minutes)
+            supplier = plan.open_supplier(self.folder, progress.state, layout, self.report.forward)
+            with supplier:
+                supplier.restore(self._wait_for(progress.finished_games))
+                self.report.start(supplier.describe(), progress, iterations, minutes)
                 if layout == "auto":
-                    table = engine.calibrate()
-                    self._wait_for(lambda: self.loop.layouts.save(table, engine.layout))
-                self.loop.run(engine, iterations, minutes, planned_minutes)
-            if isinstance(engine, SelfPlayEngine) and engine.play_on:
-                self._wait_for(lambda: shielded(lambda: self._rewind(engine)))
+                    table = supplier.calibrate()
+                    self._wait_for(lambda: self.loop.layouts.save(table, supplier.layout))
+                self.loop.run(supplier, iterations, minutes, planned_minutes)
+            if supplier.play_on: self._wait_for(lambda: shielded(lambda: self._rewind(supplier)))
             self._wait_for(self.report.flush)
         except BaseException:
-            try: shielded(lambda: self._rewind(engine))
+            try: shielded(lambda: self._rewind(supplier))
             except OSError as error:
                 if not is_away(error): raise
-                self._hold(engine)
+                self._hold(supplier)
             raise
 
     def _load(self, minutes: float | None) -> Layout | str | None:
         "Load the state from the folder if memory does not have it. Return the layout to start with."
         plan, progress = self.plan, self.progress
         if not progress.is_saved or self.folder.changed(): progress.resume()
-        if plan.from_folder: return None
         layout, note = self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
         if note: progress.notes.append(note)
         return layout
 
-    def _open_engine(self, layout, state: RunState) -> SelfPlayEngine | SharedGames:
-        "Return an engine, or the games of other machines."
-        plan = self.plan
-        if plan.from_folder:
-            return self._wait_for(lambda: SharedGames(plan.shared, self.folder, self.report.forward, state.iteration))
-        return SelfPlayEngine(plan.game, state.learner.average.module, plan.device, seed=plan.seed, settings=plan.play,
-                              first_game=state.games, first_version=state.iteration, layout=layout,
-                              reproducible=plan.reproducible, play_on=True, listeners=[self.report.forward],
-                              **plan.engine)
-
-    def _rewind(self, engine: SelfPlayEngine | SharedGames | None) -> None:
+    def _rewind(self, supplier: GameSupplier | None) -> None:
         "Save the finished games of the next iteration, then return to the last saved iteration."
         intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
-        finished = self._finished(engine, next((checkpoint.games_played for checkpoint in intact), 0))
+        finished = self._finished(supplier, next((checkpoint.games_played for checkpoint in intact), 0))
         if finished: self.folder.keep(finished)
         self.kept = len(finished)
         if not self.progress.is_saved: self.progress.resume()
 
-    def _finished(self, engine: SelfPlayEngine | SharedGames | None, first: int) -> list:
-        "Return the finished games from number `first` on that are in memory."
-        games = [] if self.plan.from_folder else [*self.loop.played, *(engine.leftover() if engine else [])]
+    def _finished(self, supplier: GameSupplier | None, first: int) -> list:
+        "Return the finished games from number `first` on that are in memory alone."
+        games = supplier.unsaved(self.loop.played) if supplier else []
         return list({record.number: record for record in games if record.number >= first}.values())
 
-    def _hold(self, engine: SelfPlayEngine | SharedGames | None) -> None:
+    def _hold(self, supplier: GameSupplier | None) -> None:
         "Keep the finished games of the next iteration in memory, because the folder is away."
         if self.kept: return
         checkpoint = self.folder.checkpoint
-        self.progress.held = self._finished(engine, checkpoint.games_played if checkpoint else 0)
+        self.progress.held = self._finished(supplier, checkpoint.games_played if checkpoint else 0)
         self.unsaved = len(self.progress.held)
 
 # %% ../../nbs/63_training.trainer.ipynb #17b42fc7
@@ -520,15 +516,31 @@ class Trainer:
     ):
         game = get_game(game) if isinstance(game, str) else game
         notes = check_new_rules(game)   # Before anything plays; a ContractError names a mistake in the rules
-        self.plan = plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings,
-                                     reproducible, network, layout, engine, from_folder)
-        self.game, self.preset, self.device, self.seed = plan.game, plan.preset, plan.device, plan.seed
-        self.train_settings, self.play_settings = plan.train, plan.play
+        plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings, reproducible, network,
+                         layout, engine, from_folder)
         self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))
-        self.folder = RunFolder(folder, plan.config())
-        self.progress = RunProgress(plan, self.folder)
+        self._use(plan, folder)
         self.progress.notes += notes
 
+    def _use(self, plan: RunPlan, folder: str | Path) -> None:
+        self.plan, self.folder = plan, RunFolder(folder, plan.config())
+        self.progress = RunProgress(plan, self.folder)
+
+    def use_preset(self, preset: str) -> None:
+        "Train a network of this preset. Raise a ValueError if the run has begun, or has a network of its own."
+        if preset == self.preset: return
+        if self.iteration or self.plan.network is not None:
+            raise ValueError(f"this run trains a {self.preset} network; a new run in another folder can have {preset!r}.")
+        notes = self.progress.notes
+        self._use(replace(self.plan, preset=preset), self.folder.path)
+        self.progress.notes = notes
+
+    game = property(lambda self: self.plan.game)
+    preset = property(lambda self: self.plan.preset)
+    device = property(lambda self: self.plan.device)
+    seed = property(lambda self: self.plan.seed)
+    train_settings = property(lambda self: self.plan.train)
+    play_settings = property(lambda self: self.plan.play)
     learner = property(lambda self: self.progress.state.learner)
     replay = property(lambda self: self.progress.state.replay)
     iteration = property(lambda self: self.progress.state.iteration)

@@ -90,7 +90,7 @@ def test_auto_starts_a_cluster_of_its_own(tmp_path):
     try:
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         done = subprocess.run([sys.executable, "-c", AUTO, str(tmp_path / "run"), TESTS], timeout=900, capture_output=True,
-                              text=True, env=dict(environment, RAY_TMPDIR=room, RAY_agent_register_timeout_ms="600000"))
+                              text=True, env=dict(environment, RAY_TMPDIR=room))
         assert done.returncode == 0, done.stderr
         assert set(json.loads(done.stdout.splitlines()[-1].replace("'", '"'))) <= {"127.0.0.1", "::ffff:127.0.0.1"}
         assert "worker 0: " in done.stdout
@@ -104,8 +104,8 @@ def start_cluster():
     "A head and another node, each with one core."
     import patient_ray
     from ray.cluster_utils import Cluster
-    soon = dict(health_check_period_ms=500, health_check_timeout_ms=1000, health_check_failure_threshold=3,
-                enable_worker_prestart=False, agent_register_timeout_ms=600_000)
+    soon = dict(health_check_period_ms=500, health_check_timeout_ms=10_000, health_check_failure_threshold=3,
+                enable_worker_prestart=False)   # A node that was killed answers at once that nobody is there
     cluster = Cluster()
     cluster.add_node(**ONE, include_dashboard=False, _system_config=soon)
     cluster.add_node(**ONE)

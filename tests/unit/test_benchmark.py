@@ -80,6 +80,10 @@ def test_a_window_in_which_a_busy_machine_did_nothing_is_repeated(monkeypatch):
     assert row["evals_per_s"] > 0 and answers / row["evals_per_s"] > .5, "the lost time counts"
 
 
+def test_a_window_in_which_nothing_is_ever_computed_ends():
+    assert calibration.play_window(lambda seconds: .25, lambda: 7, .25, limit_s=0) == .25
+
+
 def test_the_bare_network_is_measured_however_late_its_turn_comes(monkeypatch):
     class Late(threading.Barrier):
         def wait(self):

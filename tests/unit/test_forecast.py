@@ -10,7 +10,7 @@ import pytest
 
 from alphazero_nb.core.game import get_game, list_games
 from alphazero_nb.network.evaluator import EvaluatorError
-from alphazero_nb.network.networks import PRESETS
+from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay import calibration
 from alphazero_nb.selfplay.calibration import usual_game
@@ -205,8 +205,10 @@ def test_what_came_stands_beside_the_plan(tmp_path, monkeypatch):
 
 def test_a_new_run_gets_the_network_that_pays_and_an_older_one_keeps_its_own(tmp_path, monkeypatch):
     asked, said = at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1))), []
-    options = dict(device="cpu", say=said.append, train_settings=QUICK, simulations=4, listeners=())
+    options, made, start = dict(device="cpu", say=said.append, train_settings=QUICK, simulations=4, listeners=()), [], page.Trainer.__init__
+    monkeypatch.setattr(page.Trainer, "__init__", lambda run, *args, **more: (made.append(run), start(run, *args, **more))[1])
     run, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
+    assert made == [run] and str(run.network) == str(PolicyValueNet(run.game, "tiny")), "one trainer, with the new network"
     assert run.preset == plan.preset == "tiny" and said[-1] == str(plan) and asked == ["tiny", "small"]
     run.fit(iterations=1)
     monkeypatch.setattr(page, "default_preset", lambda game: "small")
@@ -227,6 +229,15 @@ def test_a_plan_leaves_the_learning_rate_to_the_clock_or_to_you(tmp_path, monkey
         settings = replace(QUICK, cooldown=cooldown)
         run, _ = plan_run("tictactoe", 1, tmp_path / str(cooldown), train_settings=settings, **options)
         assert run.train_settings.cooldown == run.learner.settings.cooldown == cooldown
+
+
+def test_a_run_that_has_begun_keeps_its_network(tmp_path):
+    run = trainer(tmp_path / "run", "tictactoe", preset="tiny")
+    run.use_preset("mlp")
+    assert run.preset == "mlp" and run.fit(iterations=1).iteration == 1
+    run.use_preset("mlp")
+    with pytest.raises(ValueError, match="^this run trains a mlp network; a new run in another folder can have 'tiny'.$"):
+        run.use_preset("tiny")
 
 
 def test_train_puts_the_result_beside_the_plan(tmp_path, monkeypatch):
