@@ -422,7 +422,7 @@ def test_a_plan_survives_the_file(folder):
 
 def test_an_iteration_asks_for_the_games_that_the_plan_names(tmp_path, monkeypatch):
     asked = []
-    def generate(games, n):
+    def generate(games, n, most):
         asked.append(n)
         raise KeyboardInterrupt
     monkeypatch.setattr(SharedGames, "generate_games", generate)
