@@ -1,7 +1,8 @@
 """Import this before Ray starts, to give it more time; a busy machine may need minutes. Ray gives up on a node that has not
 started within 30 s: here its clock counts a twentieth of the seconds. A node gives up on its agents after 15 s (ray#65983):
 they get their ports before they start, so that no node waits to read them. And it gives up on its first worker after 60 s,
-for which the driver then waits for ever: here it has twenty minutes."""
+for which the driver then waits for ever: here it has twenty minutes. Its workers let all other programs go first, so that a
+busy machine starves them: here they do not."""
 import functools
 import os
 import re
@@ -51,7 +52,8 @@ def with_dashboard_port(start):
     return started
 
 
-os.environ |= dict(RAY_worker_register_timeout_seconds="1200", RAY_agent_register_timeout_ms="1200000")   # Nodes inherit it
+os.environ |= dict(RAY_worker_register_timeout_seconds="1200", RAY_agent_register_timeout_ms="1200000",   # Nodes inherit them
+                   RAY_worker_niceness="0")
 node.time = SlowClock()
 RayParams.__init__ = with_ports(RayParams.__init__)
 services.start_ray_process = with_dashboard_port(services.start_ray_process)

@@ -192,7 +192,7 @@ def test_actors_play_while_the_learner_learns(cluster):
     with SelfPlayEngine(game, network, layout="threads", device="cpu", games=32, shared=False, listeners=(), **rest) as engine:
         assert games == engine.generate_games(500)
     statuses = [event for event in heard if isinstance(event, NodesStatus)]
-    nodes, ages = statuses[-1], [status.age for status in statuses]
+    nodes, ages = statuses[-1], [status.age for status in statuses if status.age is not None]   # None: before the first game
     assert ages[:2] == [0, 0] and max(ages) > 0 and max(ages) <= 1, ages
     sources = {event.source for event in heard if isinstance(event, GameFinished)}
     assert sources <= set(nodes.nodes) and len(set(nodes.nodes.values())) == len(sources) >= 2
