@@ -4,13 +4,13 @@ import numpy as np
 from alphazero_nb.training.run_folder import RunFolder
 from alphazero_nb.training.shared_folder import list_files
 from alphazero_nb.training.trainer import Trainer
-from run_v1 import SETTINGS, Linear
+from linear_run import SETTINGS, Linear
 
 # Plays into the folder argv[1] until it is killed, and writes the name of each file to argv[2] once the file is there.
 PRODUCER = """
 import sys
 from alphazero_nb.training import shared_folder
-from run_v1 import Linear
+from linear_run import Linear
 
 log, write = open(sys.argv[2], "a", buffering=1), shared_folder.write_games
 def write_and_log(*arguments, **about):

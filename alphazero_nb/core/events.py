@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Callable
 
 # %% auto #0
-__all__ = ['PASSING', 'OLD_PLAYERS', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
+__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
            'describe_games', 'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost',
            'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events',
-           'event_to_dict', 'JsonLines', 'present_name', 'read_events', 'set_default_listener', 'default_listeners',
-           'shell_command']
+           'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -265,14 +264,6 @@ class JsonLines:
         self.lines, self.size = b"", None
 
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
-OLD_PLAYERS = {"rule": "heuristic"}   # Players that had another name in files of earlier versions
-
-
-def present_name(player):
-    "Return the present name of a player that a file names; anything unknown stays as it is."
-    return OLD_PLAYERS.get(player, player) if isinstance(player, str) else player
-
-
 _KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost,
                                           WorkerStarted)}
 
@@ -285,9 +276,7 @@ def read_events(path: str | Path):
         try:
             data = json.loads(line)
             kind = _KINDS[data.pop("event")]
-            if kind is RunStarted and "network" in data: data["preset"] = data.pop("network")   # An older name
             event = kind(**data)
-            if isinstance(event, MatchPlayed): event = replace(event, opponent=present_name(event.opponent))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError): continue
         yield event
 

@@ -5,12 +5,11 @@
 # %% ../../nbs/24_network.saved_run.ipynb #0a859117
 from __future__ import annotations
 
-import copy, hashlib, json, math, re
+import copy, hashlib, math, re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torch import nn
-from ..core.events import present_name
 from ..core.game import Game, get_game
 from .networks import PolicyValueNet
 from .checkpoint import fill_network, parse_json, read_arrays, read_json, read_plain
@@ -20,7 +19,7 @@ __all__ = ['FORMAT', 'Checkpoint', 'is_count', 'manifest_of', 'parse_row', 'read
            'read_config', 'load_network']
 
 # %% ../../nbs/24_network.saved_run.ipynb #78f3f043
-FORMAT = 2   # Format of a run folder; format 1 had no number and kept history and file names in the manifest
+FORMAT = 2   # Of a run folder
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,7 @@ def parse_row(line: bytes) -> dict | None:
     "Return a log row (iteration, sha256 and positions of its games, done, perhaps match), or None if it is damaged."
     try: row = parse_json(line)
     except ValueError: return None
-    if not _is_row(row): return None
-    if "opponent" in row.get("match", {}): row["match"]["opponent"] = present_name(row["match"]["opponent"])
-    return row
+    return row if _is_row(row) else None
 
 
 def read_log(folder: Path, checkpoint: Checkpoint) -> tuple[bytes, object, str]:
@@ -106,49 +103,6 @@ def newest_lines(log: bytes):
         yield log[start:end]
         end = start
 
-# %% ../../nbs/24_network.saved_run.ipynb #6764f75b
-_NAMES = dict(network=r"network-(\d{6,12})\.npz", learner=r"learner-(\d{6,12})\.npz", games=r"games/(\d{6,12})\.npz")
-
-
-def _entry(path: Path, kind: str, entry) -> tuple[int, str]:
-    "Return the iteration and hash of a file in a format 1 manifest. Raise a ValueError if its name is not valid."
-    name, sha256 = (entry.get("file"), entry.get("sha256")) if isinstance(entry, dict) else (None, None)
-    match = re.fullmatch(_NAMES[kind], name, re.ASCII) if isinstance(name, str) else None
-    if not (match and _is_hash(sha256)):
-        raise ValueError(f"{path} is damaged: {str(name)[:80]!r} is not a file of a run.")
-    return int(match[1]), sha256
-
-
-def _positions(path: Path) -> int:
-    "Return the number of fully searched positions in a file of games, or 0 if it cannot be read."
-    try: return int((read_arrays(path)["policy_counts"] > 0).sum())
-    except (ValueError, KeyError, TypeError): return 0
-
-
-def _from_format_1(path: Path, manifest: dict) -> tuple[Checkpoint, bytes]:
-    "Convert a format 1 manifest into a checkpoint and a log."
-    lists = [manifest.get(name) for name in ("games", "snapshots", "history", "matches")]
-    if not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in lists):
-        raise ValueError(f"{path} is damaged: games, snapshots, history or matches is not a list of JSON objects.")
-    games, snapshots, history, matches = lists
-    iteration, network = _entry(path, "network", manifest.get("network"))
-    learner, sha256 = _entry(path, "learner", manifest.get("learner"))
-    files = dict(_entry(path, "games", entry) for entry in games)
-    complete = sorted(files) == list(range(1, iteration + 1))
-    if not (complete and iteration == learner == manifest.get("iteration") == len(history)):
-        raise ValueError(f"{path} is damaged: its iterations do not match its files.")
-    met = {row["iteration"]: dict(match=row) for row in matches if is_count(row.get("iteration"))}
-    positions = {number: _positions(path.parent / f"games/{number:06}.npz") for number in files}
-    rows = [dict(iteration=number, sha256=files[number], positions=positions[number], done=done, **met.get(number, {}))
-            for number, done in enumerate(history, 1)]
-    log = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    networks = dict([*(_entry(path, "network", entry) for entry in snapshots), (iteration, network)])
-    return _checkpoint(path, dict(
-        iteration=iteration, games_played=manifest.get("games_played"), positions=sum(row["positions"] for row in rows),
-        seconds=manifest.get("seconds"), log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(),
-        learner_sha256=sha256, networks={str(key): value for key, value in networks.items()},
-        best={}, plan=manifest.get("plan", {}))), log
-
 # %% ../../nbs/24_network.saved_run.ipynb #1dd77d89
 @dataclass(frozen=True)
 class SavedRun:
@@ -157,7 +111,6 @@ class SavedRun:
     log: bytes           # iterations.jsonl up to this checkpoint
     hasher: object       # sha256 object of the log, for further updates
     problem: str = ""    # Message about a damaged log, or empty
-    format: int = FORMAT # Format of the folder
 
     def rows(self) -> list[dict]:
         "Return the readable rows of the log, the oldest iteration first."
@@ -183,14 +136,10 @@ def read_saved(
     folder, path = Path(folder), Path(folder) / name
     manifest = read_json(path, "checkpoint yet")
     if not isinstance(manifest, dict): raise ValueError(f"{path} is damaged: it is not a JSON object.")
-    version = manifest.get("format", 1)
-    if not is_count(version): raise ValueError(f"{path} is damaged: its format is not a number.")
-    if version > FORMAT:
-        raise ValueError(f"{path} has format {version} and this version reads up to format {FORMAT}; "
-                         "install a newer alphazero_nb.")
-    if version < 2:
-        checkpoint, log = _from_format_1(path, manifest)
-        return SavedRun(checkpoint, log, hashlib.sha256(log), format=1)
+    version = manifest.get("format")
+    if is_count(version) and version > FORMAT:
+        raise ValueError(f"{path} has format {version} and this version reads format {FORMAT}; install a newer alphazero_nb.")
+    if version != FORMAT: raise ValueError(f"{path} is damaged: its format is not {FORMAT}.")
     checkpoint = _checkpoint(path, manifest)
     return SavedRun(checkpoint, *read_log(folder, checkpoint))
 

@@ -13,8 +13,8 @@ from ..core.game import Game, did_you_mean
 from ..search.search import require_number
 
 # %% auto #0
-__all__ = ['OLD_FIELDS', 'MOST_PROCESSES', 'MOST_THREADS', 'MOST_GAMES', 'MOST_ROWS', 'LAYOUTS', 'Layout', 'read_layout',
-           'choose_devices', 'choose_kind', 'plan_devices', 'require_ray', 'plan_cluster', 'plan_layout']
+__all__ = ['MOST_PROCESSES', 'MOST_THREADS', 'MOST_GAMES', 'MOST_ROWS', 'LAYOUTS', 'Layout', 'read_layout', 'choose_devices',
+           'choose_kind', 'plan_devices', 'require_ray', 'plan_cluster', 'plan_layout']
 
 # %% ../../nbs/41_selfplay.layout.ipynb #7559b525
 @dataclass(frozen=True)
@@ -61,13 +61,9 @@ class Layout:
         return f"{who}{evaluator if t > 1 and self.shared is not None else ''}, blocks of {self.max_batch}{merged}"
 
 # %% ../../nbs/41_selfplay.layout.ipynb #230dec7c
-OLD_FIELDS = {"rows": "max_rows"}   # Names of fields in older run folders
-
-
 def read_layout(saved: dict) -> Layout:
     "Return the layout that `dataclasses.asdict` and JSON saved. Raise a TypeError or KeyError if it is not one."
-    devices = tuple(saved["devices"])
-    return Layout(**dict({OLD_FIELDS.get(name, name): value for name, value in saved.items()}, devices=devices))
+    return Layout(**dict(saved, devices=tuple(saved["devices"])))
 
 # %% ../../nbs/41_selfplay.layout.ipynb #7b21ea4a
 MOST_PROCESSES, MOST_THREADS, MOST_GAMES, MOST_ROWS = 1024, 1024, 1_000_000, 65_536   # Bounds of a layout

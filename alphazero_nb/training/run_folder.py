@@ -16,7 +16,7 @@ from ..core.events import FolderAway
 from ..core.records import GameRecord, join_records, split_records
 from ..network.checkpoint import (WAITS_S, exists, is_away, json_bytes, patiently, read_arrays, read_json,
                                              read_plain, write_arrays, write_json, write_whole)
-from ..network.saved_run import FORMAT, Checkpoint, SavedRun, manifest_of, parse_row, read_config, read_saved
+from ..network.saved_run import Checkpoint, SavedRun, manifest_of, parse_row, read_config, read_saved
 from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
@@ -144,18 +144,15 @@ class RunLog:
     def adopt(self, saved: SavedRun | None) -> None:
         "Continue after the lines of this checkpoint."
         self.length, self._hasher = (len(saved.log), saved.hasher) if saved else (0, hashlib.sha256())
-        self._translated = saved.log if saved and saved.format < FORMAT else None   # An old format, not on disk yet
 
     def rows(self) -> list[dict]:
         "Return the rows of the log, oldest first."
-        log = self._translated
-        if log is None and self.length: log = read_plain(self.path)[:self.length]
-        return [row for line in (log or b"").splitlines() if (row := parse_row(line)) is not None]
+        log = read_plain(self.path)[:self.length] if self.length else b""
+        return [row for line in log.splitlines() if (row := parse_row(line)) is not None]
 
     def write(self, line: bytes) -> tuple:  # Length of the log with this line, and its hash
         "Write a line after the log. It belongs to the log once `accept` gets the result."
         hasher = self._hasher.copy()
-        if self._translated is not None: write_whole(self.path, self._translated)
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
         with open(os.open(self.path, flags, 0o644), "r+b") as file:
             file.seek(self.length)
@@ -168,7 +165,7 @@ class RunLog:
 
     def accept(self, length: int, hasher) -> None:
         "Make a written line part of the log."
-        self.length, self._hasher, self._translated = length, hasher, None
+        self.length, self._hasher = length, hasher
 
 # %% ../../nbs/62_training.run_folder.ipynb #3abf2be0
 class Absence:

@@ -408,7 +408,7 @@ class SharedInbox:
         self.tidier = Tidier(self.shared)
         self.before, self.newest = counted_files(folder, list_files(self.shared))   # Of the last two iterations
         self.counted = GameRanges(folder.checkpoint.plan.get("counted_games", ()) if folder.checkpoint else ())
-        for file in self.before | self.newest:   # A manifest of an earlier version names no games
+        for file in self.before | self.newest:   # If this machine played the last iteration, its manifest names none
             if not self.counted.hold(file.numbers): self.counted.add(file.numbers)
         self.queue, self.doubts, self.refused = [], {}, {}   # doubts: state of a bad file, looks, time of the last one
         self.bytes = 0   # Of the files that were taken

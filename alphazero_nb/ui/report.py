@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 
 import numpy as np
-from ..core.events import present_name, shell_command, tell_keeps, tell_measure
+from ..core.events import shell_command, tell_keeps, tell_measure
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
@@ -264,7 +264,6 @@ def _train_part(config: dict, game: Game) -> str:
     "Return the training settings of a run as an argument of a Trainer; empty if they are the defaults of its game."
     saved = config.get("settings")
     if not isinstance(saved, dict): return ""
-    if "baseline" in saved: saved = dict(saved, baseline=present_name(saved["baseline"]))
     usual = asdict(default_training(game))
     same = all(saved.get(name, value) == value for name, value in usual.items())
     return "" if same else f", train_settings={_as_code(TrainSettings(), saved)}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from run_v1 import SETTINGS, linear_run
+from linear_run import SETTINGS, linear_run
 
 QUIET = replace(SETTINGS, evaluate_every=3, replay_ratio=8)
 

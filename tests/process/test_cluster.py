@@ -233,7 +233,7 @@ DRIVER = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[3])
 from alphazero_nb.core.events import StepsTaken
-from run_v1 import OPTIONS, SETTINGS, Linear
+from linear_run import OPTIONS, SETTINGS, Linear
 from alphazero_nb.training.trainer import Trainer
 def listen(event):
     if sys.argv[2] == "die" and isinstance(event, StepsTaken) and event.iteration == 2: os.kill(os.getpid(), signal.SIGKILL)

@@ -21,7 +21,7 @@ from alphazero_nb.training.run_folder import read_layout_file, run_folder
 from alphazero_nb.training.shared_folder import produce_games
 from alphazero_nb.ui.progress import describe
 from processes import Program
-from run_v1 import SETTINGS, Linear, linear_run
+from linear_run import SETTINGS, Linear, linear_run
 from shared_run import counted, shared_run
 from small_run import trainer, wait_for
 
@@ -387,7 +387,7 @@ CHILD = """
 import sys
 from dataclasses import replace
 from alphazero_nb.ui.progress import TextProgress
-from run_v1 import SETTINGS, linear_run
+from linear_run import SETTINGS, linear_run
 linear_run(sys.argv[1], [TextProgress(sys.stdout)], replace(SETTINGS, evaluate_every=0)).fit(iterations=100_000)
 print("end")
 """

@@ -14,7 +14,7 @@ from alphazero_nb.network import checkpoint
 from alphazero_nb.network.checkpoint import check_network, parse_json, patiently, read_arrays, read_json, write_arrays, write_json
 from alphazero_nb.training.run_folder import RunFolder
 from alphazero_nb.training.trainer import Trainer
-from run_v1 import SETTINGS, Linear
+from linear_run import SETTINGS, Linear
 
 
 # Arrays ------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 "Games without positions, tables of strangers, records against the rules, and the ring of rows against a slow one."
 import functools, itertools, sys, tracemalloc
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,15 +167,7 @@ RECORDS = random_records(game_of("connect4"), 4)
 TABLE = join_records(RECORDS)
 
 
-def test_tables_have_no_positions_and_old_ones_are_read():
-    assert "states" not in TABLE and split_records(TABLE) == RECORDS
-    old = dict(np.load(Path(__file__).parents[1]/"data/run_v1/games/000001.npz"))
-    records = split_records(old)
-    game = game_of("tictactoe")
-    check_records(game, records)
-    states = [game.states_of(record.actions, record.seed)[:-1] for record in records]
-    assert (np.concatenate(states) == old["states"]).all()
-    assert split_records(join_records(records)) == records
+def test_tables_have_no_positions(): assert "states" not in TABLE and split_records(TABLE) == RECORDS
 
 
 def changed(**fields): return {name: array for name, array in (TABLE | fields).items() if array is not None}

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -15,14 +14,12 @@ import pytest
 
 import alphazero_nb.training.run_folder as folders
 import alphazero_nb.training.trainer as train
-from alphazero_nb.core.events import MatchPlayed, read_events
 from alphazero_nb.network.saved_run import read_saved
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.ui.report import report
-from run_v1 import SETTINGS, Linear, linear_run
+from linear_run import SETTINGS, Linear, linear_run
 
-DATA = Path(__file__).parents[1] / "data"
 QUIET = replace(SETTINGS, evaluate_every=0)
 
 
@@ -113,20 +110,6 @@ def test_games_kept_by_a_start_that_did_not_get_far_stay(tmp_path):
 
 # Folders of strangers ----------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", ["../victim.npz", "{outside}/victim.npz", "games/../../victim.npz"])
-@pytest.mark.parametrize("key", ["network", "learner"])
-def test_a_folder_cannot_name_a_file_outside(tmp_path, name, key):
-    shutil.copytree(DATA / "run_v1", tmp_path / "run")
-    victim = tmp_path / "victim.npz"
-    victim.write_bytes(b"precious")
-    path = tmp_path / "run/previous.json"
-    before = json.loads(path.read_text())
-    before[key]["file"] = name.format(outside=tmp_path)
-    path.write_text(json.dumps(before))
-    linear_run(tmp_path / "run").fit(iterations=2)
-    assert victim.read_bytes() == b"precious"
-
-
 @pytest.mark.parametrize("name", ["games", "events.jsonl", "iterations.jsonl", ".lock", "manifest.json"])
 def test_a_link_is_not_written_through(tmp_path, name):
     linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
@@ -182,20 +165,14 @@ def test_damaged_unfinished_games_are_played_again(tmp_path, harm):
     run.fit(iterations=2)
     path = tmp_path / "run/games/unfinished.npz"
     content = path.read_bytes()
-    path.write_bytes({"other games": (DATA / "run_v1/games/000002.npz").read_bytes(), "half": content[:len(content) // 2],
+    other = linear_run(tmp_path / "other", settings=QUIET, seed=4).fit(iterations=2).folder.file("games", 2)
+    path.write_bytes({"other games": other.read_bytes(), "half": content[:len(content) // 2],
                       "text": b"half a fi", "empty": b""}[harm])
     again = listening(tmp_path / "run").fit(iterations=2)
     assert again.iteration == 3 and again.games == 48
     if harm != "other games": assert any("unfinished.npz" in text and "played again" in text for text in notes(again))
     if harm == "other games": return   # Legal games of these numbers: they count
     assert equal(weights(again), weights(linear_run(tmp_path / "whole", settings=QUIET).fit(iterations=3)))
-
-
-def test_a_kill_between_two_files_of_kept_games_does_not_end_the_run(tmp_path):
-    "Format 1 wrote two files; killed between them, the hash of one did not fit the other, for ever."
-    shutil.copytree(DATA / "run_v1", tmp_path / "run")
-    shutil.copy(DATA / "run_v1/games/000003.npz", tmp_path / "run/games/unfinished.npz")
-    assert linear_run(tmp_path / "run").fit(iterations=1).iteration == 5
 
 
 @pytest.mark.parametrize("text", ["half a lay", "[]", '{"machine": 1, "layout": 2}'])
@@ -249,42 +226,6 @@ def test_a_folder_that_lost_its_manifests_is_not_begun_anew(tmp_path):
 
 
 # Formats -----------------------------------------------------------------------------------------
-
-def test_a_folder_of_format_1_goes_on_as_it_would_have_then(tmp_path, monkeypatch):
-    then_new = "alphazero_nb.training.learner.newest_share"   # The average of that time did not begin faster
-    monkeypatch.setattr(then_new, lambda steps, decay: 1 - decay)
-    shutil.copytree(DATA / "run_v1", tmp_path / "run")
-    run = linear_run(tmp_path / "run")
-    assert run.iteration == 4 and run.games == 64 and len(run.history) == 4 and [m["iteration"] for m in run.matches] == [2, 4]
-    run.fit(iterations=1)   # Its games had finished before it was stopped, so only learning is left
-    with np.load(DATA / "run_v1_iteration5.npz") as then:
-        now = weights(run)
-        assert now.keys() == set(then) and all(np.allclose(now[name], then[name], atol=1e-5) for name in then)
-    again = linear_run(tmp_path / "run")
-    assert again.iteration == 5 and len(again.history) == 5 and len(again.matches) == 2
-    assert json.loads((tmp_path / "run/manifest.json").read_text())["format"] == 2
-
-
-def test_a_player_of_an_old_folder_gets_its_present_name(tmp_path):
-    "The opponent `rule` is now called `heuristic`: a run that goes on has one opponent and not two."
-    shutil.copytree(DATA / "run_v1", tmp_path / "run")
-    folder = tmp_path / "run"
-    for name in ("manifest.json", "config.json", "events.jsonl"):
-        if not (folder / name).exists(): continue
-        text = (folder / name).read_text()
-        (folder / name).write_text(re.sub(r'"(opponent|baseline)": "random"', r'"\1": "rule"', text))
-    with open(folder / "events.jsonl", "a") as file:
-        file.write(json.dumps(dict(event="MatchPlayed", player="run", opponent="rule", score=.5, low=.4, high=.6, games=4)) + "\n")
-        file.write(json.dumps(dict(event="MatchPlayed", player="run", opponent=[1], score=.5, low=.4, high=.6, games=4)) + "\n")
-    assert '"opponent": "rule"' in (folder / "manifest.json").read_text()
-    run = linear_run(folder)
-    assert [match["opponent"] for match in run.matches] == ["heuristic"] * 2
-    assert "heuristic" in [event.opponent for event in read_events(folder / "events.jsonl") if isinstance(event, MatchPlayed)]
-    assert "rule" not in [event.opponent for event in read_events(folder / "events.jsonl") if isinstance(event, MatchPlayed)]
-    run.fit(iterations=2)   # Through the next match, which is against random moves
-    again = linear_run(folder)
-    assert again.iteration == 6 and [match["opponent"] for match in again.matches] == ["heuristic", "heuristic", "random"]
-
 
 def test_a_folder_of_a_newer_format_is_refused(tmp_path):
     linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)

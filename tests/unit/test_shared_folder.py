@@ -22,7 +22,7 @@ from alphazero_nb.training.run_folder import RunFolder
 from alphazero_nb.training.shared_folder import (AHEAD, GameRanges, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
                                                  produce_games, read_games, read_plan)
 from alphazero_nb.training.trainer import Trainer
-from run_v1 import SETTINGS, Linear
+from linear_run import SETTINGS, Linear
 from shared_run import counted, shared_run, waiting
 
 FAST = dict(network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1, minutes=2)

@@ -1,4 +1,4 @@
-"The small network of the run in tests/data/run_v1, which format 1 wrote, and of other tests that need many short runs."
+"The smallest network, for tests that need many short runs."
 import torch
 from torch import nn
 from torch.nn.functional import linear, pad
