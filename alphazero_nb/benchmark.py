@@ -147,10 +147,10 @@ def bench_selfplay(
             before = engine.stats()
             took = play_window(engine.play_for, lambda: engine.stats()["evaluations"], seconds)
             after = engine.stats()
-            change = {key: after[key] - before[key] for key in ("evaluations", "recalled", "moves", "busy_s")}
-            answers = change["evaluations"] + change["recalled"]
+            change = {key: after[key] - before[key] for key in ("evaluations", "cache_hits", "moves", "busy_s")}
+            answers = change["evaluations"] + change["cache_hits"]
             rows.append(dict(evals_per_s=change["evaluations"] / took, bare_evals_per_s=bare(),
-                             moves_per_s=change["moves"] / took, recalled=change["recalled"] / max(1, answers),
+                             moves_per_s=change["moves"] / took, cache_hit_share=change["cache_hits"] / max(1, answers),
                              busy=change["busy_s"] / took / after["evaluators"]))
         plan = engine.plan
     return _summary(game, preset, rows, plan, best) | _whole(game, network, whole_games, options)
@@ -173,7 +173,7 @@ def _summary(game, preset, rows, plan, best) -> dict:
     ratios = [row["evals_per_s"] / row["bare_evals_per_s"] for row in rows]
     summary = dict(
         game=game.name, preset=preset, simulations=plan["search"]["simulations"], moves_per_s=median("moves_per_s"),
-        evals_per_s=median("evals_per_s"), recalled=median("recalled"), busy=median("busy"),
+        evals_per_s=median("evals_per_s"), cache_hit_share=median("cache_hit_share"), busy=median("busy"),
         bare_evals_per_s=median("bare_evals_per_s"),
         efficiency=statistics.median(ratios), efficiency_low=min(ratios), efficiency_high=max(ratios))
     bare = {key: best[key] for key in ("backend", "dtype", "batch", "threads", "inside", "tried")}
@@ -406,7 +406,7 @@ def bench_device(
             steps[f"steps_per_s_{size}"] = step_rate(learner, random_batch(game, size), seconds)
         recorded = {} if not device.overlaps else bench_selfplay(
             game, preset, None, device, windows, seconds, whole_games, compile=False, layout=layout, backend="graphs")
-        keep = ("moves_per_s", "evals_per_s", "recalled", "busy", "bare_evals_per_s", "efficiency", "efficiency_low",
+        keep = ("moves_per_s", "evals_per_s", "cache_hit_share", "busy", "bare_evals_per_s", "efficiency", "efficiency_low",
                 "efficiency_high", "games_per_min", "bare", "plan")
         rows[preset] = dict({key: row[key] for key in keep}, **steps)
         if recorded: rows[preset]["graphs"] = {key: recorded[key] for key in ("moves_per_s", "evals_per_s", "busy")}

@@ -173,12 +173,12 @@ def _ladder(trainer, args) -> list[dict]:
 
 def _match_line(row: dict) -> str:
     "Return a result as one line: the measures of duplicate deals, else points. It says if games repeat."
-    from alphazero_nb.core.events import describe_games, tell_measures
+    from alphazero_nb.core.events import describe_games, describe_measures
     games = describe_games(row["games"], row["different"])
     games = f"; {games}" if "different" in games else ""
     if row.get("measures"):
         return (f"{row['player']} against {row['opponent']} on {row['deals']:,} deals, from every seat: "
-                f"{tell_measures(row['measures'])}{games}")
+                f"{describe_measures(row['measures'])}{games}")
     elo = "" if row["elo"] is None else f", Elo {row['elo']:+.0f}"
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
             f"({row['low']:.1%} to {row['high']:.1%}{elo}; "

@@ -133,8 +133,8 @@ def measure(python: str, windows: int, seconds: float) -> dict:
             engine.set_network(network)   # A run changes its weights every few seconds, and the tables forget
             before = engine.stats()
             took, after = engine.play_for(seconds), engine.stats()
-            change = {key: (after[key] - before[key]) / took for key in ("moves", "evaluations", "recalled")}
-            rows.append(dict(moves_per_s=change["moves"], fresh_per_s=change["evaluations"] + change["recalled"],
+            change = {key: (after[key] - before[key]) / took for key in ("moves", "evaluations", "cache_hits")}
+            rows.append(dict(moves_per_s=change["moves"], fresh_per_s=change["evaluations"] + change["cache_hits"],
                              mctx_moves_per_s=other.moves_per_s(seconds), bare_per_s=bare_rate(
                                  forward, game, device, best["batch"], best["threads"], best["inside"], seconds / 2)))
             print({key: round(value) for key, value in rows[-1].items()}, flush=True)

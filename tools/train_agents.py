@@ -68,14 +68,14 @@ def make(name):
 
 def describe(card):
     "Return the card of an agent as Markdown."
-    from alphazero_nb.core.events import tell_measures
+    from alphazero_nb.core.events import describe_measures
     lines = [f"## {card['game']}", "",
              f"A `{card['preset']}` network after {card['minutes']:g} minutes of self-play and training on "
              f"{card['device']} ({card['dtype']}): {card['games']:,} games, {card['positions']:,} positions. "
              f"Judged at {card['simulations']} simulations a move.", ""]
     lines += [f"- {line}" for line in card["judged"]]
     for row in card["matches"]:
-        means = f"; {tell_measures(row['measures'])}" if row.get("measures") else ""
+        means = f"; {describe_measures(row['measures'])}" if row.get("measures") else ""
         lines.append(f"- against {row['opponent']}: {row['score']:.1%} of the points "
                      f"({row['low']:.1%} to {row['high']:.1%}, {row['games']:,} games){means}")
     return "\n".join(lines)

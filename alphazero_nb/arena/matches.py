@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 from ..core.streams import Purpose, derive_seed
-from ..core.events import MatchMoved, MatchPlayed, describe_games, tell_measures
+from ..core.events import MatchMoved, MatchPlayed, describe_games, describe_measures
 from ..core.intervals import elo, linked_groups, mean_interval, score_interval
 from ..core.game import Game
 from ..search.search import require_number
@@ -227,10 +227,10 @@ class DuplicateResult:
     mine: dict          # By measure, (deals, seats): the player in each seat, opponents in the others
     theirs: dict        # By measure, (deals, seats): each seat, with opponents in all seats
 
-    def __str__(self): return f"{self.match}; {tell_measures(self.measures)}"
+    def __str__(self): return f"{self.match}; {describe_measures(self.measures)}"
 
     @property
-    def measures(self) -> dict[str, dict]:  # Plain data for `tell_measures`; an empty seat is NaN
+    def measures(self) -> dict[str, dict]:  # Plain data for `describe_measures`; an empty seat is NaN
         "Return means over deals with 95 % intervals: mine, theirs and the difference per deal."
         rows = {}
         for name, mine in self.mine.items():

@@ -19,7 +19,7 @@ from ..core.game import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, Game, cal
                                     call_play, did_you_mean, draw_outcome, same_game)
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
-from ..search.search import draw_worlds, expand, init_root, read_result, throw
+from ..search.search import draw_worlds, expand, init_root, read_result, roll
 from ..search.agent import Agent
 from .solvers import get_solver
 
@@ -101,7 +101,7 @@ def search_uct(api, trees, random, simulations, c):
         node = root
         while nodes[node].mover != OVER:
             if nodes[node].mover == CHANCE:
-                node, is_new = throw(api, trees, 0, node)
+                node, is_new = roll(api, trees, 0, node)
                 if is_new: break
                 continue
             edge = select_uct(nodes, edges, node, random, c)

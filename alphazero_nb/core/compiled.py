@@ -5,8 +5,7 @@
 # %% ../../nbs/02_core.compiled.ipynb #aeded2b2
 from __future__ import annotations
 
-import builtins, dis, enum, functools, hashlib, os, pickle, re, signal, sys, threading, types, uuid, weakref
-from contextlib import contextmanager
+import builtins, dis, enum, functools, hashlib, os, pickle, re, sys, types, uuid, weakref
 from pathlib import Path
 
 import llvmlite, numba
@@ -19,16 +18,17 @@ from numba.extending import intrinsic, is_jitted
 
 try:
     from numba.core.caching import CompileResultCacheImpl
-    from numba.core.codegen import CPUCodeLibrary
     from numba.core.extending import _Intrinsic
     from numba.core.runtime import rtsys
     from numba.core.serialize import dumps
     from numba.core.typeinfer import register_dispatcher
 except ImportError: register_dispatcher = None   # Other version of numba: every process compiles again
 
+from .patches import hold_in_numba
+
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'hold_interrupts', 'kernel', 'lean_kernel',
-           'compile_for', 'Rewired', 'checked_helper', 'prefetch']
+__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'lean_kernel', 'compile_for',
+           'Rewired', 'checked_helper', 'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -263,29 +263,7 @@ class DiskCache:
         except OSError: return   # The next process compiles again
 
 # %% ../../nbs/02_core.compiled.ipynb #35ef6ef4
-@contextmanager
-def hold_interrupts():
-    "Let a Ctrl-C wait until the end of the block. Only the main thread ever gets one."
-    handler, held = signal.getsignal(signal.SIGINT), []
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda *signal_and_frame: held.append(signal_and_frame))
-    try: yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if held: handler(*held[-1])
-
-
-def _held(finish):
-    "Return this method with a Ctrl-C after it, not in it."
-    @functools.wraps(finish)
-    def held(library):
-        with hold_interrupts(): finish(library)
-    return held
-
-
-if register_dispatcher: CPUCodeLibrary._finalize_final_module = _held(CPUCodeLibrary._finalize_final_module)
+if register_dispatcher: hold_in_numba()
 
 # %% ../../nbs/02_core.compiled.ipynb #8d8e5c75
 def _keep(function):

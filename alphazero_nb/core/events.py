@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import json, os, shlex, subprocess, traceback, warnings
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
-           'describe_games', 'tell_measure', 'tell_measures', 'tell_keeps', 'Message', 'WorkerStarted', 'WorkerLost',
-           'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events',
-           'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
+           'describe_games', 'describe_measure', 'describe_measures', 'describe_keeps', 'Message', 'WorkerStarted',
+           'WorkerLost', 'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway',
+           'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener', 'default_listeners',
+           'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class MatchPlayed:
     high: float
     games: int
     iteration: int = -1      # Iteration of the training run; −1 outside a run
-    measures: dict = field(default_factory=dict)  # Input of `tell_measures`, if the same deals were played twice
+    measures: dict = field(default_factory=dict)  # Input of `describe_measures`, if the same deals were played twice
     different: int | None = None  # Different games, each counted once; None if this is not known
 
 
@@ -100,22 +101,22 @@ def describe_games(games: int, different: int | None) -> str:
     return f"{games:,} game{'s' * (games != 1)}" + (f", {different:,} different" if isinstance(different, int) and different < games else "")
 
 
-def tell_measure(row: dict) -> tuple:  # (mine, theirs, difference) of one of MatchPlayed.measures, as text
+def describe_measure(row: dict) -> tuple:  # (mine, theirs, difference) of one of MatchPlayed.measures, as text
     "Format each of the three as a mean with its 95 % interval."
-    def tell(key, sign=""):
+    def text(key, sign=""):
         middle, low, high = (f"{value:{sign}.1%}" if row["share"] else f"{value:{sign}.2f}" for value in row[key])
         return f"{middle} ({low} to {high})"
-    return tell("mine"), tell("theirs"), tell("difference", "+")
+    return text("mine"), text("theirs"), text("difference", "+")
 
 
-def tell_measures(
+def describe_measures(
     measures: dict,  # name: dict(mine, theirs, difference: each a mean and its 95 % interval; share: True for percent)
 ) -> str:
     "Describe the player's results on some deals beside the opponents' results on the same deals."
-    return "; ".join("{} {} against {}: {}".format(name, *tell_measure(row)) for name, row in measures.items())
+    return "; ".join("{} {} against {}: {}".format(name, *describe_measure(row)) for name, row in measures.items())
 
 
-def tell_keeps(keeps) -> str:   # IterationDone.keeps; checked, because events.jsonl can be edited
+def describe_keeps(keeps) -> str:   # IterationDone.keeps; checked, because events.jsonl can be edited
     "Describe how often an agent keeps the result of perfect play; an empty string for anything else."
     if not isinstance(keeps, (list, tuple)) or len(keeps) != 4: return ""
     if not all(type(value) in (int, float) and 0 <= value < 1e15 for value in keeps): return ""
@@ -160,7 +161,7 @@ class EngineStatus:
     waiting: int             # Requests waiting for an evaluator
     devices: dict            # By source: evals_per_s; for a GPU memory_gb, memory_total_gb, utilisation (%, if known)
     last_game: str = ""      # Final position of the latest finished game, as text
-    recalled: float = 0.0    # Share of the evaluations that came from the tables of the blocks, without the network
+    cache_hit_share: float = 0.0   # Of the evaluations, from the tables of the blocks and not from the network
 
 
 @dataclass(frozen=True)

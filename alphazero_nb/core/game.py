@@ -9,7 +9,7 @@ import difflib, importlib, importlib.util, inspect, re
 from typing import Callable
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from .compiled import Rewired, checked_helper, compile_for, digest, lean_kernel
@@ -332,7 +332,7 @@ class Game(Sendable):
         name: str,                      # Canonical name with parameters: "gomoku(size=9)"
         *,
         start: Callable, mover: Callable, legal: Callable, play: Callable, returns: Callable, observe: Callable,
-        resample_hidden: Callable | None = None, # None if nothing is hidden; must not draw future dice throws
+        resample_hidden: Callable | None = None, # None if nothing is hidden; must not draw future rolls
         chance: Callable | None = None, # None if chance never moves after the start
         outcomes: int = 0,              # Number of distinct outcomes of chance
         rewards: bool = False,          # True if `returns` gives the result so far in every position

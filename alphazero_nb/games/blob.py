@@ -19,8 +19,8 @@ __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS',
            'strength', 'best_on_table', 'take_trick', 'end_round', 'deal_chances', 'deal_card', 'play', 'returns',
            'suit_size', 'observation_size', 'seat_from', 'observe_suit', 'free_cards', 'ways_below', 'count_ways',
            'shuffle', 'gather_unseen', 'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries',
-           'chance', 'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands', 'bids',
-           'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text', 'measures', 'blob']
+           'win_probability', 'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands',
+           'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text', 'measures', 'blob']
 
 # %% ../../nbs/15_games.blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
@@ -431,8 +431,8 @@ def suit_symmetries(seats: int) -> list:
 
 # %% ../../nbs/15_games.blob.ipynb #5ba86e1e
 @kernel
-def chance(state, card, seat):
-    "Estimate the chance that this card wins its trick, from the unseen cards that beat it."
+def win_probability(state, card, seat):
+    "Estimate the probability that this card wins its trick, from the unseen cards that beat it."
     suit, better, unseen, void = card // 13, 0.0, 0.0, 0.5 ** (state[SIZE] - state[DONE] - 1)
     for other in range(CARDS):
         if state[other] >= GONE or state[other] == HAND + seat: continue
@@ -451,7 +451,7 @@ def heuristic_bid(state, seat):
     "Return the rounded sum of the chances of this seat's cards."
     total = 0.0
     for card in range(CARDS):
-        if state[card] == HAND + seat: total += chance(state, card, seat)
+        if state[card] == HAND + seat: total += win_probability(state, card, seat)
     return int(total + 0.5)
 
 
@@ -462,7 +462,7 @@ def heuristic_card(state, seat, actions, count):
     last = state[LYING] == state[PLAYERS] - 1
     for i in range(count):
         card = actions[i]
-        power = chance(state, card, seat)
+        power = win_probability(state, card, seat)
         if state[LYING] == 0: score = power if wants else -power
         elif strength(state, card) > best_on_table(state)[1]:
             if wants: score = 2.0 - power if last else 1.0 + power   # The last player wins as cheaply as possible

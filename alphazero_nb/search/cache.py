@@ -13,7 +13,7 @@ from ..core.game import Game
 from .tree import copy_row
 
 # %% auto #0
-__all__ = ['ROOM', 'TRIAL', 'PAYS', 'STATE', 'Cache', 'make_cache', 'entry_of', 'recall', 'remember', 'renew']
+__all__ = ['ROOM', 'TRIAL', 'PAYS', 'STATE', 'Cache', 'make_cache', 'entry_of', 'lookup', 'insert', 'reset']
 
 # %% ../../nbs/31a_search.cache.ipynb #cac36143
 ROOM, TRIAL, PAYS = 16 << 20, 1 << 14, 0.05   # Bytes of a table; questions of a trial; share of answers that pays
@@ -22,7 +22,7 @@ STATE = np.dtype([
     ("asked", "i8"),    # Questions about these weights
     ("found", "i8"),    # Questions among them that the table answered
     ("total", "i8"),    # Answers for all weights
-    ("rests", "i1"),    # 1 if the table does not pay with these weights
+    ("disabled", "i1"), # 1 if the table does not pay with these weights
 ])
 
 
@@ -60,12 +60,12 @@ def entry_of(cache, inputs):
 
 
 @lean_kernel
-def recall(cache, requests, row):
+def lookup(cache, requests, row):
     "Return the entry that answers the request in this row, or −1."
     state = cache.state[0]
-    if state.rests or len(cache.counts) == 0: return -1
+    if state.disabled or len(cache.counts) == 0: return -1
     state.asked += 1
-    if state.asked == TRIAL and state.found < PAYS * TRIAL: state.rests = 1
+    if state.asked == TRIAL and state.found < PAYS * TRIAL: state.disabled = 1
     inputs, first = requests.observations[row], requests.edge_offsets[row]
     count, entry = requests.edge_offsets[row + 1] - first, entry_of(cache, inputs)
     if cache.versions[entry] != state.version or cache.counts[entry] != count: return -1
@@ -78,9 +78,9 @@ def recall(cache, requests, row):
 
 
 @lean_kernel
-def remember(cache, requests, count, edge_logits, values):
+def insert(cache, requests, count, edge_logits, values):
     "Keep the evaluations of the first `count` requests, by the current weights."
-    if cache.state[0].rests or len(cache.counts) == 0: return
+    if cache.state[0].disabled or len(cache.counts) == 0: return
     for row in range(count):
         first, last = requests.edge_offsets[row], requests.edge_offsets[row + 1]
         entry = entry_of(cache, requests.observations[row])
@@ -91,7 +91,7 @@ def remember(cache, requests, count, edge_logits, values):
         cache.counts[entry], cache.versions[entry] = last - first, cache.state[0].version
 
 
-def renew(cache: Cache, version: int) -> None:
+def reset(cache: Cache, version: int) -> None:
     "Forget all entries if the weights have another version."
     state = cache.state[0]
-    if state["version"] != version: state["version"], state["asked"], state["found"], state["rests"] = version, 0, 0, 0
+    if state["version"] != version: state["version"], state["asked"], state["found"], state["disabled"] = version, 0, 0, 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from ..core.compiled import lean_kernel
 from ..core.game import Game
-from .tree import LOST, WON, drop_refuted, keep_subtree, make_trees
+from .tree import WON, drop_refuted, keep_subtree, make_trees
 from .search import MOST_LEAVES, Requests, SearchSettings, init_root, require_number
 
 # %% auto #0

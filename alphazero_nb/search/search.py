@@ -18,11 +18,11 @@ from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY
                                     ZERO_SUM, Game, call_legal, call_mover, call_play, call_returns, draw_outcome,
                                     write_inputs)
 from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
-                                      find_child, hang, make_trees, prove, root_of, select_edge, set_priors, share_ties)
+                                      find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 
 # %% auto #0
 __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root',
-           'next_share', 'throw', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
+           'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
            'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations',
            'Requests', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds', 'draw_worlds', 'search']
 
@@ -119,7 +119,7 @@ def next_share(trees, tree, node):
 
 
 @lean_kernel
-def throw(api, trees, tree, node):
+def roll(api, trees, tree, node):
     "Roll at a chance node until a player moves or the game is over. Return the node there, and True if it is new."
     nodes, states, state, share = trees.nodes, trees.states, trees.rolled, next_share(trees, tree, node)
     copy_row(state, states[node])
@@ -132,7 +132,7 @@ def throw(api, trees, tree, node):
     if child >= 0: return child, False
     child = add_node(trees.counts, nodes, trees.values, tree, node, 0)
     copy_row(states[child], state)
-    hang(nodes, trees.edges, child)
+    link_child(nodes, trees.edges, child)
     expand(api, trees.counts, nodes, trees.edges, trees.actions, tree, child, states[child])
     return child, True
 
@@ -167,7 +167,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
         spread = spread_of(nodes, edges, root) if alone else 1.0
         while nodes[node].mover != OVER and not nodes[node].exact:
             if nodes[node].mover == CHANCE:
-                node, is_new = throw(api, trees, tree, node)
+                node, is_new = roll(api, trees, tree, node)
                 if is_new and nodes[node].mover >= 0: return node
                 continue
             if pending is not None:

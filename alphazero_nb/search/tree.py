@@ -15,7 +15,7 @@ from ..core.game import CHANCE
 # %% auto #0
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
            'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
-           'best_if_decided', 'correct', 'prove', 'share_ties', 'drop_refuted', 'hang', 'keep_subtree']
+           'best_if_decided', 'correct', 'prove', 'share_ties', 'drop_refuted', 'link_child', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -300,7 +300,7 @@ def drop_refuted(nodes, edges, root):
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
 @lean_kernel
-def hang(nodes, edges, node):
+def link_child(nodes, edges, node):
     "Enter a node as a child of its parent."
     row = nodes[node]
     above = nodes[row.parent]
@@ -326,7 +326,7 @@ def keep_subtree(trees, tree, root):
         copy_row(trees.states[new], trees.states[node])
         nodes[new].parent = -1 if node == root else base + remap[parent - base]
         nodes[new].child = nodes[new].next = -1
-        if node != root: hang(nodes, edges, new)
+        if node != root: link_child(nodes, edges, new)
         if first < 0: continue
         nodes[new].first = used_edges
         for i in range(count): edges[used_edges + i] = edges[first + i]

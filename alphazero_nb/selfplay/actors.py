@@ -240,7 +240,7 @@ class ActorPool:
         stats, total = self.inference.stats(), lambda field: sum(getattr(block, field) for block in self.blocks)
         open_moves = sum(int(block.slots["ply"][block.slots["number"] >= 0].sum()) for block in self.blocks)
         return PoolReport(
-            total("evaluations"), total("recalled"), stats.get("total_batches", total("batches")),
+            total("evaluations"), total("cache_hits"), stats.get("total_batches", total("batches")),
             stats.get("busy_s", total("busy_s")), open_moves, 1 if self.layout.shared else self.layout.threads,
             stats.get("queue_size", 0), self.inference.network.shapes[-1])
 

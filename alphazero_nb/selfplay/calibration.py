@@ -16,7 +16,7 @@ from ..core.device import Device, device_variants, get_device, usable_cores
 from ..core.game import Game
 from ..search.search import count_worlds
 from .layout import Layout, plan_layout
-from .settings import SelfPlaySettings, default_settings
+from .settings import SelfPlaySettings
 from .scheduler import GameScheduler, play_games
 from .contracts import GamePool
 from .pools import make_pool, smaller_batch

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import importlib, logging, os, pickle, platform, queue, sys, threading, time
-from collections import Counter
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 from ..core.events import Message
+from ..core.patches import ray_on_this_machine
 from ..search.search import count_worlds
 from .layout import Layout, require_ray
 from .contracts import PoolReport
-from .worker_process import Outbox, pack, serve
+from .worker_process import pack, serve
 from .workers import Listener, LossLimit, Worker, WorkerPool, WorkerSet
 
 # %% auto #0
@@ -43,16 +43,14 @@ def connect(address: str = "auto") -> None:
 def start_alone(options: dict) -> None:
     "Start a cluster that only this machine can reach. Raise a ValueError if Ray is late, or if this version cannot."
     import ray
-    from ray._private import ray_constants
     os.environ.setdefault("RAY_worker_niceness", "0")   # Ray's own 15 lets everything else on the machine go first
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False   # As on macOS and Windows:
-    try: ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)      # else Ray takes another IP
+    try:
+        with ray_on_this_machine(): ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)
     except Exception as error:
         if "timed out during startup" not in str(error): raise
         ray.shutdown()
         raise ValueError("Ray has not started within the 30 s that it gives itself; this machine is too busy. Try "
                          "again, or start a cluster with ray start --head and join it.") from error
-    finally: ray_constants.ENABLE_RAY_CLUSTER = before
     if ray.util.get_node_ip_address() == "127.0.0.1": return
     ray.shutdown()
     raise ValueError("this version of Ray starts clusters that other machines can reach; start one with ray start "

@@ -64,7 +64,7 @@ class Generation:
 class PoolReport:
     "Totals of a pool, or of one of its devices or workers, since it was made."
     evaluations: int = 0      # Positions that the network has evaluated
-    recalled: int = 0         # Questions that the tables of the blocks have answered
+    cache_hits: int = 0       # Questions that the tables of the blocks have answered
     batches: int = 0          # Forward passes
     busy_s: float = 0.0       # Seconds of all evaluators in forward passes
     open_moves: int = 0       # Moves of running games
@@ -77,7 +77,7 @@ class PoolReport:
     gpu: dict = field(default_factory=dict)   # Of one device or worker: from `gpu_facts`
 
     @property
-    def answers(self) -> int: return self.evaluations + self.recalled
+    def answers(self) -> int: return self.evaluations + self.cache_hits
 
     def __add__(self, other: PoolReport) -> PoolReport:
         sizes = [each.largest_batch for each in (self, other) if each.largest_batch]
@@ -86,10 +86,10 @@ class PoolReport:
 
     def after_end(self) -> PoolReport:
         "Return what still counts once the pool or worker has ended."
-        return PoolReport(self.evaluations, self.recalled, self.batches, self.busy_s)
+        return PoolReport(self.evaluations, self.cache_hits, self.batches, self.busy_s)
 
 
-_SUMMED = ("evaluations", "recalled", "batches", "busy_s", "open_moves", "evaluators", "waiting", "received_mb", "sent_mb")
+_SUMMED = ("evaluations", "cache_hits", "batches", "busy_s", "open_moves", "evaluators", "waiting", "received_mb", "sent_mb")
 
 # %% ../../nbs/41a_selfplay.contracts.ipynb #bcd01b1e
 class GamePool(Protocol):

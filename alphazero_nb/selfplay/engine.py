@@ -56,11 +56,11 @@ class EngineTotals:
         return self.scheduler.moves + self.report(0.0).open_moves
 
     def stats(self, more_s: float = 0.0) -> dict:  # more_s: playing time that is not counted yet
-        "Return games, moves, evaluations, recalled, seconds, rates, avg_batch_size and busy_share of the evaluators."
+        "Return games, moves, evaluations, cache_hits, seconds, rates, avg_batch_size and busy_share of the evaluators."
         report, games, moves = self.report(0.0), self.scheduler.games, self.moves
         seconds, evaluators = max(self.seconds + more_s, 1e-9), max(1, report.evaluators)
         return dict(
-            games=games, moves=moves, evaluations=report.evaluations, recalled=report.recalled, seconds=seconds,
+            games=games, moves=moves, evaluations=report.evaluations, cache_hits=report.cache_hits, seconds=seconds,
             games_per_min=60 * games / seconds, moves_per_s=moves / seconds, evals_per_s=report.evaluations / seconds,
             avg_batch_size=report.evaluations / max(1, report.batches), busy_s=report.busy_s, evaluators=evaluators,
             busy_share=report.busy_s / (seconds * evaluators))
@@ -97,7 +97,7 @@ class SpeedMeter:
             min(report.largest_batch or np.inf, change("evaluations") / max(1, change("batches"))),
             min(1.0, rate(change("busy_s")) / max(1, report.evaluators)), report.waiting,
             _device_speeds(now.devices, before.devices, seconds), last_game,
-            change("recalled") / max(1, change("answers")))
+            change("cache_hits") / max(1, change("answers")))
 
 
 def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:

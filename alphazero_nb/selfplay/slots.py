@@ -19,7 +19,7 @@ from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_s
                                       root_of)
 from ..search.search import (PAUSED, Breaks, Requests, apply_evaluation, count_worlds, init_root,
                                         merge_worlds, read_result, run_to_leaf, write_request)
-from ..search.cache import ROOM, make_cache, recall, remember, renew
+from ..search.cache import ROOM, insert, lookup, make_cache, reset
 from .settings import SelfPlaySettings
 
 # %% auto #0
@@ -269,7 +269,7 @@ def search_slot(api, trees, requests, cache, slots, slot, count):
             if node < 0: break
             write_request(api, nodes, edges, trees.states[node], requests.observations, requests.edge_offsets,
                           requests.edge_actions, node, count)
-            entry = recall(cache, requests, count)
+            entry = lookup(cache, requests, count)
             if entry >= 0:
                 apply_evaluation(api, trees, node, cache.logits[entry], cache.values[entry])
                 continue
@@ -282,7 +282,7 @@ def search_slot(api, trees, requests, cache, slots, slot, count):
 @lean_kernel
 def play_step(api, trees, requests, cache, slots, log, count):
     "Advance every slot to its next request, after `count` others. Return the count, and True if a slot lacks space."
-    worlds, cramped, nodes, rows = int(slots.settings[0].worlds), False, trees.nodes, slots.rows
+    worlds, log_full, nodes, rows = int(slots.settings[0].worlds), False, trees.nodes, slots.rows
     offsets, entries = log.offsets, log.policy_actions.shape[1]
     for slot in range(len(rows)):
         root, row = root_of(trees, slot * worlds), rows[slot]
@@ -290,7 +290,7 @@ def play_step(api, trees, requests, cache, slots, log, count):
         while row.number >= 0 and not row.done:
             if nodes[root].count > 1 and not row.random:
                 if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
-                    cramped = True
+                    log_full = True
                     break
                 count, waits = search_slot(api, trees, requests, cache, slots, slot, count)
                 if waits: break
@@ -306,7 +306,7 @@ def play_step(api, trees, requests, cache, slots, log, count):
                 read_result(api, slots.true_states[slot], log.outcome[slot])
                 row.done = 1
         row.busy = 0
-    return count, cramped
+    return count, log_full
 
 # %% ../../nbs/42_selfplay.slots.ipynb #273da8b5
 class SlotBlock:
@@ -332,15 +332,15 @@ class SlotBlock:
     def advance(self) -> bool:
         """Advance the slots to their next requests. Return False if some are not there yet: call it again.
         Raise GameFailed if the rules raise an exception."""
-        r, cramped = self.requests, True
-        while cramped:
+        r, log_full = self.requests, True
+        while log_full:
             try:
                 with self.breaks:
-                    r.count, cramped = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
+                    r.count, log_full = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
                                                  self.log.tables, r.count)
             except NotFinite: raise
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
-            if cramped: self.log.grow()
+            if log_full: self.log.grow()
         return bool(self.trees.left[0] > 0)
 
     def submit(self, evaluator) -> None:
@@ -355,9 +355,9 @@ class SlotBlock:
         """Wait for the evaluations, if any are due, and write them into the trees. Keep those by the current weights.
         Raise GameFailed if the rules raise an exception."""
         answers = None if self.ticket is None else self.ticket.result()
-        renew(self.cache, version)
+        reset(self.cache, version)
         if answers is None: return
-        if self.asked == version: remember(self.cache, self.requests.tables, self.requests.count, *answers)
+        if self.asked == version: insert(self.cache, self.requests.tables, self.requests.count, *answers)
         try: self.requests.apply(*answers)
         except NotFinite: raise
         except Exception as error:   # Of the rules, which are asked for the result so far
@@ -368,7 +368,7 @@ class SlotBlock:
         self.ticket = None
 
     @property
-    def recalled(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the table
+    def cache_hits(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the table
 
     def collect(self) -> list[GameRecord]:
         "Return the games that have ended since the last call, and mark their slots idle."

@@ -5,14 +5,15 @@
 # %% ../../nbs/46_selfplay.workers.ipynb #c1c770c6
 from __future__ import annotations
 
-import math, multiprocessing, queue, signal, sys, threading, time
+import math, multiprocessing, queue, signal, threading, time
 from collections import Counter, deque
 from contextlib import contextmanager
-from multiprocessing import spawn as process_start, util
+from multiprocessing import util
 
 from ..core.device import usable_cores
 from ..core.events import Message, WorkerLost, WorkerStarted
 from ..core.game import Game
+from ..core.patches import without_script
 from ..core.python_game import why_not_sendable
 from .layout import Layout
 from .settings import SelfPlaySettings
@@ -41,32 +42,13 @@ def _no_interrupts():
     try: yield
     finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-
-_preparing = threading.Lock()
-
-
-@contextmanager
-def _without_script():
-    "Let the processes that this thread starts meanwhile leave the caller's script alone."
-    with _preparing:
-        prepare, thread = process_start.get_preparation_data, threading.get_ident()
-
-        def without(name: str) -> dict:
-            data = prepare(name)
-            if threading.get_ident() != thread: return data   # A process of another library
-            if sys.modules["__main__"].__name__ != "__main__": return data   # Itself spawned, so its script has a guard
-            return {key: value for key, value in data.items() if not key.startswith("init_main")}
-        process_start.get_preparation_data = without
-        try: yield
-        finally: process_start.get_preparation_data = prepare
-
 # %% ../../nbs/46_selfplay.workers.ipynb #0500f9e9
 def spawn(name: str) -> tuple:   # Process, the parent's end of its pipe, and the outbox of that pipe
     "Start a worker process."
     pipe, theirs = _context.Pipe()
     process = _context.Process(target=worker_main, args=(theirs,), name=name, daemon=True)
     try:
-        with _no_interrupts(), _without_script(): process.start()
+        with _no_interrupts(), without_script(): process.start()
     finally: theirs.close()
     return process, pipe, Outbox(pipe)
 

@@ -38,20 +38,20 @@ __all__ = ['LEAST', 'SHARE', 'START_S', 'T4', 'LAUNCH_S', 'SEARCH_S', 'SUSTAINED
 class Speed:
     "How fast a device plays and learns with a network."
     preset: str
-    evaluations: float   # Of self-play, per second, those from the tables of the blocks included
-    steps: float         # Optimiser steps per second
-    beside: float = 0.0  # Evaluations per second during the steps
+    evals_per_s: float         # Of self-play, those from the tables of the blocks included
+    steps_per_s: float         # Optimiser steps
+    beside_per_s: float = 0.0  # Evaluations during the steps
 
     def positions(self, seconds: float, evaluations: float, train: TrainSettings) -> float:
         "Return how many positions a run plays and learns in this time, with so many evaluations for each of them."
-        learning = train.replay_ratio / train.batch_size / self.steps   # Seconds per position
-        missing = evaluations - learning * self.beside
-        if missing >= 0: return seconds / (learning + missing / self.evaluations)
-        return seconds / max(evaluations / self.beside, learning / max(1, train.replay_ratio / train.min_replay_ratio))
+        learning = train.replay_ratio / train.batch_size / self.steps_per_s   # Seconds per position
+        missing = evaluations - learning * self.beside_per_s
+        if missing >= 0: return seconds / (learning + missing / self.evals_per_s)
+        return seconds / max(evaluations / self.beside_per_s, learning / max(1, train.replay_ratio / train.min_replay_ratio))
 
     def steps_in(self, seconds: float, positions: float, train: TrainSettings) -> float:
         "Return how many optimiser steps a run takes in this time for so many positions."
-        return min(positions * train.replay_ratio / train.batch_size, seconds * self.steps)
+        return min(positions * train.replay_ratio / train.batch_size, seconds * self.steps_per_s)
 
 # %% ../../nbs/64_training.forecast.ipynb #c64a0004
 def random_batch(game: Game, size: int) -> Batch:
@@ -205,7 +205,7 @@ def forecast(
         starts = spread_starts(play, usual[0])
         speed = measure_speed(game, name, device, starts, train, min(3.0, .6 * minutes), **engine)
         plan, learned = plan_at_speed(game, minutes, device, speed, play, train, usual)
-        say(f"{name}: {speed.evaluations:,.0f} evaluations/s, {speed.steps:.1f} optimiser steps/s, "
+        say(f"{name}: {speed.evals_per_s:,.0f} evaluations/s, {speed.steps_per_s:.1f} optimiser steps/s, "
             f"{_round(plan.positions)} positions in {minutes:g} min")
         if found and learned < LEAST[name]: break
         found = plan
@@ -247,7 +247,7 @@ def arithmetic_speed(game: Game, preset: str, gpu: Gpu = T4, batch_size: int = 6
 def measured_speed(bench: dict, preset: str, batch_size: int = 64) -> Speed:   # bench: from `bench_device`
     "Return the speed that a benchmark of a device has measured. Raise a KeyError if it lacks the preset or batch size."
     row = bench["rows"][preset]
-    return Speed(preset, row["evals_per_s"] / (1 - row["recalled"]), row[f"steps_per_s_{batch_size}"])
+    return Speed(preset, row["evals_per_s"] / (1 - row["cache_hit_share"]), row[f"steps_per_s_{batch_size}"])
 
 
 def forecast_gpu(
@@ -269,9 +269,9 @@ def forecast_gpu(
     plan, _ = plan_at_speed(game, minutes, device, speed, play, train, usual)
     return dict(preset=preset, source="measured" if known else "from arithmetic, not measured",
                 limit="measured" if known else min(limits, key=limits.get), plan=str(plan),
-                moves_per_s=speed.evaluations / usual[1], steps_per_s=speed.steps,
+                moves_per_s=speed.evals_per_s / usual[1], steps_per_s=speed.steps_per_s,
                 games_per_min=plan.games / minutes, iterations=plan.games / train.iteration_games(game, at_once),
-                learning=plan.steps / speed.steps / (60 * minutes))
+                learning=plan.steps / speed.steps_per_s / (60 * minutes))
 
 # %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
 def _preset_of(folder: str | Path) -> str | None:

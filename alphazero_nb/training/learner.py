@@ -106,13 +106,13 @@ def logit_size(logits):
 def learning_rate(
     settings: TrainSettings,
     steps: int,          # Optimiser steps so far
-    fallen: float = 0.0, # Share of the fall that time has brought; below 0 before it begins
+    lr_decay: float = 0.0, # Share of the decay that time has brought; below 0 before it begins
 ) -> float:
     "Return the learning rate, which falls along a line to a tenth: with the steps of the `cooldown`, or with time."
     if settings.cooldown is not None:
         first, last = settings.cooldown
-        fallen = (steps - first) / (last - first)
-    return settings.learning_rate * (1 - .9 * min(1, max(0, fallen)))
+        lr_decay = (steps - first) / (last - first)
+    return settings.learning_rate * (1 - .9 * min(1, max(0, lr_decay)))
 
 
 def rate_groups(network: nn.Module) -> list[dict]:
@@ -143,7 +143,7 @@ class Learner:
     "Train a network on batches."
     def __init__(self, network: nn.Module, device: str | Device = "auto", settings: TrainSettings = TrainSettings()):
         self.device, self.settings, self.steps, self.skipped = get_device(device), settings, 0, 0
-        self.fallen = 0.0   # See `learning_rate`
+        self.lr_decay = 0.0   # See `learning_rate`
         self.network = network.to(self.device.name)
         if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
         self.average = AveragedModel(self.network, use_buffers=True)   # See `_blend`
@@ -193,7 +193,7 @@ class Learner:
     def _apply(self, norm: float) -> None:
         "Take a step along the clipped gradient, or skip the step if its norm is not finite."
         if math.isfinite(norm):
-            rate = learning_rate(self.settings, self.steps, self.fallen)
+            rate = learning_rate(self.settings, self.steps, self.lr_decay)
             for group in self.optimizer.param_groups: group["lr"] = rate * group["share"]
             self.scaler.step(self.optimizer)
             self._blend()

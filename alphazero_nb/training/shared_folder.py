@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import bisect, copy, json, os, platform, re, secrets, time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

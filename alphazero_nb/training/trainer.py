@@ -266,7 +266,7 @@ class RunReport:
 
 # %% ../../nbs/63_training.trainer.ipynb #a806ab9a
 def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, busy: int = 0,
-          fallen: Callable = lambda: 0.0) -> tuple:   # fallen(): of the learning rate, see `learning_rate`
+          lr_decay: Callable = lambda: 0.0) -> tuple:   # lr_decay(): see `learning_rate`
     """Take optimiser steps for this many new positions, while `busy` cores play. Return mean policy and value loss;
     None without positions."""
     settings = plan.train
@@ -277,7 +277,7 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
     with StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads:
         for step in range(steps):
             batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
-            state.learner.fallen = fallen()
+            state.learner.lr_decay = lr_decay()
             sums += torch.stack(threads.run(lambda: state.learner.step(batch)))
             if step % 20 == 19 or step + 1 == steps:
                 policy_loss, value_loss = (sums / (step + 1)).tolist()
@@ -375,7 +375,7 @@ class TrainingLoop:
         with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
             counted = round(added * games / len(self.played))
-            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, supplier.busy_actors, self._fallen)
+            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, supplier.busy_actors, self._lr_decay)
         with on("new weights"): supplier.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         with on("matches"): row, keeps = self._measure(supplier, state)
@@ -393,7 +393,7 @@ class TrainingLoop:
         self.played = supplier.generate_games(games, settings.most_games(games))
         return len(self.played) if supplier.more_games_count else games
 
-    def _fallen(self) -> float:
+    def _lr_decay(self) -> float:
         "Return the share of the second half of the run that is over, below 0 in the first half and without a time."
         if self.time is None: return -1.0
         start, minutes = self.time

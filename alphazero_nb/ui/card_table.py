@@ -12,7 +12,7 @@ from typing import Callable
 import numpy as np
 from ..core.game import Game
 from ..games.blob import (BID, BIDDERS, CARDS, FULL, LARGEST, LED, MOVER, NO_TRUMP, PLAYERS, ROUND,
-                                     SIZE, action_name, bids, card_name, dealer, hands, legal, round_size, scores,
+                                     SIZE, action_name, bids, card_name, dealer, hands, round_size, scores,
                                      tricks, trump)
 from .svg import svg_circle, svg_line, svg_picture, svg_rect, svg_text
 from .board import Board, Marks, Square

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..core.device import find_host, has_kernel
 from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved,
                                       MatchPlayed, Message, NodesStatus, RunDone, RunStarted, SelfPlayDone,
-                                      SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, read_events, tell_keeps)
+                                      SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, read_events, describe_keeps)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
 from .progress import Tally, TextProgress, clock_time, describe, speed_unit, time_shares
@@ -216,7 +216,7 @@ def _figures(state: DashboardState) -> str:
     status, cells = state.status, []
     if status:
         cells += [(f"{status.moves_per_s:,.0f}", "positions/s"), (f"{status.evals_per_s:,.0f}", "evaluations/s"),
-                  *[(f"{status.recalled:.0%}", "from memory")] * (status.recalled >= .01),
+                  *[(f"{status.cache_hit_share:.0%}", "cache hits")] * (status.cache_hit_share >= .01),
                   (f"{status.average_batch:.0f}", "average batch"), (f"{status.busy_share:.0%}", "evaluator busy"),
                   (f"{status.waiting}", "requests waiting")]
     if state.recent:
@@ -264,7 +264,7 @@ def _measure_charts(matches: list[MatchPlayed]) -> str:
 
 def _judged(state: DashboardState) -> list[IterationDone]:
     "Return the iterations after which the agent was judged by perfect play."
-    return [row for row in state.iterations.values() if tell_keeps(row.keeps)]
+    return [row for row in state.iterations.values() if describe_keeps(row.keeps)]
 
 
 def _judge_chart(rows: list[IterationDone]) -> str:
@@ -309,7 +309,7 @@ def render(state: DashboardState) -> str:
     messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in texts)
     bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
     shares, away = time_shares([row.spent for row in state.iterations.values()]), "" if state.ended else state.away
-    kept = "".join(f"The agent {tell_keeps(row.keeps)}." for row in _judged(state)[-1:])
+    kept = "".join(f"The agent {describe_keeps(row.keeps)}." for row in _judged(state)[-1:])
     return block(
         block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px")
         + block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin-bottom:4px") + bars

@@ -14,8 +14,8 @@ from typing import Callable
 from ..core.device import has_kernel
 from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
-                                      StepsTaken, WorkerLost, WorkerStarted, describe_games, read_events, tell_keeps,
-                                      tell_measures)
+                                      StepsTaken, WorkerLost, WorkerStarted, describe_games, read_events, describe_keeps,
+                                      describe_measures)
 
 # %% auto #0
 __all__ = ['MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'SafeStream',
@@ -225,12 +225,12 @@ def _describe_training(event) -> str | None:
             return (f"{clock_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
                     f"{event.positions:>8,} in the buffer  policy loss {_loss(event.policy_loss)}  "
                     f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min"
-                    f"{'  ' * bool(event.keeps)}{tell_keeps(event.keeps)}")
+                    f"{'  ' * bool(event.keeps)}{describe_keeps(event.keeps)}")
         case MatchMoved():
             return (f"{event.player} against {event.opponent}: {event.over} of {_count(event.games)} finished, "
                     f"{event.moves:,} moves")
         case MatchPlayed():
-            means, of = (tell_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
+            means, of = (describe_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
             return (f"{event.player} against {event.opponent}: {means}{event.score:.1%} of the {of} "
                     f"({event.low:.1%} to {event.high:.1%}, {describe_games(event.games, event.different)})")
         case RunStarted(): return f"{event.game}, {event.preset} network on {event.device}, into {event.folder}."

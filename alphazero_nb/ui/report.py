@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 
 import numpy as np
-from ..core.events import shell_command, tell_keeps, tell_measure
+from ..core.events import shell_command, describe_keeps, describe_measure
 from ..core.game import Game, get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
@@ -196,8 +196,8 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
     about = "Elo against fixed opponents, with 95 % intervals. A triangle is a bound: every game was won, or lost."
     shares = time_shares([row.get("spent", {}) for row in history])
     time = f"<p>Time: {html_text(shares)}</p>" if shares else ""
-    judged = [row for row in history if tell_keeps(row.get("keeps"))]
-    kept = "".join(f"<p>After iteration {html_text(row.get('iteration'))}, the agent {tell_keeps(row['keeps'])}.</p>"
+    judged = [row for row in history if describe_keeps(row.get("keeps"))]
+    kept = "".join(f"<p>After iteration {html_text(row.get('iteration'))}, the agent {describe_keeps(row['keeps'])}.</p>"
                    for row in judged[-1:])
     parts = ["<h2>Learning</h2>", time, html_image(plot_losses(history)),
              f"<h2>Strength</h2>{kept}<p>{about}</p>", html_image(plot_strength(matches))]
@@ -212,7 +212,7 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
 
 def _deals_table(matches: list[dict]) -> str:
     "Return a table of the measures of deals that were played twice; empty if there are none."
-    rows = [(row.get("iteration", "–"), row["opponent"], name, *tell_measure(measure)) for row in matches
+    rows = [(row.get("iteration", "–"), row["opponent"], name, *describe_measure(measure)) for row in matches
             for name, measure in row.get("measures", {}).items()]
     about = ("Each deal was played with the agent on each seat in turn, and by its opponents alone. "
              "The difference is taken deal by deal.")

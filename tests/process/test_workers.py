@@ -490,13 +490,13 @@ if __name__ == "__main__":
 
 def test_a_process_of_another_library_is_prepared_as_usual(monkeypatch):
     from multiprocessing import spawn
-    from alphazero_nb.selfplay.workers import _without_script
+    from alphazero_nb.core.patches import without_script
     script = types.ModuleType("__main__")
     script.__file__ = "script.py"
     monkeypatch.setitem(sys.modules, "__main__", script)
     usual, seen = spawn.get_preparation_data, []
     look = lambda: seen.append({key for key in spawn.get_preparation_data("x") if key.startswith("init_main")})
-    with _without_script():
+    with without_script():
         for thread in (threading.Thread(target=look),): thread.start(), thread.join()
         look()
     assert seen == [{"init_main_from_path"}, set()] and spawn.get_preparation_data is usual

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core.streams import Purpose, derive_seed
-from alphazero_nb.core.events import tell_measures
+from alphazero_nb.core.events import describe_measures
 from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.core.python_game import PythonGame, RuleError
 from alphazero_nb.games import blob as rules
@@ -528,7 +528,7 @@ def test_a_duplicate_as_plain_data_and_as_a_line():
     assert points["mine"][0] == 8.25 and points["theirs"][0] == 7.75 and not points["share"] and exact["share"]
     spread = 12.706 * 5   # Differences of 5.5 and −4.5: standard deviation 10 / √2, over √2, for one degree of freedom
     assert points["difference"] == pytest.approx([.5, .5 - spread, .5 + spread])
-    line = tell_measures(row["measures"])
+    line = describe_measures(row["measures"])
     assert line.startswith("points 8.25 (-20.34 to 36.84) against 7.75 (-27.19 to 42.69): +0.50 (-63.03 to +64.03); exact 75.0% (")
     assert "against 75.0% (" in line and line.count(": +") == 2
     assert found.event(7).measures == row["measures"] and found.event(7).iteration == 7 and found.event().score == match.score

@@ -188,7 +188,7 @@ def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):
     assert [(row["games"], row["table"]) for row in found["games"]] == [(2, False), (2, True), (16, False), (16, True)]
     rooms = [{len(block.cache.counts) for block in pool.blocks} for pool in pools]   # Entries of the tables
     assert rooms[0] == rooms[2] and rooms[1] == rooms[3] and max(rooms[0]) < min(rooms[1])
-    assert sum(block.recalled for pool in (pools[0], pools[2]) for block in pool.blocks) == 0
+    assert sum(block.cache_hits for pool in (pools[0], pools[2]) for block in pool.blocks) == 0
     assert [sum(len(block.slots) for block in pool.blocks) for pool in pools] == [2, 2, 16, 16]
     lines = found["table"].splitlines()
     assert lines[0].split()[-2:] == ["1", "16"] and all(len(line.split()) >= 4 for line in lines if line)

@@ -8,7 +8,7 @@ from alphazero_nb.core.game import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search import cache as page
-from alphazero_nb.search.cache import TRIAL, make_cache, recall, remember, renew
+from alphazero_nb.search.cache import TRIAL, insert, lookup, make_cache, reset
 from alphazero_nb.search.search import Requests
 from alphazero_nb.search.tree import make_trees
 from alphazero_nb.selfplay import slots as slots_module
@@ -25,7 +25,7 @@ def played(game, network, n, room, monkeypatch, **options):
     monkeypatch.setattr(slots_module, "ROOM", room)
     with SelfPlayEngine(game, network, "cpu", games=16, simulations=16, listeners=(), **options) as engine:
         records = engine.generate_games(n)
-        return records, engine.totals.report(0.0).recalled, engine.evaluations
+        return records, engine.totals.report(0.0).cache_hits, engine.evaluations
 
 
 def same(first, second):
@@ -44,9 +44,9 @@ def test_the_games_are_the_same_with_the_table(monkeypatch, name):
     network = PolicyValueNet(game, "tiny", 0).eval()
     without, none, all_asked = played(game, network, 12, 0, monkeypatch)
     for room in (1 << 12, page.ROOM):
-        records, recalled, asked = played(game, network, 12, room, monkeypatch)
+        records, cache_hits, asked = played(game, network, 12, room, monkeypatch)
         assert same(records, without)
-        assert recalled > 0 and none == 0
+        assert cache_hits > 0 and none == 0
         if room == page.ROOM: assert asked < all_asked
 
 
@@ -57,8 +57,8 @@ def test_every_layout_uses_the_table(monkeypatch, options):
     game = get_game("tictactoe")
     network = PolicyValueNet(game, "tiny", 0).eval()
     without, _, _ = played(game, network, 40, 0, monkeypatch)
-    records, recalled, _ = played(game, network, 40, page.ROOM, monkeypatch, **options)
-    assert same(records, without) and recalled > 0
+    records, cache_hits, _ = played(game, network, 40, page.ROOM, monkeypatch, **options)
+    assert same(records, without) and cache_hits > 0
 
 
 class Forced:
@@ -112,27 +112,27 @@ def test_an_entry_answers_its_own_position_only(monkeypatch, name):
     cache = make_cache(game, game.input_size + 8 * game.max_legal + 4 * game.players + 12)
     assert len(cache.counts) == 1
     tables, logits, values = requests_of(game, 24)
-    for row in range(24): assert recall(cache, tables, row) == -1
-    remember(cache, tables, 24, logits, values)
+    for row in range(24): assert lookup(cache, tables, row) == -1
+    insert(cache, tables, 24, logits, values)
     first, last = tables.edge_offsets[23:25]
-    assert [recall(cache, tables, row) for row in range(24)] == [-1] * 23 + [0]
+    assert [lookup(cache, tables, row) for row in range(24)] == [-1] * 23 + [0]
     assert np.array_equal(cache.logits[0, :last - first], logits[first:last]) and np.array_equal(cache.values[0], values[23])
     for cell in range(game.input_size):
         tables.observations[23, cell] ^= 1
-        assert recall(cache, tables, 23) == -1
+        assert lookup(cache, tables, 23) == -1
         tables.observations[23, cell] ^= 1
     for edge in range(first, last):
         tables.edge_actions[edge] += 1
-        assert recall(cache, tables, 23) == -1
+        assert lookup(cache, tables, 23) == -1
         tables.edge_actions[edge] -= 1
     tables.edge_offsets[24] -= 1
-    assert recall(cache, tables, 23) == -1
+    assert lookup(cache, tables, 23) == -1
     tables.edge_offsets[24] += 1
-    assert recall(cache, tables, 23) == 0
-    renew(cache, 0)
-    assert recall(cache, tables, 23) == 0
-    renew(cache, 1)
-    assert recall(cache, tables, 23) == -1
+    assert lookup(cache, tables, 23) == 0
+    reset(cache, 0)
+    assert lookup(cache, tables, 23) == 0
+    reset(cache, 1)
+    assert lookup(cache, tables, 23) == -1
 
 
 def test_the_entries_are_used_evenly():
@@ -148,13 +148,13 @@ def test_the_entries_are_used_evenly():
 def test_a_table_that_does_not_pay_rests_until_the_weights_change():
     game = get_game("tictactoe")
     cache, (tables, logits, values) = make_cache(game), requests_of(game, 16)
-    for _ in range(TRIAL // 16): [recall(cache, tables, row) for row in range(16)]
-    assert cache.state[0]["rests"]
-    remember(cache, tables, 16, logits, values)
-    assert recall(cache, tables, 0) == -1 and (cache.versions == -1).all()
-    renew(cache, 7)
-    remember(cache, tables, 16, logits, values)
-    assert recall(cache, tables, 0) >= 0
+    for _ in range(TRIAL // 16): [lookup(cache, tables, row) for row in range(16)]
+    assert cache.state[0]["disabled"]
+    insert(cache, tables, 16, logits, values)
+    assert lookup(cache, tables, 0) == -1 and (cache.versions == -1).all()
+    reset(cache, 7)
+    insert(cache, tables, 16, logits, values)
+    assert lookup(cache, tables, 0) >= 0
 
 
 class Versions:
@@ -203,7 +203,7 @@ def test_answers_of_old_weights_are_not_kept_for_new_ones():
         for slot in np.flatnonzero(block.slots["number"] < 0): block.begin(slot, 8 + turn, turn, 0)
         evaluator.during = newer if turn % 7 == 3 else lambda: None
         if block.requests.count: block.submit(evaluator)
-    assert block.recalled > 10
+    assert block.cache_hits > 10
 
 
 def test_nothing_is_kept_without_a_network_or_with_hidden_cards():
@@ -213,4 +213,4 @@ def test_nothing_is_kept_without_a_network_or_with_hidden_cards():
         network = network and PolicyValueNet(game, "cards", 0).eval()
         with SelfPlayEngine(game, network, "cpu", games=16, listeners=(), settings=default_settings(game)) as engine:
             engine.generate_games(16)
-            assert engine.totals.report(0.0).recalled == 0 and engine.evaluations > 0
+            assert engine.totals.report(0.0).cache_hits == 0 and engine.evaluations > 0

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      NodesStatus, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, tell_keeps)
+                                      NodesStatus, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, describe_keeps)
 from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
@@ -213,7 +213,7 @@ def test_the_judge_has_a_line_and_a_curve():
     assert "75" in labels and "93" in labels, "from 0 on, the curve of a good agent is a flat line"
     for wrong in ("<b>", [.9], [.9, .95, .97, 300], [.9, .8, 1.1, 300], [True, 0, 1, 3], [.9, .8, float("nan"), 3], {"a": 1}):
         state(IterationDone(5, 150., 1280, 900, 1.9, .8, 30., {}, wrong))
-        assert tell_keeps(wrong) == "" and "90% of 300" in render(state)
+        assert describe_keeps(wrong) == "" and "90% of 300" in render(state)
 
 
 def test_redraws_leave_no_memory():

@@ -30,7 +30,7 @@ def measured_in_evaluations(monkeypatch): monkeypatch.setattr(calibration, "play
 
 
 def test_the_time_of_a_position_is_that_of_its_moves_and_its_steps():
-    speed = Speed("tiny", evaluations=100, steps=2)   # A fifth of a second to play a position, a fiftieth to learn it
+    speed = Speed("tiny", evals_per_s=100, steps_per_s=2)   # A fifth of a second to play a position, a fiftieth to learn it
     assert speed.positions(22, 20, TrainSettings(replay_ratio=4, batch_size=100)) == pytest.approx(100)
 
 
@@ -38,12 +38,12 @@ def test_the_time_of_a_position_is_that_of_its_moves_and_its_steps():
     (0, 100), (50, 100 / (.02 + .19) * .22), (1000, 1100),   # 1000: all games are played during the steps
     (1500, 1650), (4000, 22 / .0075)])                        # And more of them, until a position is drawn 1.5 times
 def test_games_played_during_the_steps_take_no_time_of_their_own(beside, positions):
-    speed = Speed("tiny", evaluations=100, steps=2, beside=beside)
+    speed = Speed("tiny", evals_per_s=100, steps_per_s=2, beside_per_s=beside)
     assert speed.positions(22, 20, TrainSettings(replay_ratio=4, batch_size=100)) == pytest.approx(positions)
 
 
 def test_a_run_takes_the_steps_of_its_positions_or_those_that_its_time_allows():
-    speed, train = Speed("tiny", evaluations=100, steps=2, beside=1500), TrainSettings(replay_ratio=4, batch_size=100)
+    speed, train = Speed("tiny", evals_per_s=100, steps_per_s=2, beside_per_s=1500), TrainSettings(replay_ratio=4, batch_size=100)
     assert [speed.steps_in(22, positions, train) for positions in (0, 100, 1100, 1650)] == pytest.approx([0, 4, 44, 44])
 
 
@@ -63,8 +63,8 @@ def test_the_speed_beside_the_steps_is_measured(monkeypatch, threads, play_on, b
     monkeypatch.setattr(page, "step_rate", step_rate)
     speed = measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=.6, play_on=play_on, threads=threads, games=32,
                           max_batch=16, shared=False, layout="threads")
-    assert 10 <= speed.beside < answers() / 10 if beside else speed.beside == 0
-    assert speed.steps == 5 and speed.evaluations > 0
+    assert 10 <= speed.beside_per_s < answers() / 10 if beside else speed.beside_per_s == 0
+    assert speed.steps_per_s == 5 and speed.evals_per_s > 0
 
 
 def test_an_error_of_the_actors_beside_the_steps_is_raised(monkeypatch):
@@ -165,7 +165,7 @@ def test_no_time_is_refused(minutes):
 
 def test_a_speed_is_measured():
     speed = measure_speed(get_game("tictactoe"), "tiny", "cpu", seconds=1)
-    assert speed.preset == "tiny" and speed.evaluations > 0 and speed.steps > 0
+    assert speed.preset == "tiny" and speed.evals_per_s > 0 and speed.steps_per_s > 0
 
 
 def test_the_curves_of_the_package_are_those_of_its_games_and_networks():
@@ -287,7 +287,7 @@ def test_the_plan_of_a_t4_follows_from_its_speed():
 
 
 def bench(device, **row):
-    row = dict(evals_per_s=50_000.0, recalled=.5, steps_per_s_64=100.0) | row
+    row = dict(evals_per_s=50_000.0, cache_hit_share=.5, steps_per_s_64=100.0) | row
     return dict(game="connect4", machine=dict(device=device), rows=dict(small=row))
 
 

@@ -1163,7 +1163,7 @@ def answered(game, settings):
     with closing(make_pool(game, PolicyValueNet(game, "tiny"), layout, settings)) as pool:
         calibration.warm_up(pool, GameScheduler(), .01, at_most_s=600)
         report = pool.report()
-    return report.recalled / report.answers
+    return report.cache_hits / report.answers
 
 
 def take_a_turn(pool, scheduler, seconds):

@@ -604,14 +604,14 @@ def test_the_learning_rate_falls_in_the_cooldown(done, rate):
     assert max(moved) == pytest.approx(rate, rel=1e-3)
 
 
-@pytest.mark.parametrize("begun_s, fallen", [(0, -1), (30, 0), (45, .5), (60, 1)])
-def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, monkeypatch, begun_s, fallen):
+@pytest.mark.parametrize("begun_s, lr_decay", [(0, -1), (30, 0), (45, .5), (60, 1)])
+def test_the_clock_says_how_far_the_learning_rate_has_fallen(tmp_path, monkeypatch, begun_s, lr_decay):
     run = trainer(tmp_path / "run")
     loop = TrainingLoop(run.plan, run.folder, run.progress, None)
-    assert loop._fallen() < 0, "a run without a time"
+    assert loop._lr_decay() < 0, "a run without a time"
     monkeypatch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=lambda: 100.0))
     loop.time = 100.0 - begun_s, 1.0
-    assert loop._fallen() == pytest.approx(fallen)
+    assert loop._lr_decay() == pytest.approx(lr_decay)
 
 
 @pytest.mark.parametrize("options, given, falls", [

@@ -1,0 +1,50 @@
+"What the help of the command line says about defaults is what the settings say; it is text, so that --help imports nothing."
+import inspect
+
+import pytest
+
+from alphazero_nb.benchmark import bench_selfplay
+from alphazero_nb.cli import _OPTIONS
+from alphazero_nb.core.game import get_game
+from alphazero_nb.network.inference import BACKENDS
+from alphazero_nb.network.networks import PRESETS, default_preset
+from alphazero_nb.selfplay.layout import LAYOUTS
+from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
+from alphazero_nb.training.learner import TrainSettings, default_training
+
+BOARD, CARDS = get_game("connect4"), get_game("blob")
+
+
+def told(option): return _OPTIONS[option]["help"]
+
+
+@pytest.mark.parametrize("option, field", [("--batch-size", "batch_size"), ("--evaluate-every", "evaluate_every")])
+def test_settings_of_training(option, field):
+    board, cards = (getattr(default_training(game), field) for game in (BOARD, CARDS))
+    assert told(option).endswith(f"({board}; {cards} with hidden cards)")
+
+
+def test_games_and_matches():
+    assert f"; {default_training(CARDS).games_per_iteration} with hidden cards)" in told("--games-per-iter")
+    assert TrainSettings().games_per_iteration is None and f"at most {100 * TrainSettings().match_share:.0f} percent" in told("--evaluate-every")
+
+
+def test_the_search():
+    assert f"({SelfPlaySettings().search.simulations}; " in told("--simulations")
+    (low, few), *more = EFFORTS.values()
+    rest = [f"{worlds} of {simulations}" for worlds, simulations in more]
+    assert f"{low} worlds of {few} simulations, {rest[0]}, or {rest[1]} (light)" in told("--effort")
+    usual = default_settings(CARDS).search
+    assert (usual.worlds, usual.simulations) == (low, few) and list(EFFORTS) == _OPTIONS["--effort"]["choices"]
+
+
+def test_names():
+    assert told("--preset").startswith(f"network: {', '.join(list(PRESETS)[:-1])} or {list(PRESETS)[-1]} (cards for Blob, else small)")
+    assert (default_preset(CARDS), default_preset(BOARD)) == ("cards", "small")
+    assert _OPTIONS["--backend"]["choices"] == list(BACKENDS) and told("--layout").startswith(", ".join(LAYOUTS[:3]) + ", or auto (auto)")
+
+
+@pytest.mark.parametrize("option, name", [("--windows", "windows"), ("--seconds", "seconds"), ("--whole-games", "whole_games")])
+def test_benchmarks(option, name):
+    default = inspect.signature(bench_selfplay).parameters[name].default
+    assert _OPTIONS[option]["default"] == default and f"({default:g})" in told(option)
