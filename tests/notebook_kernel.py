@@ -21,7 +21,7 @@ from jupyter_client.manager import KernelManager
 ROOT = Path(__file__).parents[1]
 HTML, VIEW = "text/html", "application/vnd.jupyter.widget-view+json"
 NEW_PAGE = """
-from alphazero_nb.ui.dashboard import page_widgets
+from alphazero_nb.ui.widgets import page_widgets
 page_widgets.working.clear(), page_widgets.asked.clear()
 """
 

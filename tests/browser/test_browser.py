@@ -142,7 +142,7 @@ class Page:
         asks = """async () => {
             let printed = "";
             const kernel = window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel;
-            const future = kernel.requestExecute({code: "import alphazero_nb.ui.dashboard as d; print(len(d.page_widgets.working))",
+            const future = kernel.requestExecute({code: "import alphazero_nb.ui.widgets as d; print(len(d.page_widgets.working))",
                                                   store_history: false});
             future.onIOPub = message => { if (message.content.name === "stdout") printed += message.content.text; };
             await future.done;

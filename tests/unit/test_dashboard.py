@@ -15,6 +15,7 @@ from alphazero_nb.core.intervals import elo
 from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
 from alphazero_nb.ui import dashboard as page
 from alphazero_nb.ui.progress import describe
+from alphazero_nb.ui.widgets import PageWidgets
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 from test_progress import AWAY, SAMPLES
 
@@ -303,7 +304,7 @@ def test_a_widget_manager_that_arrives_late_is_asked_again(kernel):
 
 
 def test_a_page_answers_for_itself_only(monkeypatch):
-    pages, shown = page.PageWidgets(), []
+    pages, shown = PageWidgets(), []
     monkeypatch.setattr(pages, "session", lambda: "second")
     pages.answered("first")
     assert not pages.work()
