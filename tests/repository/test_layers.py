@@ -9,14 +9,14 @@ HOME = Path(__file__).resolve().parents[2]/PACKAGE
 
 # From the ground up. The modules of `games` stand side by side, but chess has four; `all` and `cli` may import everything.
 GROUPS = dict(
-    core=["device", "transfers", "compiled", "streams", "events", "game", "python_game", "game_check", "records", "intervals"],
+    core=["device", "transfers", "patches", "compiled", "streams", "events", "game", "python_game", "game_check", "records", "intervals"],
     games=None,
     network=["networks", "spiking", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
     search=["tree", "search", "cache", "agent", "one_game"],
     selfplay=["settings", "layout", "contracts", "slots", "scheduler", "actors", "worker_process", "workers", "cluster", "pools", "calibration", "engine"],
     arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external"],
     training=["replay", "learner", "run_folder", "shared_folder", "trainer", "forecast", "operator_check"],
-    ui=["svg", "progress", "dashboard", "board", "card_table", "match", "match_view", "play", "plots", "report"],
+    ui=["svg", "progress", "widgets", "dashboard", "board", "card_table", "game_line", "saved_game", "match_text", "match", "match_view", "play", "plots", "report"],
     benchmark=[], ablate=[], uci=[], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 UPWARDS = {"core.game": {"core.game_check"}}   # Game.check() calls the check of games, which knows games

@@ -29,7 +29,8 @@ from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.trainer import Trainer
-from alphazero_nb.ui.match import Match, read_saved_game
+from alphazero_nb.ui.match import Match
+from alphazero_nb.ui.saved_game import read_saved_game
 from alphazero_nb.ui.match_view import match_html, play_text
 from alphazero_nb.ui.plots import calibration, network_values, plot_games, value_pairs
 from reference import HashEvaluator

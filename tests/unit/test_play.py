@@ -12,7 +12,9 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Board, Square, Step, register_drawing
-from alphazero_nb.ui.match import Match, Refused, player_name, read_saved_game, result_words
+from alphazero_nb.ui.match import Match, Refused
+from alphazero_nb.ui.match_text import player_name, result_words
+from alphazero_nb.ui.saved_game import read_saved_game
 from alphazero_nb.ui.match_view import (MatchView, expected_points, mark_last, match_html, piece_letters, play_text,
                                         text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play

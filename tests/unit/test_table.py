@@ -13,7 +13,9 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Marks, board_svg
 from alphazero_nb.ui.card_table import find_table, points_of, read_words, redealt, tricks_shown
-from alphazero_nb.ui.match import Analysis, Match, is_open, player_name, result_words, seat_view
+from alphazero_nb.ui.game_line import Analysis
+from alphazero_nb.ui.match import Match, is_open, seat_view
+from alphazero_nb.ui.match_text import player_name, result_words
 from alphazero_nb.ui.match_view import MatchView, match_html, play_text
 from alphazero_nb.ui.play import PlayBoard, make_match, play
 from alphazero_nb.ui import card_table as table_module
