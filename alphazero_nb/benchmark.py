@@ -19,7 +19,8 @@ from .core.streams import Purpose, derive_seed
 from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStarted
 from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
 from .network.networks import BoardNet, PolicyValueNet, default_preset
-from .network.inference import can_fuse, can_use_int8, inference_copy, measure_ranges
+from .network.inference import can_fuse, inference_copy
+from .network.int8 import can_use_int8, measure_ranges
 from .network.evaluator import BatchedEvaluator, UniformEvaluator
 from .search.cache import make_cache
 from .search.search import SearchSettings

@@ -19,7 +19,7 @@ from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
 from ..network.networks import BoardNet, PolicyHead, ValueHead
-from ..network.inference import measure_ranges
+from ..network.int8 import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
 from ..selfplay.settings import default_settings

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ..core.device import Device, device_variants, get_device
 from ..core.game import Game, get_game
 from ..network.networks import PolicyValueNet
-from ..network.inference import can_use_int8
+from ..network.int8 import can_use_int8
 from ..network.evaluator import NetworkEvaluator, out_of_memory
 from .learner import Learner, TrainSettings, learner_arrays, restore_learner
 from .forecast import random_batch

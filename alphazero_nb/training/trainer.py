@@ -23,7 +23,7 @@ from ..core.game import Game, check_loadable, get_game
 from ..core.game_check import check_new_rules
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
-from ..network.inference import can_use_int8
+from ..network.int8 import can_use_int8
 from ..network.checkpoint import check_network, is_away, network_arrays
 from ..network.evaluator import NetworkEvaluator
 from ..network.saved_run import SavedRun

@@ -9,18 +9,18 @@ import html, math, time
 from collections import Counter, deque
 from pathlib import Path
 
-from ..core.device import find_host, has_kernel
+from ..core.device import has_kernel
 from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved,
                                       MatchPlayed, Message, NodesStatus, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, read_events, describe_keeps)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
 from .progress import Tally, TextProgress, clock_time, describe, speed_unit, time_shares
+from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
-__all__ = ['WIDTH', 'HEIGHT', 'LEFT', 'TOP', 'RIGHT', 'BOTTOM', 'NO_DATA', 'STOP', 'page_widgets', 'line_chart', 'bar_chart',
-           'DashboardState', 'elo_point', 'render', 'find_widgets', 'view_data', 'PageWidgets', 'Allowance',
-           'Dashboard']
+__all__ = ['WIDTH', 'HEIGHT', 'LEFT', 'TOP', 'RIGHT', 'BOTTOM', 'NO_DATA', 'STOP', 'line_chart', 'bar_chart', 'DashboardState',
+           'elo_point', 'render', 'Allowance', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
 WIDTH, HEIGHT = 270, 130                      # Of a chart, in pixels
@@ -321,75 +321,6 @@ def render(state: DashboardState) -> str:
         + block(messages, f"color:{GREY};font-size:.85em;white-space:pre-wrap;margin-top:4px")
         + block(html.escape(state.ended or ("" if away else STOP)), "margin-top:4px"),
         "font-family:sans-serif;font-size:13px;line-height:1.35;max-width:980px")
-
-# %% ../../nbs/72_ui.dashboard.ipynb #e1f2a3b4
-def find_widgets():
-    "Return ipywidgets, or None if it is not installed."
-    try: import ipywidgets
-    except ImportError: return None
-    return ipywidgets
-
-
-def view_data(widget) -> dict:
-    "Return the data of an output that shows a widget; ipywidgets 7 cannot replace an output itself."
-    view = dict(version_major=2, version_minor=0, model_id=widget.model_id)
-    return {"text/plain": repr(widget)[:100], "application/vnd.jupyter.widget-view+json": view}
-
-# %% ../../nbs/72_ui.dashboard.ipynb #70460812
-class PageWidgets:
-    "Find out which pages of this kernel have widgets that work."
-    unknown = "alphazero_nb.question"    # A comm target that no page has
-    control = "jupyter.widget.control"   # The kernel's comm target for a widget manager that has arrived
-
-    def __init__(self):
-        self.working, self.asked = set(), set()   # Sessions of pages
-        self.waiting = []                         # Functions to call after an answer
-
-    def session(self) -> str | None:
-        "Return the session of the page whose message the kernel handles now, and None without a kernel."
-        if not has_kernel(): return None
-        from IPython import get_ipython
-        return get_ipython().get_parent().get("header", {}).get("session")
-
-    def work(self) -> bool:
-        "Return True if the page of the running cell has answered that its widgets work."
-        return self.session() in self.working
-
-    def ask(self, then=None) -> None:
-        "Ask the page of the running cell, and call `then` when a page answers that its widgets work."
-        session, self.waiting = self.session(), self.waiting + [then] * (then is not None)
-        if session in self.working: return self.answered(session)
-        if session is None or session in self.asked or not find_host().answers or find_widgets() is None: return
-        self.asked.add(session)
-        self._listen()
-        probe, refused = find_widgets().Layout(), []
-        probe.comm.on_close(refused.append)
-        question = type(probe.comm)(target_name=self.unknown)
-
-        def answered(message):
-            self.asked.discard(session)
-            probe.close()
-            if not refused: self.answered(message["header"]["session"])
-        question.on_close(answered)
-
-    def answered(self, session: str) -> None:
-        "Record that the widgets of this page work, and call the functions that wait for that."
-        self.working.add(session)
-        waiting, self.waiting = self.waiting, []
-        for then in waiting: then()
-
-    def _listen(self) -> None:
-        "Ask again when a widget manager arrives, after ipywidgets has given it the existing widgets."
-        from IPython import get_ipython
-
-        def opened(comm, message):
-            find_widgets().Widget.handle_control_comm_opened(comm, message)
-            self.ask()
-        get_ipython().kernel.comm_manager.register_target(self.control, opened)
-
-# %% ../../nbs/72_ui.dashboard.ipynb #b4c5d6e8
-page_widgets = PageWidgets()
-page_widgets.ask()
 
 # %% ../../nbs/72_ui.dashboard.ipynb #2e7f8de3
 class Allowance:

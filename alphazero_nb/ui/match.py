@@ -5,89 +5,25 @@
 # %% ../../nbs/75_ui.match.ipynb #804f3ad5
 from __future__ import annotations
 
-import copy, operator, re, time
-from dataclasses import dataclass, replace
+import copy, time
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Callable
 
 import numpy as np
-from ..core.game import CHANCE, Game, get_game
+from ..core.game import Game, get_game
 from ..core.python_game import RuleError
 from .card_table import SeatView, find_table
+from .game_line import Analysis, GameLine
+from .match_text import player_name, move_words, roll_words, next_words, refusal, first_line
+from .saved_game import line_to_dict, read_saved_game
 
 # %% auto #0
-__all__ = ['Analysis', 'GameLine', 'analyse_positions', 'agent_move', 'with_simulations', 'line_to_dict', 'read_saved_game',
-           'free_name', 'player_name', 'move_words', 'result_words', 'roll_words', 'next_words', 'refusal',
-           'first_line', 'viewer', 'is_open', 'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState',
-           'Refused', 'continue_with', 'keep_and_continue', 'play_move', 'play_reply', 'give_hint', 'analyse_game',
-           'change_simulations', 'undo_command', 'redo_command', 'look_at', 'start_new_game', 'swap_seats',
-           'save_match', 'load_match', 'command', 'Match']
-
-# %% ../../nbs/75_ui.match.ipynb #915a4be6
-@dataclass(frozen=True)
-class Analysis:
-    "The result of a search in one position."
-    visits: dict      # {action: number of visits}
-    values: tuple     # Expected result of each seat, −1 to 1
-
-    @property
-    def best(self) -> int:       # The most visited action; on a tie, the lowest
-        return max(self.visits, key=lambda action: (self.visits[action], -action))
-
-    def shares(self) -> dict:
-        "Return {action: share of the visits}."
-        return {action: n / max(1, sum(self.visits.values())) for action, n in self.visits.items()}
-
-# %% ../../nbs/75_ui.match.ipynb #4a9754bc
-@dataclass(frozen=True)
-class GameLine:
-    "A game so far: its states, actions and search results."
-    game: Game
-    seed: int         # Seed of all draws and deals
-    seats: tuple      # Seats of people
-    states: tuple     # One more than actions: positions in which a player moves, or the last
-    actions: tuple = ()
-    rolls: tuple = () # After each action, the outcomes of chance
-    analyses: tuple = (None,)   # An Analysis for each state, None if it was not searched
-
-    @classmethod
-    def start(cls, game: Game, seed: int, seats: tuple) -> GameLine:
-        "Return the line of a new game."
-        return cls(game, seed, seats, (game.new_match(seed),))
-
-    def with_analysis(self, ply: int, analysis: Analysis | None) -> GameLine:
-        "Return the line with a search result at one ply."
-        return replace(self, analyses=self.analyses[:ply] + (analysis,) + self.analyses[ply + 1:])
-
-    def after(self, action: int, rolled=None) -> GameLine:
-        "Return the line one move later. Where chance moves then, it rolls by the seed, or as given in `rolled`."
-        state = self.game.play(self.states[-1], action)
-        if rolled is None: state, rolled = self.game.pass_chance(state, self.seed, sum(map(len, self.rolls)))
-        else:
-            for outcome in rolled: state = self.game.play(state, outcome)
-            if self.game.mover(state) == CHANCE: raise ValueError("a roll is missing")
-        return replace(self, states=(*self.states, state), actions=(*self.actions, action),
-                       rolls=(*self.rolls, tuple(rolled)), analyses=(*self.analyses, None))
-
-    def last_roll(self) -> str:
-        "Return the names of the outcomes of chance after the last move, or an empty string."
-        if not self.actions or not self.rolls[-1]: return ""
-        state, names = self.game.play(self.states[-2], self.actions[-1]), []
-        for outcome in self.rolls[-1]:
-            names.append(self.game.move_name(state, outcome))
-            state = self.game.play(state, outcome)
-        return ", ".join(names)
-
-    def until(self, ply: int) -> GameLine:
-        "Return the line as it was after `ply` moves."
-        return replace(self, states=self.states[:ply + 1], actions=self.actions[:ply], rolls=self.rolls[:ply],
-                       analyses=self.analyses[:ply + 1])
-
-    def values(self) -> list:
-        "Return the expected result per seat of each position (at the end the result), None if not searched."
-        values, state = [analysis and analysis.values for analysis in self.analyses], self.states[-1]
-        return values[:-1] + [tuple(self.game.returns(state).tolist())] if self.game.over(state) else values
+__all__ = ['analyse_positions', 'agent_move', 'with_simulations', 'viewer', 'is_open', 'may_show', 'visible_values', 'seat_view',
+           'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue', 'play_move', 'play_reply',
+           'give_hint', 'analyse_game', 'change_simulations', 'undo_command', 'redo_command', 'look_at',
+           'start_new_game', 'swap_seats', 'save_match', 'load_match', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def analyse_positions(agent, states) -> list[Analysis]:
@@ -115,127 +51,6 @@ def with_simulations(agent, simulations: int):
     agent = copy.copy(agent)
     agent.settings = replace(settings, simulations=simulations)
     return agent
-
-# %% ../../nbs/75_ui.match.ipynb #71b7708d
-def line_to_dict(line: GameLine, agent_name: str) -> dict:
-    "Return the game as plain data."
-    analyses = [analysis and dict(values=list(analysis.values), visits={str(a): n for a, n in analysis.visits.items()})
-                for analysis in line.analyses]
-    outcome = line.game.returns(line.states[-1]).tolist() if line.game.over(line.states[-1]) else None
-    rolls = dict(rolls=[list(rolled) for rolled in line.rolls]) if line.game.has_chance else {}
-    return dict(game=line.game.name, seed=line.seed, seats=list(line.seats), agent=agent_name,
-                actions=list(line.actions), outcome=outcome, thoughts=analyses, **rolls)
-
-
-def _is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 62
-
-
-def _read_analysis(game: Game, saved) -> Analysis | None:
-    "Return an analysis from a file. Raise a ValueError, TypeError, KeyError or AttributeError if it is invalid."
-    if saved is None: return None
-    values, visits = tuple(map(float, saved["values"])), {int(action): n for action, n in saved["visits"].items()}
-    fits = len(values) == game.players and all(-1.01 <= value <= 1.01 for value in values)
-    if not fits or not all(0 <= action < game.actions and _is_count(n) for action, n in visits.items()):
-        raise ValueError
-    return Analysis(visits, values)
-
-# %% ../../nbs/75_ui.match.ipynb #951c4bed
-def read_saved_game(path, game: Game | None = None) -> GameLine:
-    "Return the game saved in a file. Raise a ValueError that says what is wrong with the file."
-    from alphazero_nb.network.checkpoint import read_json
-    if not Path(path).exists(): raise ValueError(f"There is no file {str(path)!r}.")
-    try: saved = read_json(Path(path), "saved game", ("game", "seed", "seats", "actions", "thoughts"))
-    except (OSError, RecursionError): raise ValueError(f"{path} cannot be read as a saved game.") from None
-    if game is None: game = get_game(str(saved["game"]))
-    if saved["game"] != game.name:
-        raise ValueError(f"{path} holds a game of {saved['game']}, but this board plays {game.name}.")
-    seats, actions, analyses = (saved[key] if isinstance(saved[key], list) else [None]
-                                for key in ("seats", "actions", "thoughts"))
-    if not (seats and all(_is_count(seat) and seat < game.players for seat in seats) and _is_count(saved["seed"])
-            and all(map(_is_count, actions)) and len(analyses) == len(actions) + 1):
-        raise ValueError(f"{path} is damaged: its seed, seats, actions or thoughts are not valid.")
-    rolls = saved.get("rolls", [[]] * len(actions))
-    if not (isinstance(rolls, list) and len(rolls) == len(actions)
-            and all(isinstance(rolled, list) and all(map(_is_count, rolled)) for rolled in rolls)):
-        raise ValueError(f"{path} is damaged: its rolls are not valid.")
-    line = GameLine.start(game, saved["seed"], tuple(seats))
-    for number, (action, rolled) in enumerate(zip(actions, rolls), 1):
-        try: line = line.after(action, rolled)
-        except Exception: raise ValueError(f"{path} is damaged: move {number} cannot be played.") from None
-    try: return replace(line, analyses=tuple(_read_analysis(game, analysis) for analysis in analyses))
-    except (TypeError, ValueError, KeyError, AttributeError):
-        raise ValueError(f"{path} is damaged: its thoughts cannot be read.") from None
-
-
-def free_name(game: str, folder: str | Path = ".") -> str:
-    "Return a file name for a game that does not exist in the folder yet."
-    word = re.sub(r"\W+", "-", game).strip("-")
-    return next(name for n in range(1, 10**9) if not (Path(folder) / (name := f"{word}-{n}.json")).exists())
-
-# %% ../../nbs/75_ui.match.ipynb #ec6d7112
-def player_name(line: GameLine, seat: int, agent_name: str) -> str:
-    "Return the name of a seat."
-    if seat in line.seats: return "You" if len(line.seats) == 1 else f"Player {seat + 1}"
-    return agent_name if line.game.players == 2 else f"{agent_name} {seat + 1}"
-
-
-def move_words(who: str, action: str) -> str:
-    "Describe a player's action or bid in words."
-    verb, rest = ("bid", action[4:]) if action.startswith("bid ") else ("play", action)
-    return f"{who} {verb}{'' if who == 'You' else 's'} {rest}"
-
-
-def result_words(line: GameLine, agent_name: str) -> str:
-    "Return the result for one person, the winners for several people, or at a card table all points."
-    if table := find_table(line.game):
-        points = [f"{player_name(line, seat, agent_name)} {points}"
-                  for seat, points in enumerate(table.score(line.states[-1]))]
-        return f"Points: {', '.join(points)}."
-    results = line.game.returns(line.states[-1]).tolist()
-    if line.game.players == 1:
-        measured = line.game.measures(line.states[-1]) if line.game.measures else dict(result=results)
-        return f"{', '.join(f'{name} {by_seat[0]:g}' for name, by_seat in measured.items()).capitalize()}."
-    winners = [player_name(line, seat, agent_name) for seat, result in enumerate(results) if result == max(results)]
-    if len(winners) == len(results): return "A draw."
-    if len(line.seats) == 1 and "You" not in winners: return "You lose."
-    return f"{' and '.join(winners)} {'wins' if len(winners) == 1 and winners != ['You'] else 'win'}."
-
-
-def roll_words(line: GameLine) -> str:
-    "Return what chance did after the last move, in words."
-    rolled = line.last_roll()
-    if not rolled: return ""
-    if line.game.has_hidden_information: return " The next cards are dealt."
-    return f" {'New' if line.game.players == 1 else 'Rolled'}: {rolled.removeprefix('roll: ')}."
-
-
-def next_words(line: GameLine, agent_name: str) -> str:
-    "Return the next event in words: the result, or the turn of a person."
-    mover = line.game.mover(line.states[-1])
-    if mover < 0: return " " + result_words(line, agent_name)
-    if mover not in line.seats: return ""
-    return " Your move." if len(line.seats) == 1 else f" {player_name(line, mover, agent_name)} is to move."
-
-# %% ../../nbs/75_ui.match.ipynb #f7b0a14c
-def refusal(match, action) -> str:
-    "Return the reason why this action cannot be played now, or an empty string if it can."
-    try: action = operator.index(action)
-    except TypeError: return f"{action!r} is not a move."
-    line, game = match.line, match.game
-    if match.shown is not None:
-        return f"You are looking at move {match.shown} of {len(line.actions)}; go to the last move to continue."
-    if match.over: return f"The game is over. {result_words(line, match.name)}"
-    if not match.turn: return f"It is {match.name}'s turn."
-    if not 0 <= action < game.actions: return f"{action} is not a move of {game.name}."
-    if action in game.legal_actions(match.state): return ""
-    table = find_table(game)
-    if table: return table.reason(match.state, action)
-    return f"{game.move_name(match.state, action)} is not a legal move here."
-
-
-def first_line(error: BaseException) -> str:
-    "Return the first line of an error message, without its full stop."
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 # %% ../../nbs/75_ui.match.ipynb #4e41780d
 def viewer(line: GameLine) -> int:

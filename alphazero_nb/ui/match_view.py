@@ -18,8 +18,8 @@ from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_
                                    piece_svg, seat_color, turn_board, visit_marks)
 from .card_table import find_table
 from .progress import safe_output
-from .match import (Match, first_line, is_open, may_show, player_name, refusal, result_words, seat_view,
-                                   viewer, visible_values)
+from .match import Match, is_open, may_show, seat_view, viewer, visible_values
+from .match_text import first_line, player_name, refusal, result_words
 
 # %% auto #0
 __all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points', 'latest_values',

@@ -12,9 +12,11 @@ from typing import Callable
 from ..core.device import find_host, has_kernel
 from ..core.game import Game, get_game
 from .svg import svg_image
-from .dashboard import find_widgets, page_widgets, view_data
+from .widgets import find_widgets, page_widgets, view_data
 from .board import Board, board_margin
-from .match import Match, Refused, first_line, free_name, read_saved_game, refusal, visible_values
+from .match import Match, Refused, visible_values
+from .match_text import first_line, refusal
+from .saved_game import free_name, read_saved_game
 from .match_view import Choice, MatchView, match_html, panel_html, play_text, value_curve
 
 # %% auto #0

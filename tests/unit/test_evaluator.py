@@ -12,9 +12,10 @@ from torch import nn
 
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
-from alphazero_nb.network import evaluator as evaluator_module, inference
+from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
-from alphazero_nb.network.inference import FusedBoardNet, RecordedCopy, can_fuse, fold_batch_norm, inference_copy
+from alphazero_nb.network.fused_boards import FusedBoardNet, fold_batch_norm, fused_boards_work
+from alphazero_nb.network.inference import RecordedCopy, can_fuse, inference_copy
 from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
 
 BACKENDS = ["eager", "fused"]
@@ -538,9 +539,9 @@ def test_a_board_network_with_a_forward_of_its_own_is_not_fused():
 @pytest.fixture
 def forget_probe():
     "The probe of the operators is tried again, and forgotten afterwards."
-    inference._fused_operators_work.cache_clear()
+    fused_boards_work.cache_clear()
     yield
-    inference._fused_operators_work.cache_clear()
+    fused_boards_work.cache_clear()
 
 
 @pytest.mark.parametrize("error", [TypeError("unexpected argument"), RuntimeError("no such layout"), ValueError("stride"), KeyError("op")])

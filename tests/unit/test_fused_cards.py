@@ -9,14 +9,15 @@ from torch.nn import functional as F
 
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
-from alphazero_nb.network import inference
-from alphazero_nb.network.inference import (FusedSuitNet, add_rows, can_fuse, inference_copy, narrow, norm_rows,
-                                            pool_halves, split_inputs, widen)
+from alphazero_nb.network import fused_cards
+from alphazero_nb.network.fused_cards import (FusedSuitNet, add_rows, narrow, norm_rows, pool_halves, split_inputs,
+                                              widen)
+from alphazero_nb.network.inference import can_fuse, inference_copy
 from alphazero_nb.network.networks import PolicyValueNet, SuitNet
 
 OPEN = SimpleNamespace(groups=(3, 37, 9), observation_size=150, input_size=150, privileged_size=0, actions=40,
                        players=3)
-fuses = pytest.mark.skipif(not inference._fused_layer_works(),
+fuses = pytest.mark.skipif(not fused_cards.fused_cards_work(),
                            reason="this PyTorch has no fused linear layers for the CPU")
 
 
@@ -123,9 +124,9 @@ def test_kernels_against_pytorch():
 @pytest.fixture
 def forget_probe():
     "The probe of the operators is tried again, and forgotten afterwards."
-    inference._fused_layer_works.cache_clear()
+    fused_cards.fused_cards_work.cache_clear()
     yield
-    inference._fused_layer_works.cache_clear()
+    fused_cards.fused_cards_work.cache_clear()
 
 
 @pytest.mark.parametrize("answer", [TypeError("unexpected argument"), "zeros"])
@@ -133,8 +134,8 @@ def test_operators_that_fail_or_err_are_not_used(answer, monkeypatch, forget_pro
     def refuse(self, x, *arguments):
         if answer == "zeros": return torch.zeros(len(x), len(self.bias)).bfloat16()
         raise answer
-    monkeypatch.setattr(inference.PackedLinear, "__call__", refuse)
-    monkeypatch.setattr(inference.PackedLinear, "add", refuse)
+    monkeypatch.setattr(fused_cards.PackedLinear, "__call__", refuse)
+    monkeypatch.setattr(fused_cards.PackedLinear, "add", refuse)
     network = PolicyValueNet(get_game("blob(players=4,cards=5)"), "cards").eval()
     assert not can_fuse(network, get_device("cpu"), "bfloat16")
     with pytest.raises(ValueError, match="'fused' cannot run SuitNet in bfloat16 on"):
@@ -143,11 +144,11 @@ def test_operators_that_fail_or_err_are_not_used(answer, monkeypatch, forget_pro
 
 @fuses
 def test_a_batch_that_the_operators_refuse_runs_without_them(monkeypatch):
-    norm = inference.FusedNorm.__call__
+    norm = fused_cards.FusedNorm.__call__
     def refuse_eight(self, x):
         if len(x) == 8: raise TypeError("unexpected argument")
         return norm(self, x)
-    monkeypatch.setattr(inference.FusedNorm, "__call__", refuse_eight)
+    monkeypatch.setattr(fused_cards.FusedNorm, "__call__", refuse_eight)
     game = get_game("blob(players=4,cards=5)")
     network, x = with_history(PolicyValueNet(game, "cards")), planes(16, game.input_size)
     run = inference_copy(network, "cpu", "fused", "bfloat16")

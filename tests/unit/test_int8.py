@@ -12,11 +12,13 @@ from torch.nn import functional as F
 
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.game import get_game
-from alphazero_nb.network import inference
+from alphazero_nb.network import int8
 from alphazero_nb.network.checkpoint import fill_network, network_arrays
 from alphazero_nb.network.evaluator import NetworkEvaluator
-from alphazero_nb.network.inference import (Int8Net, QuantizedConv, can_use_int8, fold_batch_norm, inference_copy,
-                                            int8_operators_work, measure_ranges, pool_int8)
+from alphazero_nb.network.int8 import (Int8Net, QuantizedConv, can_use_int8, int8_operators_work, measure_ranges,
+                                       pool_int8)
+from alphazero_nb.network.fused_boards import fold_batch_norm
+from alphazero_nb.network.inference import inference_copy
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.selfplay.engine import SelfPlayEngine
@@ -191,7 +193,7 @@ class Clipping(QuantizedConv):
 
 @pytest.mark.parametrize("broken", [Overflowing, Missing, Unshifted, Clipping])
 def test_operators_that_fail_are_not_used(broken, monkeypatch, forget_probe):
-    monkeypatch.setattr(inference, "QuantizedConv", broken)
+    monkeypatch.setattr(int8, "QuantizedConv", broken)
     network, planes = measured(GAME), positions(GAME, 16)
     with torch.inference_mode():
         assert not can_use_int8(network, CPU)
