@@ -259,6 +259,15 @@ def test_each_page_of_a_module_leads_to_the_page_after_it():
         assert after in links(text[text.index("Next: "):]), f"{page} does not lead to {after}"
 
 
+def test_the_path_of_a_reader_leads_from_page_to_page():
+    section = (ROOT/"README.md").read_text(encoding="utf-8").partition("\n## Understand\n")[2].partition("\n## ")[0]
+    pages = links(section)
+    assert len(pages) == 7
+    for page, after in zip(pages, [*pages[1:], "nbs/index.ipynb"]):
+        text = "".join([cell for cell in read(page) if cell["cell_type"] == "markdown"][-1]["source"])
+        assert links(text[text.index("On the path: "):])[0] == Path(after).name, f"{page} does not lead to {after}"
+
+
 def test_a_notebook_installs_the_package_where_it_is_missing(notebook):
     "In Colab, on Kaggle or elsewhere. Colab ignores nbdev's directives; a comment in place of the command would be a syntax error."
     first = next("".join(cell["source"]) for cell in read(notebook) if "import alphazero_nb\n" in "".join(cell["source"]))
