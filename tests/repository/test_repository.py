@@ -205,6 +205,16 @@ def test_the_links_of_the_readme_lead_somewhere():
     assert not broken, f"README.md links to what is not there: {broken}"
 
 
+def test_every_stored_measurement_has_a_row_and_every_row_its_file():
+    data = ROOT/"nbs/data"
+    text = (data/"README.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([^`]+)`", text, re.M)
+    there = {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()} - {"README.md"}
+    rows = [{str(path.relative_to(data)) for path in data.glob(name)} for name in named]
+    assert all(rows) and set.union(*rows) == there
+    assert all((data/link).exists() for link in links(text))
+
+
 # Each notebook ----------------------------------------------------------------------------------
 
 @pytest.fixture(params=NOTEBOOKS)
