@@ -197,7 +197,7 @@ def _play(args):
 
 
 def _uci(args):
-    from alphazero_nb.uci import UciProgram, print_line, run_uci
+    from alphazero_nb.arena.uci import UciProgram, print_line, run_uci
 
     def load():
         from alphazero_nb.search.agent import Agent

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools, math
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import torch
 from torch import nn
@@ -15,21 +15,9 @@ from ..core.game import Game, did_you_mean
 from ..core.streams import require_seed
 
 # %% auto #0
-__all__ = ['PRESETS', 'STEPS', 'KEEP', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
+__all__ = ['STEPS', 'KEEP', 'PRESETS', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
            'SuitNet', 'PartPooling', 'pool_parts', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock', 'SpikingTrunk',
-           'SpikingNet', 'default_preset', 'PolicyValueNet']
-
-# %% ../../nbs/20_network.networks.ipynb #dee4b32b
-PRESETS = {  # filters, blocks
-    "tiny": (32, 3),
-    "small": (64, 5),
-    "medium": (128, 10),
-    "large": (256, 15),
-    "extreme": (512, 20),
-    "mlp": (256, 3),  # No convolutions, for observations without a board
-    "cards": (112, 1),  # No convolutions, for card games: 260,768 weights for five players
-    "spiking": (32, 3),  # The shape of tiny, with neurons that fire or do not over four time steps
-}
+           'SpikingNet', 'Preset', 'default_preset', 'PolicyValueNet']
 
 # %% ../../nbs/20_network.networks.ipynb #58076c94
 def _conv(inputs: int, outputs: int, kernel: int = 3) -> nn.Sequential:
@@ -275,6 +263,33 @@ def _spiking_net(game: Game, filters: int, blocks: int) -> nn.Module:
     if len(game.shape) == 3: return SpikingNet(game, filters, blocks)
     return VectorNet(game, 4 * filters, blocks, _spiking_vector_trunk)
 
+# %% ../../nbs/20_network.networks.ipynb #f2a8930f
+def _board_net(game: Game, filters: int, blocks: int) -> nn.Module:
+    return VectorNet(game, 4 * filters, blocks) if len(game.shape) == 1 else BoardNet(game, filters, blocks)
+
+
+def _cards_net(game: Game, filters: int, blocks: int) -> nn.Module:
+    return SuitNet(game, filters, blocks) if game.groups else VectorNet(game, filters, blocks)
+
+
+class Preset(NamedTuple):
+    "The size of a network, and `build(game, filters, blocks)`."
+    filters: int
+    blocks: int
+    build: Callable = _board_net
+
+
+PRESETS = {
+    "tiny": Preset(32, 3),
+    "small": Preset(64, 5),
+    "medium": Preset(128, 10),
+    "large": Preset(256, 15),
+    "extreme": Preset(512, 20),
+    "mlp": Preset(256, 3, VectorNet),             # No convolutions, for observations without a board
+    "cards": Preset(112, 1, _cards_net),          # No convolutions, for card games: 260,768 weights for five players
+    "spiking": Preset(32, 3, _spiking_net),       # The shape of tiny; neurons fire or do not over four time steps
+}
+
 # %% ../../nbs/20_network.networks.ipynb #f3cdc72a
 def default_preset(game: Game) -> str:
     "Return the default preset for a game."
@@ -292,14 +307,10 @@ def PolicyValueNet(
         raise ValueError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}."
                          f"{did_you_mean(preset, PRESETS)}")
     require_seed(seed)
-    filters, blocks = PRESETS[preset]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        flat = preset in ("mlp", "cards")
-        if preset == "spiking": net = _spiking_net(game, filters, blocks)
-        elif preset == "cards" and game.groups: net = SuitNet(game, filters, blocks)
-        elif flat or len(game.shape) == 1: net = VectorNet(game, filters if flat else 4 * filters, blocks)
-        else: net = BoardNet(game, filters, blocks)
+        filters, blocks, build = PRESETS[preset]
+        net = build(game, filters, blocks)
         for last in (net.policy, net.value, *([net.cards] if isinstance(net, SuitNet) else [])):
             last = getattr(last, "out", last)
             nn.init.normal_(last.weight, std=0.1 * last.weight[0].numel() ** -0.5)

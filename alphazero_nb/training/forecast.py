@@ -228,7 +228,7 @@ OPERATORS = {"tiny": (35, 166), "small": (45, 198), "medium": (70, 278)}   # Of 
 
 def arithmetic_limits(game: Game, preset: str, gpu: Gpu = T4, rows: int = 256) -> dict[str, float]:
     "Return the evaluations per second that host, launches, arithmetic and memory allow in batches of so many rows."
-    (filters, blocks), (operators, _) = PRESETS[preset], OPERATORS[preset]
+    (filters, blocks, _), (operators, _) = PRESETS[preset], OPERATORS[preset]
     numbers = math.prod(game.shape[1:]) * filters                           # Activations of a layer
     flops = 2 * 9 * numbers * (game.shape[0] + 2 * blocks * filters)        # Convolutions of 3×3
     launch_s = operators * LAUNCH_S / rows

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
-from ..core.game import Game, get_game
+from ..core.game import Game
 from ..core.python_game import RuleError
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine

@@ -14,10 +14,10 @@ GROUPS = dict(
     network=["networks", "spiking", "fused_boards", "fused_cards", "int8", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
     search=["tree", "search", "cache", "agent", "one_game"],
     selfplay=["settings", "layout", "contracts", "slots", "scheduler", "actors", "worker_process", "workers", "cluster", "pools", "calibration", "engine"],
-    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external"],
+    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external", "uci"],
     training=["replay", "learner", "run_folder", "shared_folder", "trainer", "forecast", "operator_check"],
     ui=["svg", "progress", "widgets", "dashboard", "board", "card_table", "game_line", "saved_game", "match_text", "match", "match_view", "play", "plots", "report"],
-    benchmark=[], ablate=[], uci=[], cli=[], all=[], __main__=[])
+    benchmark=[], ablate=[], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 UPWARDS = {"core.game": {"core.game_check"}}   # Game.check() calls the check of games, which knows games
 CHESS = ["games.chess_board", "games.chess_moves", "games.chess", "games.chess_text"]

@@ -94,7 +94,7 @@ def test_hidden_layers_exchange_zeros_and_ones(name):
             layer.register_forward_hook(lambda layer, inputs, out: seen.append(inputs[0].detach().clone()))
     for mode in (True, False):
         network.train(mode)(planes(game, 40).float())
-    assert len(seen) == 2 * 2 * PRESETS["spiking"][1] * (2 if game.privileged_size else 1)
+    assert len(seen) == 2 * 2 * PRESETS["spiking"].blocks * (2 if game.privileged_size else 1)
     assert all(((spikes == 0) | (spikes == 1)).all() for spikes in seen)
     fired = layer_spikes(warm(network, planes(game, 40)), planes(game, 40))
     assert all(((spikes == 0) | (spikes == 1)).all() and spikes.shape[:2] == (STEPS, 40) for spikes in fired.values())

@@ -8,12 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from alphazero_nb import uci
+from alphazero_nb.arena import uci
 from alphazero_nb.core.game import get_game
 from alphazero_nb.games import chess_text
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.uci import Limits, UciProgram, centipawns, handle, print_line, read_limits, read_position, run_uci, time_for_move
+from alphazero_nb.arena.uci import Limits, UciProgram, centipawns, handle, print_line, read_limits, read_position, run_uci, time_for_move
 
 
 class Talk:
