@@ -269,9 +269,9 @@ def test_the_limits_of_a_t4_are_those_of_a_hand_computation():
 
 def test_a_step_is_limited_by_launches_or_by_its_arithmetic():
     game = get_game("connect4")
-    assert arithmetic_speed(game, "small").steps == pytest.approx(1 / 198e-5)
+    assert arithmetic_speed(game, "small").steps_per_s == pytest.approx(1 / 198e-5)
     large = arithmetic_speed(game, "medium", batch_size=4096)
-    assert large.steps == pytest.approx(arithmetic_limits(game, "medium")["memory"] / 3 / 4096) and large.evaluations < 90_000
+    assert large.steps_per_s == pytest.approx(arithmetic_limits(game, "medium")["memory"] / 3 / 4096) and large.evals_per_s < 90_000
 
 
 def test_the_plan_of_a_t4_follows_from_its_speed():
