@@ -66,9 +66,8 @@ def alive(process):
 def test_a_dropped_engine_ends_its_workers():
     engine = SelfPlayEngine(GAME, None, workers=2, **SMALL)
     assert len(engine.generate_games(8)) == 8
-    workers = [process for process in psutil.Process().children(recursive=True)
-               if "resource_tracker" not in " ".join(process.cmdline())]   # Python starts one and keeps it
-    assert workers
+    workers = [psutil.Process(worker.process.pid) for worker in engine.pool.workers]   # Other tests have children, too
+    assert len(workers) == 2 and all(map(alive, workers))
     del engine
     wait(lambda: not any(map(alive, workers)))
 
