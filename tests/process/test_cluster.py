@@ -105,7 +105,7 @@ def start_cluster():
     import patient_ray
     from ray.cluster_utils import Cluster
     soon = dict(health_check_period_ms=500, health_check_timeout_ms=10_000, health_check_failure_threshold=3,
-                enable_worker_prestart=False)   # A node that was killed answers at once that nobody is there
+                enable_worker_prestart=False)   # The port of a killed node refuses at once
     cluster = Cluster()
     cluster.add_node(**ONE, include_dashboard=False, _system_config=soon)
     cluster.add_node(**ONE)
