@@ -47,7 +47,7 @@ class GameSearch:
 
     def start(self, state: np.ndarray) -> None:
         "Begin an empty tree at this state. Raise a ValueError if the game is over there."
-        self.requests = Requests(self.game, self.trees, self.leaves)   # Without any that an error has left waiting
+        self.requests = Requests(self.game, self.trees, self.settings, self.leaves)   # Without any that an error has left waiting
         if not init_root(self.game.api, self.trees, 0, self.game.as_state(state)):
             raise ValueError(f"{self.game.name}: the game is over; search a state of a game in progress.")
 
@@ -67,7 +67,7 @@ class GameSearch:
     def step(self, simulations: int) -> bool:
         "Run one batch. Return False when the moves have `simulations` visits, or the position is proven."
         budget = min(simulations, self.room)
-        if not self.requests.gather(self.game, self.settings, budget): return False
+        if not self.requests.gather(budget): return False
         self.requests.apply(*self.evaluator.evaluate(*self.requests.arguments()))
         return True
 

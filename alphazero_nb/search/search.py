@@ -19,12 +19,14 @@ from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY
                                     write_inputs)
 from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
+from .cache import lookup
 
 # %% auto #0
 __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root',
-           'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'merge_worlds',
-           'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations',
-           'Requests', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds', 'draw_worlds', 'search']
+           'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'settings_row',
+           'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths',
+           'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds',
+           'draw_worlds', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -152,7 +154,7 @@ def spread_of(nodes, edges, root):
 
 
 @lean_kernel
-def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
+def run_to_leaf(api, trees, tree, budget, settings, pending=None):
     "Run simulations. Return the node that needs the network, −1 when the root has its visits or is proven, or PAUSED."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
@@ -172,7 +174,8 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
                 continue
             if pending is not None:
                 if nodes[node].visits == 0: return node
-            edge = select_edge(nodes, edges, values, node, spread * c_puct, spread * fpu, pending)
+            edge = select_edge(nodes, edges, values, node, spread * settings.c_puct, spread * settings.fpu,
+                               pending)
             if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(nodes, edges, node)
             child = edges[edge].child
             if child >= 0:
@@ -189,7 +192,7 @@ def run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending=None):
             continue
         read_result(api, states[node], result)
         back_up(nodes, edges, values, node, result)
-        if proofs: prove(nodes, edges, values, node, result, ties_agree)
+        if settings.proofs: prove(nodes, edges, values, node, result, ties_agree)
     return -1
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
@@ -211,6 +214,15 @@ def apply_evaluation(api, trees, node, logits, relative):
 def count_worlds(game: Game, settings: SearchSettings) -> int:
     "Return the number of trees in a search of one position."
     return settings.worlds if game.has_hidden_information else 1
+
+
+def settings_row(game: Game, *settings) -> np.ndarray:   # (1,), one float64 for each number of the settings
+    "Return settings as compiled code reads them, by the names of their fields, and `hidden`: 1 with hidden cards."
+    row, hidden = {"hidden": game.has_hidden_information}, game.has_hidden_information
+    for each in settings: row |= {field.name: getattr(each, field.name) for field in fields(each)}
+    row |= {"worlds": row["worlds"] if hidden else 1, "proofs": row["proofs"] and not hidden}
+    numbers = {name: value for name, value in row.items() if isinstance(value, (Integral, Real))}
+    return np.array([tuple(numbers.values())], [(name, "f8") for name in numbers])
 
 
 @lean_kernel
@@ -240,13 +252,13 @@ class RequestTables(NamedTuple):
 
 
 @lean_kernel
-def write_request(api, nodes, edges, state, observations, edge_offsets, edge_actions, node, row):
+def write_request(api, trees, requests, node, row):
     "Write the request for `node` into row number `row`."
-    observations[row, :] = 0
-    write_inputs(api, state, observations[row])
-    first, count, offset = nodes[node].first, nodes[node].count, edge_offsets[row]
-    for i in range(count): edge_actions[offset + i] = edges[first + i].action
-    edge_offsets[row + 1] = offset + count
+    requests.observations[row, :] = 0
+    write_inputs(api, trees.states[node], requests.observations[row])
+    first, count, offset = trees.nodes[node].first, trees.nodes[node].count, requests.edge_offsets[row]
+    for i in range(count): requests.edge_actions[offset + i] = trees.edges[first + i].action
+    requests.edge_offsets[row + 1] = offset + count
 
 # %% ../../nbs/31_search.search.ipynb #a10c0002
 @lean_kernel
@@ -322,25 +334,25 @@ def apply_evaluations(api, trees, requests, count, edge_logits, values, pending=
 
 class Requests:
     "The requests of a block of trees, as an evaluator takes them."
-    def __init__(self, game: Game, trees: Trees, leaves: int = 1):
+    def __init__(self, game: Game, trees: Trees, settings: SearchSettings = SearchSettings(), leaves: int = 1):
         n = len(trees.counts) * leaves
         self.api, self.trees, self.leaves, self.count = game.api, trees, leaves, 0   # count: rows in use
-        self.breaks = Breaks(trees)
+        self.breaks, self.settings = Breaks(trees), settings_row(game, settings)
         self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
         self.tables = RequestTables(
             np.zeros(len(trees.counts), np.int32), np.zeros(len(trees.counts), np.int32), np.zeros(n, np.int32),
             np.zeros(n, np.int32), np.zeros((n, game.input_size), np.int8), np.zeros(n + 1, np.int32),
             np.zeros(n * game.max_legal, np.int32), np.zeros(LANES, np.int32))
 
-    def gather(self, game: Game, settings: SearchSettings, simulations: int | None = None) -> bool:
+    def gather(self, simulations: int | None = None) -> bool:   # None: as many as the settings say
         "Run all trees to their next requests. Return False when the searches are over."
-        budget = settings.simulations if simulations is None else simulations
-        proofs, self.count, paused = settings.proofs and not game.has_hidden_information, 0, True
+        budget = int(self.settings["simulations"][0]) if simulations is None else simulations
+        self.count, paused = 0, True
         self.tables.walks[:] = np.where(self.tables.waiting > 0, self.leaves, 0)
         while paused:   # Ctrl-C raises its exception here, between two calls
             with self.breaks:
-                self.count, paused = run_trees(game.api, self.trees, self.tables, self.count, budget, settings.c_puct,
-                                               settings.fpu, proofs, self.leaves, self.pending)
+                self.count, paused = run_trees(self.api, self.trees, self.tables, self.count, budget, self.settings,
+                                               self.leaves, self.pending)
         return bool(self.tables.waiting.any())
 
     def arguments(self) -> tuple:
@@ -355,23 +367,34 @@ class Requests:
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @lean_kernel
-def run_trees(api, trees, requests, count, budget, c_puct, fpu, proofs, leaves=1, pending=None):
-    "Run all trees to their next requests, after `count` rows. Return the number of rows, and True if this is not done."
-    nodes, edges, states, walks = trees.nodes, trees.edges, trees.states, requests.walks
+def run_to_request(api, trees, requests, tree, budget, settings, count, pending=None, cache=None):
+    """Run a tree to its next leaf, and make it request number `count` unless the cache knows it or it is pending.
+    Return the number of requests, and what `run_to_leaf` returned."""
+    node = run_to_leaf(api, trees, tree, budget, settings, pending)
+    if node < 0: return count, node
+    if pending is not None:
+        add_pending(trees.nodes, pending, node, 1)
+        if pending[node] > 1: return count, node
+    write_request(api, trees, requests, node, count)
+    if cache is not None:
+        entry = lookup(cache, requests, count)
+        if entry >= 0:
+            apply_evaluation(api, trees, node, cache.logits[entry], cache.values[entry])
+            return count, node
+    requests.rows[count], requests.leaves[count] = tree, node
+    requests.waiting[tree] += 1
+    return count + 1, node
+
+
+@lean_kernel
+def run_trees(api, trees, requests, count, budget, settings, leaves=1, pending=None):
+    "Run all trees to their next requests, after `count` others. Return their number, and True if this is not done."
+    walks = requests.walks
     for tree in range(len(walks)):
         while walks[tree] < leaves:
-            node = run_to_leaf(api, trees, tree, budget, c_puct, fpu, proofs, pending)
+            count, node = run_to_request(api, trees, requests, tree, budget, settings[0], count, pending)
             if node == PAUSED: return count, True
             walks[tree] = walks[tree] + 1 if node >= 0 else leaves
-            if node < 0: break
-            if pending is not None:
-                add_pending(nodes, pending, node, 1)
-                if pending[node] > 1: continue
-            write_request(api, nodes, edges, states[node], requests.observations, requests.edge_offsets,
-                          requests.edge_actions, node, count)
-            requests.rows[count], requests.leaves[count] = tree, node
-            requests.waiting[tree] += 1
-            count += 1
     return count, False
 
 # %% ../../nbs/31_search.search.ipynb #4f4f0eed
@@ -441,8 +464,8 @@ def search(
     trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
     if game.has_chance: trees.random[:] = sample_seeds(len(roots), seed)
     for tree, state in enumerate(roots): init_root(game.api, trees, tree, state)
-    requests = Requests(game, trees, max(1, leaves // len(roots)))
-    while requests.gather(game, settings):
+    requests = Requests(game, trees, settings, max(1, leaves // len(roots)))
+    while requests.gather():
         requests.apply(*evaluator.evaluate(*requests.arguments()))
     open_visits, open_means = visits[is_open], means[is_open]
     read_roots(trees, open_visits, open_means)

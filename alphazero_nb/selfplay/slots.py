@@ -17,9 +17,9 @@ from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
 from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
                                       root_of)
-from ..search.search import (PAUSED, Breaks, Requests, apply_evaluation, count_worlds, init_root,
-                                        merge_worlds, read_result, run_to_leaf, write_request)
-from ..search.cache import ROOM, insert, lookup, make_cache, reset
+from ..search.search import (PAUSED, Breaks, Requests, count_worlds, init_root, merge_worlds, read_result,
+                                        run_to_request, settings_row)
+from ..search.cache import ROOM, insert, make_cache, reset
 from .settings import SelfPlaySettings
 
 # %% auto #0
@@ -28,10 +28,6 @@ __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 
            'play_step', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
-_SETTINGS = np.dtype([(name, "f8") for name in (
-    "simulations", "fast_simulations", "full_search_fraction", "c_puct", "fpu", "noise_fraction", "noise_total",
-    "temperature", "final_temperature", "half_life", "keep_subtree", "random_start_fraction", "random_start_plies",
-    "random_start_power", "worlds", "hidden", "proofs")])
 SLOT = np.dtype([
     ("number", "i8"),   # Number of its game; −1 when idle
     ("budget", "i4"),   # Visits that the root gets in this search
@@ -51,7 +47,7 @@ SLOT = np.dtype([
 class SlotTables(NamedTuple):
     "State of a block of slots."
     rows: np.ndarray         # (slots,) SLOT
-    settings: np.ndarray     # (1,) settings
+    settings: np.ndarray     # (1,) settings_row
     random: np.ndarray       # (slots,) uint64, state of each slot's generator
     true_states: np.ndarray  # (slots, state_size) int16, the actual positions; the trees hold the worlds
     world: np.ndarray        # (state_size,) int16, scratch array for one world
@@ -59,13 +55,7 @@ class SlotTables(NamedTuple):
 
 def _make_slots(game: Game, slots: int, settings: SelfPlaySettings) -> SlotTables:
     "Return idle slots."
-    s, search = settings, settings.search
-    row = (search.simulations, min(s.fast_simulations, search.simulations), s.full_search_fraction,
-           search.c_puct, search.fpu, search.noise_fraction, search.noise_total,
-           s.temperature, s.final_temperature, s.half_life, s.keep_subtree,
-           s.random_start_fraction, s.random_start_plies, s.random_start_power,
-           count_worlds(game, search), game.has_hidden_information, search.proofs and not game.has_hidden_information)
-    tables = SlotTables(np.zeros(slots, SLOT), np.array([row], _SETTINGS), np.zeros(slots, np.uint64),
+    tables = SlotTables(np.zeros(slots, SLOT), settings_row(game, settings.search, settings), np.zeros(slots, np.uint64),
                         np.zeros((slots, game.state_size), np.int16), np.zeros(game.state_size, np.int16))
     tables.rows["number"] = -1
     return tables
@@ -172,7 +162,7 @@ def begin_search(slots, slot):
     row.full, row.random = full, 0
     if not started: row.random = uniform(slots.random, slot) < row.random_share
     row.noisy = (np.uint64(1) << np.uint64(settings.worlds)) - np.uint64(1) if full else np.uint64(0)
-    row.budget = int(settings.simulations if full else settings.fast_simulations)
+    row.budget = int(settings.simulations if full else min(settings.fast_simulations, settings.simulations))
 
 
 @lean_kernel
@@ -260,21 +250,13 @@ def add_noise_to_worlds(trees, requests, slots, slot):
 def search_slot(api, trees, requests, cache, slots, slot, count):
     "Run a slot's trees to their next requests or a pause. Return the number of rows, and False if the search is over."
     row, settings, waits = slots.rows[slot], slots.settings[0], False
-    nodes, edges, worlds = trees.nodes, trees.edges, int(settings.worlds)
+    worlds = int(settings.worlds)
     for tree in range(slot * worlds, (slot + 1) * worlds):
         while requests.waiting[tree] == 0:
             if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
-            node = run_to_leaf(api, trees, tree, row.budget, settings.c_puct, settings.fpu, settings.proofs > 0)
+            count, node = run_to_request(api, trees, requests, tree, row.budget, settings, count, cache=cache)
             if node == PAUSED: waits = True
             if node < 0: break
-            write_request(api, nodes, edges, trees.states[node], requests.observations, requests.edge_offsets,
-                          requests.edge_actions, node, count)
-            entry = lookup(cache, requests, count)
-            if entry >= 0:
-                apply_evaluation(api, trees, node, cache.logits[entry], cache.values[entry])
-                continue
-            requests.rows[count], requests.leaves[count] = tree, node
-            requests.waiting[tree], count = 1, count + 1
         waits |= requests.waiting[tree] > 0
     return count, waits
 

@@ -22,7 +22,7 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.search import (SearchSettings, apply_evaluation, init_root, next_share, run_to_leaf,
-                                        sample_seeds, search)
+                                        sample_seeds, search, settings_row)
 from alphazero_nb.search.tree import make_trees, root_of
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.slots import SlotBlock
@@ -298,10 +298,10 @@ def test_the_value_of_a_gamble_is_its_expectation_and_never_proven():
 
 def test_two_outcomes_with_one_position_share_a_node():
     game = gamble(play=play_alike)
-    trees = make_trees(1, 30, 2, 2, 1, game.outcomes)
+    trees, row = make_trees(1, 30, 2, 2, 1, game.outcomes), settings_row(game, SearchSettings(proofs=False))[0]
     assert init_root(game.api, trees, 0, game.new())
     for _ in range(20):
-        node = run_to_leaf(game.api, trees, 0, 30, 1.5, 0.2, False)
+        node = run_to_leaf(game.api, trees, 0, 30, row)
         if node < 0: break
         apply_evaluation(game.api, trees, node, np.zeros(2, np.float32), np.zeros(1, np.float32))
     assert trees.counts["nodes"][0] == 5, "the root, a roll below each action, and one end below each roll"

@@ -99,8 +99,8 @@ def searched(game, states, budget, leaves=1):
     trees, evaluator = make_trees(len(states), budget, 3, game.state_size, game.players, game.outcomes), Guessing(game, budget)
     trees.random[:] = sample_seeds(len(states), budget)
     for tree, state in enumerate(states): assert init_root(game.api, trees, tree, state)
-    requests = Requests(game, trees, leaves)
-    while requests.gather(game, SearchSettings(budget)): requests.apply(*evaluator.evaluate(*requests.arguments()))
+    requests = Requests(game, trees, SearchSettings(budget), leaves)
+    while requests.gather(): requests.apply(*evaluator.evaluate(*requests.arguments()))
     return trees
 
 
@@ -173,8 +173,8 @@ def test_visits_are_those_of_a_slow_search_with_proofs(kind, budget):
     for state in states:
         trees = make_trees(1, budget, game.max_legal, game.state_size, game.players, game.outcomes)
         assert init_root(game.api, trees, 0, state)
-        evaluator, requests = HashEvaluator(game), Requests(game, trees)
-        while requests.gather(game, SearchSettings(budget)): requests.apply(*evaluator.evaluate(*requests.arguments()))
+        evaluator, requests = HashEvaluator(game), Requests(game, trees, SearchSettings(budget))
+        while requests.gather(): requests.apply(*evaluator.evaluate(*requests.arguments()))
         root, edges = proving_search(game, evaluator, Node(game, state), budget), trees.edges[:trees.nodes["count"][0]]
         assert [edge.visits for edge in root.edges] == edges["visits"].tolist()
         assert np.allclose(trees.values[0], root.sums, atol=1e-3) and trees.nodes["exact"][0] == (root.exact is not None)

@@ -7,7 +7,8 @@ from alphazero_nb.core.game import Game, get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import NetworkEvaluator
 from alphazero_nb.search.tree import keep_subtree, make_trees
-from alphazero_nb.search.search import Requests, SearchSettings, apply_evaluation, init_root, run_to_leaf, search, write_request
+from alphazero_nb.search.search import (Requests, SearchSettings, apply_evaluation, init_root, run_to_leaf, search, settings_row,
+                                        write_request)
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.solvers import get_solver
 from reference import (HashEvaluator, Ignorant, Node, all_positions, best_actions, late_positions, slow_batches, slow_search, solve,
@@ -113,20 +114,20 @@ class Driver:
     "One tree, driven by the kernels one answer at a time."
     def __init__(self, game, evaluator, state, simulations):
         self.game, self.evaluator = game, evaluator
+        self.row = settings_row(game, SearchSettings(proofs=False))[0]
         self.trees = make_trees(1, simulations, game.max_legal, game.state_size, game.players)
         assert init_root(game.api, self.trees, 0, state)
 
     def answer(self, node):
         requests = Requests(self.game, self.trees)
         t, r = self.trees, requests.tables
-        write_request(self.game.api, t.nodes, t.edges, t.states[node], r.observations, r.edge_offsets, r.edge_actions,
-                      node, 0)
+        write_request(self.game.api, t, r, node, 0)
         requests.count = 1
         logits, values = self.evaluator.evaluate(*requests.arguments())
         apply_evaluation(self.game.api, t, node, logits, values[0])
 
     def search(self, budget):
-        while (node := run_to_leaf(self.game.api, self.trees, 0, budget, 1.5, 0.2, False)) >= 0:
+        while (node := run_to_leaf(self.game.api, self.trees, 0, budget, self.row)) >= 0:
             self.answer(node)
 
     def root_edges(self):
@@ -324,8 +325,8 @@ def test_an_impossible_number_of_leaves_is_refused(leaves):
 def prover(game, state, budget, leaves=1):
     "A tree after a search with proofs."
     driver = Driver(game, HashEvaluator(game), state, budget)
-    requests = Requests(game, driver.trees, leaves)
-    while requests.gather(game, SearchSettings(budget)): requests.apply(*driver.evaluator.evaluate(*requests.arguments()))
+    requests = Requests(game, driver.trees, SearchSettings(budget), leaves)
+    while requests.gather(): requests.apply(*driver.evaluator.evaluate(*requests.arguments()))
     assert requests.pending is None or not requests.pending.any(), "no walk is left pending"
     return driver
 
@@ -425,4 +426,5 @@ def test_a_kept_subtree_keeps_its_proofs():
     child = driver.trees.nodes[int(edges["child"][edges["exact"] == 1][0])].copy()
     driver.keep(action)
     assert driver.trees.nodes[0]["exact"] == 1 == child["exact"] and driver.trees.nodes[0]["visits"] == child["visits"]
-    assert run_to_leaf(game.api, driver.trees, 0, 10_000, 1.5, 0.2, True) == -1 and driver.trees.nodes[0]["visits"] == child["visits"]
+    assert run_to_leaf(game.api, driver.trees, 0, 10_000, settings_row(game, SearchSettings())[0]) == -1
+    assert driver.trees.nodes[0]["visits"] == child["visits"]
