@@ -107,17 +107,17 @@ def search_uct(api, trees, random, simulations, c):
             edge = select_uct(nodes, edges, node, random, c)
             child = edges[edge].child
             if child < 0:
-                child = add_node(counts, nodes, values, 0, node, edge - nodes[node].first)
+                child = add_node(trees, 0, node, edge - nodes[node].first)
                 edges[edge].child = child
                 states[child, :] = states[node]
                 call_play(api[PLAY], states[child], edges[edge].action)
-                expand(api, counts, nodes, edges, actions, 0, child, states[child])
+                expand(api, trees, 0, child)
                 node = child
                 if nodes[child].mover != CHANCE: break
             node = child
         state[:] = states[node]
         play_out(api, state, random, actions, trees.chances, result)
-        back_up(nodes, edges, values, node, result)
+        back_up(trees, node, result)
     best = nodes[root].first
     for e in range(best, best + nodes[root].count):
         if edges[e].visits > edges[best].visits: best = e

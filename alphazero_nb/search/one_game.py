@@ -105,7 +105,7 @@ def playable_visits(trees, node: int = 0) -> np.ndarray:
     "Return the visits of each edge of a node, (n,) int32, without those of refuted moves."
     row, edges = trees.nodes[node:node + 1].copy(), root_edges(trees, node).copy()
     row["first"] = 0
-    drop_refuted(row, edges, 0)
+    drop_refuted(trees._replace(nodes=row, edges=edges), 0)
     return edges["visits"]
 
 

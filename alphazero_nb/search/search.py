@@ -88,16 +88,17 @@ def read_result(api, state, result):
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @lean_kernel
-def expand(api, counts, nodes, edges, actions, tree, node, state):
+def expand(api, trees, tree, node):
     "Set the mover of `node` and, if a player moves there, its edges. Return the mover."
+    nodes, state = trees.nodes, trees.states[node]
     mover = call_mover(api[MOVER], state)
     if mover < CHANCE or mover >= api[PLAYERS]: raise ValueError("mover returned neither a seat nor -1 nor -2")
     nodes[node].mover = mover
     if mover < 0: return mover
-    count = call_legal(api[LEGAL], state, actions)
+    count = call_legal(api[LEGAL], state, trees.actions)
     if count < 1 or count > api[MAX_LEGAL]:
         raise ValueError("legal returned fewer than 1 or more than max_legal actions")
-    add_edges(counts, nodes, edges, tree, node, mover, actions, count)
+    add_edges(trees, tree, node, mover, trees.actions, count)
     return mover
 
 # %% ../../nbs/31_search.search.ipynb #dad56ad0
@@ -106,9 +107,9 @@ def init_root(api, trees, tree, state):
     "Make `state` the root of an empty tree. Return True if the game is not over there."
     counts, nodes, states = trees.counts, trees.nodes, trees.states
     counts[tree].nodes = counts[tree].edges = 0
-    root = add_node(counts, nodes, trees.values, tree, -1, 0)
+    root = add_node(trees, tree, -1, 0)
     copy_row(states[root], state)
-    return expand(api, counts, nodes, trees.edges, trees.actions, tree, root, states[root]) >= 0
+    return expand(api, trees, tree, root) >= 0
 
 # %% ../../nbs/31_search.search.ipynb #31c00002
 @lean_kernel
@@ -130,12 +131,12 @@ def roll(api, trees, tree, node):
         call_play(api[PLAY], state, draw_outcome(api, state, trees.chances, share))
         share = uniform(trees.random, tree)   # Of a second roll at the same node
     else: raise ValueError("chance moves more than max_length times in a row")
-    child = find_child(nodes, states, node, state)
+    child = find_child(trees, node, state)
     if child >= 0: return child, False
-    child = add_node(trees.counts, nodes, trees.values, tree, node, 0)
+    child = add_node(trees, tree, node, 0)
     copy_row(states[child], state)
-    link_child(nodes, trees.edges, child)
-    expand(api, trees.counts, nodes, trees.edges, trees.actions, tree, child, states[child])
+    link_child(trees, child)
+    expand(api, trees, tree, child)
     return child, True
 
 # %% ../../nbs/31_search.search.ipynb #8d61a95b
@@ -174,25 +175,25 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None):
                 continue
             if pending is not None:
                 if nodes[node].visits == 0: return node
-            edge = select_edge(nodes, edges, values, node, spread * settings.c_puct, spread * settings.fpu,
+            edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu,
                                pending)
-            if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(nodes, edges, node)
+            if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(trees, node)
             child = edges[edge].child
             if child >= 0:
                 node = child
                 continue
-            child = add_node(counts, nodes, values, tree, node, edge - nodes[node].first)
+            child = add_node(trees, tree, node, edge - nodes[node].first)
             edges[edge].child = child
             copy_row(states[child], states[node])
             call_play(api[PLAY], states[child], edges[edge].action)
-            if expand(api, counts, nodes, edges, actions, tree, child, states[child]) >= 0: return child
+            if expand(api, trees, tree, child) >= 0: return child
             node = child
         if nodes[node].exact:
-            back_up(nodes, edges, values, node, result)
+            back_up(trees, node, result)
             continue
         read_result(api, states[node], result)
-        back_up(nodes, edges, values, node, result)
-        if settings.proofs: prove(nodes, edges, values, node, result, ties_agree)
+        back_up(trees, node, result)
+        if settings.proofs: prove(trees, node, result, ties_agree)
     return -1
 
 # %% ../../nbs/31_search.search.ipynb #c4c9fb02
@@ -200,7 +201,7 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None):
 def apply_evaluation(api, trees, node, logits, relative):
     "Write the network's logits and values, the mover's first, into `node` and back them up."
     nodes, edges, result, scale = trees.nodes, trees.edges, trees.result, 1 + api[REWARDS]
-    set_priors(nodes, edges, node, logits)
+    set_priors(trees, node, logits)
     result[:] = 0
     if api[REWARDS]: read_result(api, trees.states[node], result)
     for k in range(len(result)):
@@ -208,7 +209,7 @@ def apply_evaluation(api, trees, node, logits, relative):
             raise NotFinite("the evaluator returned NaN or infinity as a value; check the weights of the network, "
                             "or your own evaluate().")
         result[(nodes[node].mover + k) % len(result)] += scale * relative[k]
-    back_up(nodes, edges, trees.values, node, result)
+    back_up(trees, node, result)
 
 # %% ../../nbs/31_search.search.ipynb #87c1c7ee
 def count_worlds(game: Game, settings: SearchSettings) -> int:
@@ -417,7 +418,7 @@ def read_roots(trees, visits, means):
     for n in range(len(visits)):
         merge_worlds(trees, n * worlds, worlds)
         root = root_of(trees, n * worlds)
-        drop_refuted(trees.nodes, trees.edges, root)
+        drop_refuted(trees, root)
         row = trees.nodes[root]
         for e in range(row.first, row.first + row.count): visits[n, trees.edges[e].action] = trees.edges[e].visits
         for player in range(means.shape[1]): means[n, player] = trees.values[root, player] / max(1, row.visits)

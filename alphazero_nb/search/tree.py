@@ -90,23 +90,25 @@ def root_of(trees, tree):
 
 # %% ../../nbs/30_search.tree.ipynb #a63a3282
 @lean_kernel
-def add_node(counts, nodes, values, tree, parent, branch):
+def add_node(trees, tree, parent, branch):
     "Add a node without edges to a tree. Return its index in the tables."
+    nodes, counts = trees.nodes, trees.counts
     node = tree * (len(nodes) // len(counts)) + counts[tree].nodes
     counts[tree].nodes += 1
     row = nodes[node]
     row.first, row.count, row.visits, row.mover, row.parent, row.branch, row.exact = -1, 0, 0, -1, parent, branch, 0
     row.child = row.next = -1
-    values[node, :] = 0
+    trees.values[node, :] = 0
     return node
 
 # %% ../../nbs/30_search.tree.ipynb #ac4744e9
 @lean_kernel
-def add_edges(counts, nodes, edges, tree, node, mover, actions, count):
+def add_edges(trees, tree, node, mover, actions, count):
     "Give `node` one unvisited edge for each of the first `count` actions."
+    counts, edges = trees.counts, trees.edges
     first = tree * (len(edges) // len(counts)) + counts[tree].edges
     counts[tree].edges += count
-    row = nodes[node]
+    row = trees.nodes[node]
     row.first, row.count, row.mover = first, count, mover
     for i in range(count):
         edge = edges[first + i]
@@ -118,8 +120,9 @@ class NotFinite(ValueError):
 
 
 @lean_kernel
-def set_priors(nodes, edges, node, logits):
+def set_priors(trees, node, logits):
     "Set the priors of `node` to the softmax of `logits`, one per edge. Raise NotFinite if there is none."
+    nodes, edges = trees.nodes, trees.edges
     first, count = nodes[node].first, nodes[node].count
     top = logits[0]
     for i in range(1, count): top = max(top, logits[i])
@@ -138,11 +141,12 @@ WON, LOST = 1 - 1e-5, -1 + 1e-5   # No result is better than 1 or worse than −
 
 
 @lean_kernel
-def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
+def select_edge(trees, node, c_puct, fpu, pending=None):
     """Return the edge of `node` with the largest PUCT score, or −1 if all are proven losses. `pending` counts the
     leaves that wait at and below each node."""
+    nodes, edges = trees.nodes, trees.edges
     row = nodes[node]
-    total, mass, expected = row.visits, 0.0, values[node, row.mover] / row.visits
+    total, mass, expected = row.visits, 0.0, trees.values[node, row.mover] / row.visits
     if pending is not None: total += pending[node]
     scale = c_puct * math.sqrt(total)
     best, best_score, untried, untried_prior = -1, -1e30, -1, -1.0
@@ -166,19 +170,21 @@ def select_edge(nodes, edges, values, node, c_puct, fpu, pending=None):
 
 # %% ../../nbs/30_search.tree.ipynb #27f340e2
 @lean_kernel
-def repeat_result(values, node, visits, result):
+def repeat_result(trees, node, visits, result):
     "Write the result of a proven node with this many visits, and give its sums one visit more."
+    values = trees.values
     for player in range(values.shape[1]):
         result[player] = values[node, player] / np.float32(visits)
         values[node, player] = result[player] * np.float32(visits + 1)
 
 
 @lean_kernel
-def back_up(nodes, edges, values, node, result):
+def back_up(trees, node, result):
     "Add `result`, one number per seat, to `node` and all its ancestors. A proven node replaces it with its own."
+    nodes, edges, values = trees.nodes, trees.edges, trees.values
     while True:
         row = nodes[node]
-        if row.exact: repeat_result(values, node, row.visits, result)
+        if row.exact: repeat_result(trees, node, row.visits, result)
         else:
             for player in range(values.shape[1]): values[node, player] += result[player]
         row.visits += 1
@@ -193,8 +199,9 @@ def back_up(nodes, edges, values, node, result):
 
 # %% ../../nbs/30_search.tree.ipynb #30c00002
 @lean_kernel
-def find_child(nodes, states, node, state):
+def find_child(trees, node, state):
     "Return the child of a chance node that has this position, or −1."
+    nodes, states = trees.nodes, trees.states
     child = nodes[node].child
     while child >= 0:
         same = True
@@ -211,17 +218,19 @@ TIE = 1e-5   # Exact results closer than this are equal; the tables round
 
 
 @lean_kernel
-def results_agree(nodes, edges, values, edge, other):
+def results_agree(trees, edge, other):
     "Return True if two proven edges have the same result for every seat."
-    a, b = edges[edge].child, edges[other].child
+    nodes, values = trees.nodes, trees.values
+    a, b = trees.edges[edge].child, trees.edges[other].child
     for player in range(values.shape[1]):
         if abs(values[a, player] / nodes[a].visits - values[b, player] / nodes[b].visits) > TIE: return False
     return True
 
 
 @lean_kernel
-def best_if_decided(nodes, edges, values, node, ties_agree):
+def best_if_decided(trees, node, ties_agree):
     "Return the edge that decides the result of `node` for every seat, or −1. `ties_agree`: see above."
+    nodes, edges = trees.nodes, trees.edges
     best, best_mean, all_exact = -1, -1e30, True
     row = nodes[node]
     for e in range(row.first, row.first + row.count):
@@ -234,13 +243,14 @@ def best_if_decided(nodes, edges, values, node, ties_agree):
     if not all_exact: return -1
     for e in range(row.first, row.first + row.count):
         if edges[e].value / edges[e].visits < best_mean - TIE: continue
-        if not results_agree(nodes, edges, values, e, best): return -1
+        if not results_agree(trees, e, best): return -1
     return best
 
 
 @lean_kernel
-def correct(nodes, edges, values, node, result):
+def correct(trees, node, result):
     "Replace what `node` has backed up so far by as many exact results, in the node and all its ancestors."
+    nodes, edges, values = trees.nodes, trees.edges, trees.values
     for player in range(values.shape[1]):
         change, below = result[player] * nodes[node].visits - values[node, player], node
         while True:
@@ -253,24 +263,26 @@ def correct(nodes, edges, values, node, result):
 
 
 @lean_kernel
-def prove(nodes, edges, values, node, result, ties_agree):
+def prove(trees, node, result, ties_agree):
     "Give a visited `node` its exact result, and prove the ancestors that this decides."
+    nodes, edges, values = trees.nodes, trees.edges, trees.values
     while True:
-        correct(nodes, edges, values, node, result)
+        correct(trees, node, result)
         row = nodes[node]
         row.exact = 1
         if row.parent < 0 or nodes[row.parent].exact or nodes[row.parent].mover == CHANCE: break
         edges[nodes[row.parent].first + row.branch].exact = 1
         node = row.parent
-        best = best_if_decided(nodes, edges, values, node, ties_agree)
+        best = best_if_decided(trees, node, ties_agree)
         if best < 0: break
         child = edges[best].child
         for player in range(values.shape[1]): result[player] = values[child, player] / np.float32(nodes[child].visits)
 
 # %% ../../nbs/30_search.tree.ipynb #78e95396
 @lean_kernel
-def share_ties(nodes, edges, node):
+def share_ties(trees, node):
     "Return the least visited of the proven edges that are best for the mover of `node`. Raise a ValueError if none is."
+    nodes, edges = trees.nodes, trees.edges
     row, best, chosen = nodes[node], -1e30, -1
     for e in range(row.first, row.first + row.count):
         if edges[e].exact: best = max(best, edges[e].value / edges[e].visits)
@@ -282,8 +294,9 @@ def share_ties(nodes, edges, node):
 
 # %% ../../nbs/30_search.tree.ipynb #30f10004
 @lean_kernel
-def drop_refuted(nodes, edges, root):
+def drop_refuted(trees, root):
     "Set the visits of edges that are proven worse than another to 0. If none is left, the likeliest other gets one."
+    nodes, edges = trees.nodes, trees.edges
     row, best, likeliest, left = nodes[root], -1e30, -1, 0
     first, last = row.first, row.first + row.count
     for e in range(first, last):
@@ -300,8 +313,9 @@ def drop_refuted(nodes, edges, root):
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
 @lean_kernel
-def link_child(nodes, edges, node):
+def link_child(trees, node):
     "Enter a node as a child of its parent."
+    nodes, edges = trees.nodes, trees.edges
     row = nodes[node]
     above = nodes[row.parent]
     if above.mover == CHANCE: row.next, above.child = above.child, node
@@ -326,7 +340,7 @@ def keep_subtree(trees, tree, root):
         copy_row(trees.states[new], trees.states[node])
         nodes[new].parent = -1 if node == root else base + remap[parent - base]
         nodes[new].child = nodes[new].next = -1
-        if node != root: link_child(nodes, edges, new)
+        if node != root: link_child(trees, new)
         if first < 0: continue
         nodes[new].first = used_edges
         for i in range(count): edges[used_edges + i] = edges[first + i]

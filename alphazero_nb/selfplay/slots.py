@@ -226,7 +226,7 @@ def make_move(api, trees, slots, log, slot, edge):
     child, settings, truth = trees.edges[edge].child, slots.settings[0], slots.true_states[slot]
     call_play(api[PLAY], truth, trees.edges[edge].action)
     roll_dice(api, trees, slots, log, slot)
-    if child >= 0 and trees.nodes[child].mover == CHANCE: child = find_child(trees.nodes, trees.states, child, truth)
+    if child >= 0 and trees.nodes[child].mover == CHANCE: child = find_child(trees, child, truth)
     if child >= 0 and settings.keep_subtree and settings.hidden == 0:
         keep_subtree(trees, slot, child)
         return trees.nodes[root_of(trees, slot)].mover >= 0
@@ -277,7 +277,7 @@ def play_step(api, trees, requests, cache, slots, log, count):
                 count, waits = search_slot(api, trees, requests, cache, slots, slot, count)
                 if waits: break
                 merge_worlds(trees, slot * worlds, worlds)
-                drop_refuted(nodes, trees.edges, root)
+                drop_refuted(trees, root)
             if row.random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
             else: edge = choose(trees, root, slots, slot)
             check_room(row, log)

@@ -370,8 +370,8 @@ from alphazero_nb.core.game import REWARDS
 from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import apply_evaluation
 trees = make_trees(1, simulations=4, max_legal=4, state_size=2, players=1)
-add_node(trees.counts, trees.nodes, trees.values, 0, -1, 0)
-add_edges(trees.counts, trees.nodes, trees.edges, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
+add_node(trees, 0, -1, 0)
+add_edges(trees, 0, 0, 0, np.arange(2, dtype=np.int32), 2)
 apply_evaluation(np.zeros(REWARDS + 1, np.int64), trees, 0, np.zeros(2, np.float32), np.zeros(1, np.float32))
 print(alphazero_nb.__file__, trees.nodes["visits"][0], sum(apply_evaluation.stats.cache_hits.values()))
 """

@@ -617,8 +617,8 @@ def test_gamma_variates(shape):
 def test_noise_is_a_mixture_with_a_dirichlet(count, total, fraction):
     "Its mean keeps the priors (mixed with a uniform share), its variance is a Dirichlet's, and it sums to one."
     trees = make_trees(1, 4, count, 1, 2)
-    root = add_node(trees.counts, trees.nodes, trees.values, 0, -1, 0)
-    add_edges(trees.counts, trees.nodes, trees.edges, 0, root, 0, np.arange(count), count)
+    root = add_node(trees, 0, -1, 0)
+    add_edges(trees, 0, root, 0, np.arange(count), count)
     priors = np.random.default_rng(0).dirichlet(np.ones(count)).astype(np.float32)
     random, seen = np.array([99], np.uint64), []
     for _ in range(6000):
