@@ -1,7 +1,9 @@
 """Everything a notebook needs: `from alphazero_nb.all import *`."""
 from alphazero_nb.core.device import check_device, device_report, get_device, list_devices
 from alphazero_nb.core.events import JsonLines, read_events
-from alphazero_nb.core.game import ContractError, Game, board_symmetries, get_game, list_games, register
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game, board_symmetries
+from alphazero_nb.core.registry import get_game, list_games, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet

@@ -17,7 +17,9 @@ from numba import njit
 from .core.device import device_variants, get_device, usable_cores
 from .core.streams import Purpose, derive_seed
 from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStarted
-from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
+from .core.calls import RESAMPLE_HIDDEN, call_resample_hidden
+from .core.game import Game
+from .core.registry import get_game
 from .network.networks import BoardNet, PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
 from .network.int8 import can_use_int8, measure_ranges

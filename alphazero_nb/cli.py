@@ -24,7 +24,7 @@ def _check_device(args):
 
 
 def _games(args):
-    from alphazero_nb.core.game import get_game, list_games
+    from alphazero_nb.core.registry import get_game, list_games
     games = [get_game(name) for name in list_games()]
     if args.json:
         return dict(games=[dict(name=g.name, players=g.players, actions=g.actions, shape=list(g.shape)) for g in games])
@@ -33,7 +33,7 @@ def _games(args):
 # %% ../nbs/82_cli.ipynb #f81e9431
 def _get_game(args):
     "Return the game, with parameters from its brackets and from the options."
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     given = _given(players=args.players, cards=args.cards)
     if not given: return get_game(args.game)
     word, _, inside = args.game.strip().partition("(")
@@ -121,7 +121,8 @@ def _cards(text: str | None):
 
 
 def _show_game(args):
-    from alphazero_nb.core.game import CHANCE, get_game
+    from alphazero_nb.core.calls import CHANCE
+    from alphazero_nb.core.registry import get_game
     from alphazero_nb.selfplay.slots import retrace
     try: moves = [int(part) for part in args.moves.split(",") if part.strip()]
     except ValueError: raise ValueError(f"--moves is {args.moves!r}; write it as 3,3,2.") from None

@@ -17,7 +17,7 @@ from torch import nn
 
 from alphazero_nb.benchmark import machine_facts
 from alphazero_nb.core.device import usable_cores
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine

@@ -26,7 +26,7 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
 
 def train(name, minutes):
     "Train an agent up to this many minutes in all. Return its trainer."
-    from alphazero_nb.core.game import file_stem
+    from alphazero_nb.core.registry import file_stem
     from alphazero_nb.training.forecast import plan_run
     from alphazero_nb.ui.progress import TextProgress
     folder, options = ROOT / "runs" / "agents" / file_stem(name), dict(listeners=(TextProgress(),))
@@ -54,7 +54,7 @@ def measure(trainer, opponents, games):
 def make(name):
     "Train an agent, and write its network and its card."
     import torch
-    from alphazero_nb.core.game import file_stem
+    from alphazero_nb.core.registry import file_stem
     from alphazero_nb.network.pretrained import save_agent
     minutes, opponents, games = GAMES[name]
     trainer = train(name, minutes)

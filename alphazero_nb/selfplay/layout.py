@@ -9,7 +9,8 @@ import importlib.util
 from dataclasses import dataclass, replace
 
 from ..core.device import Device, device_names, usable_cores
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from ..search.search import require_number
 
 # %% auto #0

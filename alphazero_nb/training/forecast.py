@@ -14,7 +14,8 @@ from typing import Callable
 
 import numpy as np
 from ..core.device import Device, get_device
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..network.saved_run import read_config
 from ..search.search import count_worlds, require_number

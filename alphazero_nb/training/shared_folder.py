@@ -14,7 +14,8 @@ import numpy as np
 from torch import nn
 from ..core.events import (Events, GameFinished, Message, NodesStatus, SelfPlayDone, SelfPlayStopped,
                                       default_listeners, shell_command)
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
 from ..network.checkpoint import (check_network, fill_network, parse_json, patiently, read_arrays, read_json,

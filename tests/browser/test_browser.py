@@ -481,7 +481,7 @@ def test_a_png_looks_like_what_the_browser_draws(chromium, name):
     import numpy as np
     from PIL import Image
 
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     from alphazero_nb.ui.match import Match
     from alphazero_nb.ui.match_view import MatchView, match_png
     match = Match(get_game(name), None)

@@ -16,7 +16,7 @@ from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
 from alphazero_nb.core.device import usable_cores
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.inference import BACKENDS
 from processes import Program
 
@@ -166,7 +166,7 @@ CARDS = ["arena", "heuristic", "random", "--game", "blob", "--players", "3", "--
 def test_cards_are_played_in_duplicate(capsys):
     from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer
     from alphazero_nb.arena.matches import play_duplicate
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     assert main([*CARDS, "--json"]) == 0
     row, game = json.loads(capsys.readouterr().out), get_game("blob(players=3,cards=2)")
     assert row == play_duplicate(game, HeuristicPlayer(game), RandomPlayer(game, 4), 40, seed=3).to_dict()

@@ -15,7 +15,7 @@ import pytest
 
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import GameFinished, NodesStatus, WorkerLost
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay import layout as layouts

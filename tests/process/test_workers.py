@@ -25,7 +25,8 @@ import pytest
 
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone, WorkerLost, WorkerStarted
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.worker_process import Outbox, WorkerTraceback, receive
@@ -453,7 +454,7 @@ def test_a_script_needs_no_guard(tmp_path, own):
     "Python runs a script without `if __name__ == '__main__':` again in each process, and with it the line that spawns."
     path = tmp_path / "unguarded.py"
     path.write_text("""
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 print("a start", flush=True)
 """ + own + """
@@ -471,7 +472,7 @@ def test_a_script_may_play_in_a_process_of_its_own(tmp_path, own):
     path = tmp_path / "guarded.py"
     path.write_text("""
 import multiprocessing
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 """ + own + """
 def play():
@@ -565,7 +566,7 @@ faulthandler.dump_traceback_later(SECONDS, exit=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 import psutil
 from alphazero_nb.core.events import GameFinished, Message, WorkerLost, WorkerStarted
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 GAME = get_game("tictactoe")  # Made once: an interrupt while LLVM loads it can be fatal, whoever asked for it

@@ -10,7 +10,7 @@ import pytest
 from alphazero_nb import benchmark
 from alphazero_nb.core.events import Events
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
 from alphazero_nb.selfplay import calibration
 from alphazero_nb.selfplay.actors import ActorPool

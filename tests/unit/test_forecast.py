@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import get_game, list_games
+from alphazero_nb.core.registry import get_game, list_games
 from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.search.search import SearchSettings

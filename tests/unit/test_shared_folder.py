@@ -13,7 +13,7 @@ import pytest
 
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import GameFinished, Message, NodesStatus
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.scheduler import GameScheduler

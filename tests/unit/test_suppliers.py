@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.contracts import GameSupplier
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training.shared_folder import SharedGames
