@@ -23,7 +23,7 @@ from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, rea
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import download, run_folder
-from alphazero_nb.training.shared_folder import produce_games
+from alphazero_nb.training.producer import produce_games
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.training.forecast import forecast, train
 from alphazero_nb.training.operator_check import check_operators

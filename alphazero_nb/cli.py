@@ -143,7 +143,7 @@ def _join(args) -> None:
 
 
 def _produce(args):
-    from alphazero_nb.training.shared_folder import produce_games
+    from alphazero_nb.training.producer import produce_games
     from alphazero_nb.ui.progress import TextProgress
     given = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
     layout = None if given and args.layout == "auto" else args.layout

@@ -43,7 +43,8 @@ from .replay import Replay, window_size
 from .learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                            restore_learner)
 from .run_folder import LayoutFile, RunFolder
-from .shared_folder import SharedGames, SharedPlan
+from .inbox import SharedGames
+from .shared_folder import SharedPlan
 
 # %% auto #0
 __all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport',
