@@ -77,7 +77,7 @@ def _train(args):
     game, stops = _get_game(args), []
     _check_train(game, args)
     from alphazero_nb.training.learner import default_training
-    from alphazero_nb.training.forecast import plan_run
+    from alphazero_nb.training.forecast import prepare_run
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
@@ -89,12 +89,13 @@ def _train(args):
     if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
     engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers,
                     backend=args.backend)
-    trainer, plan = plan_run(game, args.minutes, folder, args.preset, args.device, lambda text: progress(Message(text)),
-                             seed=args.seed, train_settings=settings, play_settings=_selfplay(game, args),
-                             listeners=listeners, layout=args.layout, from_folder=args.from_folder, **engine)
+    trainer, expected = prepare_run(game, args.minutes, folder, args.preset, args.device,
+                                    lambda text: progress(Message(text)), seed=args.seed, train_settings=settings,
+                                    play_settings=_selfplay(game, args), listeners=listeners, layout=args.layout,
+                                    from_folder=args.from_folder, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     stopped = stops != [False]   # A stop before the start posts no event
-    if plan and not stopped: progress(Message(plan.compare(trainer)))
+    if expected and not stopped: progress(Message(expected.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
     rules = ["--rules", args.rules] if args.rules else []
     if trainer.iteration and not args.json:
@@ -102,7 +103,7 @@ def _train(args):
     if stopped: raise KeyboardInterrupt
     if args.json: return dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
                               seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder,
-                              plan=plan and plan.row())
+                              forecast=expected and expected.row())
 
 
 def _check_train(game, args) -> None:

@@ -27,13 +27,13 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
 def train(name, minutes):
     "Train an agent up to this many minutes in all. Return its trainer."
     from alphazero_nb.core.registry import file_stem
-    from alphazero_nb.training.forecast import plan_run
+    from alphazero_nb.training.forecast import prepare_run
     from alphazero_nb.ui.progress import TextProgress
     folder, options = ROOT / "runs" / "agents" / file_stem(name), dict(listeners=(TextProgress(),))
     manifest = folder / "manifest.json"
     left = minutes - (json.loads(manifest.read_text(encoding="utf-8"))["seconds"] / 60 if manifest.exists() else 0)
-    if left <= .2: return plan_run(name, None, folder, **options)[0]
-    return plan_run(name, left, folder, **options)[0].fit(minutes=left)
+    if left <= .2: return prepare_run(name, None, folder, **options)[0]
+    return prepare_run(name, left, folder, **options)[0].fit(minutes=left)
 
 
 def measure(trainer, opponents, games):

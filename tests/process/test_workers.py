@@ -124,7 +124,7 @@ class Silent(Worker):
 
 def stop_for_good(playing):
     "Stop worker 0. Only for this worker time passes; another one is never silent for too long."
-    worker, playing.pool.listener.silence_s = playing.pool.workers[0], 1e6
+    worker, playing.pool.supervisor.silence_s = playing.pool.workers[0], 1e6
     os.kill(worker.process.pid, signal.SIGSTOP)
     worker.__class__ = Silent
     return worker.process.pid
@@ -188,7 +188,7 @@ def test_weights_reach_processes_as_they_reach_threads():
         playing.set_network(nets[1])
         got.append(within(600, playing.generate_games, 12))
         lost, other = pids(playing)
-        playing.pool.listener.silence_s = 1e6
+        playing.pool.supervisor.silence_s = 1e6
         os.kill(lost, signal.SIGKILL), os.kill(other, signal.SIGSTOP)   # It goes on when the new one has played
         playing.events.listeners.append(at_game(1, lambda: os.kill(other, signal.SIGCONT), "worker 0"))
         got.append(within(600, playing.generate_games, 12))
@@ -212,7 +212,7 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again(name, games,
     kill = lambda: os.kill(pids(playing)[0], signal.SIGKILL)
     with engine(name, simulations=simulations, listeners=[heard, at_game(at, kill, "worker 0")]) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener._watch = lambda: None   # It is noticed by the end of its pipe, at once, and not by the clock
+        playing.pool.supervisor._watch = lambda: None   # It is noticed by the end of its pipe, at once, and not by the clock
         records = within(600, playing.generate_games, games)
     assert records == undisturbed(games, name, simulations)
     numbers = [event.number for event in heard.of(GameFinished)]
@@ -728,7 +728,7 @@ def look():
     say("waits")
 
 with build() as engine:
-    join, engine.pool.listener.silence_s = engine.pool.join, 1e6
+    join, engine.pool.supervisor.silence_s = engine.pool.join, 1e6
     engine.pool.join = lambda: join(1e6)   # After one interrupt alone, it would wait for ever
     engine.pool.wait_ready()
     stopped = engine.pool.workers[0]
@@ -919,7 +919,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
                 if psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED: worker.__class__ = Silent; return
     with engine(game, workers=1, listeners=[heard], simulations=4, seed=1) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener.silence_s, finder = 1e6, threading.Thread(target=find)
+        playing.pool.supervisor.silence_s, finder = 1e6, threading.Thread(target=find)
         finder.start()
         try: records = within(600, playing.generate_games, 100)
         finally: over.set(), finder.join()
@@ -1007,7 +1007,7 @@ def wake(*_): asleep[0] = 5000
 signal.signal(signal.SIGCONT, wake)
 workers.time = SimpleNamespace(monotonic=lambda: time.monotonic() + asleep[0], sleep=time.sleep)
 with build(simulations=400) as engine:
-    engine.pool.listener.silence_s = 1000
+    engine.pool.supervisor.silence_s = 1000
     engine.pool.wait_ready()
     records = engine.generate_games(100)
     while not asleep[0]: records += engine.generate_games(20)
@@ -1042,7 +1042,7 @@ def test_a_slow_worker_gets_fewer_games(reproducible):
     go_on = at_game(240, lambda: os.kill(slow, signal.SIGCONT), "worker 1 ")
     with engine(simulations=100, listeners=[heard, go_on], reproducible=reproducible) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener.silence_s, slow = 1e6, pids(playing)[0]
+        playing.pool.supervisor.silence_s, slow = 1e6, pids(playing)[0]
         os.kill(slow, signal.SIGSTOP)
         try: records = within(600, playing.generate_games, 300)
         finally: os.kill(slow, signal.SIGCONT)
