@@ -369,7 +369,7 @@ def test_the_first_quarter_of_an_hour(page, lab):
 
 # A page whose widgets are late ------------------------------------------------------------------
 
-LATE = ["""from alphazero_nb.core.game import get_game
+LATE = ["""from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.ui.play import play
 engine = SelfPlayEngine(get_game("tictactoe"), None, device="cpu", layout="threads", simulations=100, games=32)
