@@ -12,7 +12,8 @@ from typing import Callable
 
 import numpy as np
 from .core.events import RunDone, describe_games
-from .core.game import Game, did_you_mean, file_stem, get_game
+from .core.game import Game
+from .core.registry import did_you_mean, file_stem, get_game
 from .core.intervals import linked_groups, score_interval, student_factor
 from .network.checkpoint import parse_json, write_whole
 from .network.networks import PolicyValueNet

@@ -1,7 +1,9 @@
 """Everything a notebook needs: `from alphazero_nb.all import *`."""
 from alphazero_nb.core.device import check_device, device_report, get_device, list_devices
 from alphazero_nb.core.events import JsonLines, read_events
-from alphazero_nb.core.game import ContractError, Game, board_symmetries, get_game, list_games, register
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game, board_symmetries
+from alphazero_nb.core.registry import get_game, list_games, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
@@ -21,7 +23,7 @@ from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, rea
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
 from alphazero_nb.training.run_folder import download, run_folder
-from alphazero_nb.training.shared_folder import produce_games
+from alphazero_nb.training.producer import produce_games
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.training.forecast import forecast, train
 from alphazero_nb.training.operator_check import check_operators

@@ -5,7 +5,7 @@
 # %% ../nbs/80_benchmark.ipynb #32de6057
 from __future__ import annotations
 
-import gc, os, platform, statistics, tempfile, threading, time, tracemalloc, warnings
+import os, platform, statistics, tempfile, threading, time, warnings
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,13 +16,14 @@ import torch
 from numba import njit
 from .core.device import device_variants, get_device, usable_cores
 from .core.streams import Purpose, derive_seed
-from .core.events import IterationDone, JsonLines, MatchPlayed, RunDone, RunStarted
-from .core.game import RESAMPLE_HIDDEN, Game, call_resample_hidden, get_game
+from .core.events import RunDone
+from .core.calls import RESAMPLE_HIDDEN, call_resample_hidden
+from .core.game import Game
+from .core.registry import get_game
 from .network.networks import BoardNet, PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
 from .network.int8 import can_use_int8, measure_ranges
-from .network.evaluator import BatchedEvaluator, UniformEvaluator
-from .search.cache import make_cache
+from .network.evaluator import UniformEvaluator
 from .search.search import SearchSettings
 from .selfplay.slots import SlotBlock
 from .selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
@@ -35,12 +36,12 @@ from .selfplay.engine import SelfPlayEngine
 from .training.learner import Learner, default_training
 from .training.forecast import random_batch, step_rate
 from .ui.dashboard import Dashboard, render
+from .bench_fixtures import HiddenDashboard, SimulatedGPU, Stopwatch, past_run, redraw_growth
 
 # %% auto #0
 __all__ = ['AT_ONCE', 'bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts',
-           'bench_formats', 'bench_games', 'bench_machine', 'bench_layouts', 'bench_kernels', 'SimulatedGPU',
-           'bench_gpu_way', 'bench_device', 'bench_cards', 'Stopwatch', 'HiddenDashboard', 'past_run', 'redraw_growth',
-           'bench_dashboard']
+           'bench_formats', 'bench_games', 'bench_machine', 'bench_layouts', 'bench_kernels', 'bench_gpu_way',
+           'bench_device', 'bench_cards', 'bench_dashboard']
 
 # %% ../nbs/80_benchmark.ipynb #d3aa370b
 def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int, seconds: float) -> float:
@@ -227,9 +228,7 @@ def bench_games(
     for count in games:
         for table in (False, True):
             layout, scheduler = plan_layout(game, network, device, "threads", games=count), GameScheduler()
-            with closing(ActorPool(game, network, layout, settings, 0)) as pool:
-                if not table:
-                    for block in pool.blocks: block.cache = make_cache(game, 0)
+            with closing(ActorPool(game, network, layout, settings, 0, cached=table)) as pool:
                 warm_up(pool, scheduler, seconds / 4)
                 row = measure_window(pool, scheduler, seconds)
             rows.append(dict(games=count, table=table, moves_per_s=row["moves_per_s"], evals_per_s=row["evals_per_s"]))
@@ -335,29 +334,6 @@ def _simulate(block: SlotBlock, answers) -> tuple:  # seconds in the kernels, si
     return took + time.perf_counter() - start, count
 
 # %% ../nbs/80_benchmark.ipynb #1c2ecda6
-class SimulatedGPU:
-    "An evaluator that takes time and knows nothing."
-    overlaps, shapes = True, (1 << 30,)
-
-    def __init__(self, game: Game, rows_per_s: float, overhead_s: float = 1e-4):
-        self.players, self.rows_per_s, self.overhead_s = game.players, rows_per_s, overhead_s
-        self.free = self.busy_s = 0.0   # When it has ended its batches; how long it has computed
-
-    def begin(self, observations, edge_offsets, edge_actions):
-        "Take a batch after the last one. Return a function that waits for its end."
-        seconds = self.overhead_s + len(observations) / self.rows_per_s
-        self.free, self.busy_s = max(self.free, time.perf_counter()) + seconds, self.busy_s + seconds
-        end, logits = self.free, np.zeros(len(edge_actions), np.float32)
-        values = np.zeros((len(observations), self.players), np.float32)
-
-        def result():
-            time.sleep(max(0.0, end - time.perf_counter()))
-            return logits, values
-        return result
-
-    def evaluate(self, *request): return self.begin(*request)()
-
-
 def bench_gpu_way(
     game: Game | str,
     rows_per_s: float,          # Of the simulated GPU
@@ -371,12 +347,9 @@ def bench_gpu_way(
 ) -> dict:                      # busy (share of the time), rows_per_s, rows_per_batch
     "Return how busy actors keep a GPU of this speed."
     game = get_game(game) if isinstance(game, str) else game
-    layout = Layout("threads", ("cpu",), threads, slots * blocks, slots, True)
-    gpu = SimulatedGPU(game, rows_per_s, overhead_s)
-    gpu.overlaps = overlaps
-    with closing(ActorPool(game, None, layout, full_searches(game, None, None), 0)) as pool:
-        pool.inference.evaluator, pool.inference.shared = BatchedEvaluator(gpu, slots * merged), True
-        pool.layout, scheduler = replace(pool.layout, shared=True), GameScheduler()
+    layout = Layout("threads", ("cpu",), threads, slots * blocks, slots, True, merged=merged)
+    gpu, scheduler = SimulatedGPU(game, rows_per_s, overhead_s, overlaps), GameScheduler()
+    with closing(ActorPool(game, None, layout, full_searches(game, None, None), 0, evaluator=gpu)) as pool:
         play_for(pool, scheduler, seconds / 4)
         before, busy = pool.report(), gpu.busy_s
         took = play_window(partial(play_for, pool, scheduler), lambda: pool.report().batches, seconds)
@@ -464,48 +437,6 @@ def bench_cards(
     return dict(game=game.name, preset=preset or default_preset(game), weights=weights, rows=rows,
                 machine=machine_facts(),
                 table=f"effort   worlds  simulations  games/min    evals/s  worlds, µs    share{table}")
-
-# %% ../nbs/80_benchmark.ipynb #a0636fe7
-class Stopwatch:
-    "A listener that calls another listener and adds up its processor time."
-    def __init__(self, listener): self.listener, self.cpu_s, self.events = listener, 0.0, 0
-
-    def __call__(self, event) -> None:
-        start = time.thread_time()
-        self.listener(event)
-        self.cpu_s, self.events = self.cpu_s + time.thread_time() - start, self.events + 1
-
-
-class HiddenDashboard(Dashboard):
-    "A dashboard that draws at its usual rate but displays nothing."
-    def __init__(self):
-        super().__init__()
-        self.text = None
-
-    def draw(self) -> None: self.page, self.redraws = render(self.state), self.redraws + 1
-    def finish(self) -> None: self.draw()
-
-# %% ../nbs/80_benchmark.ipynb #7f6a527a
-def past_run(folder: Path, iterations: int) -> RunStarted:
-    "Write the events of a run of so many iterations, with a match at every fifth. Return the event that resumes it."
-    keep = JsonLines(folder / "events.jsonl")
-    for k in range(1, iterations + 1):
-        keep(IterationDone(k, 30.0 * k, 256 * k, 9000 * k, 2 * 0.99 ** k, 0.8 * 0.99 ** k, 8.5))
-        if k % 5 == 0: keep(MatchPlayed("run", "rollouts:100", 0.7, 0.6, 0.8, 40, k))
-    return RunStarted("connect4", "small", "cpu", str(folder), iterations, 256 * iterations, minutes=60)
-
-
-def redraw_growth(dashboard, redraws: int) -> int:
-    "Return the growth of Python's memory, in bytes, over so many redraws of the same state."
-    tracemalloc.start()
-    try:
-        for _ in range(10): dashboard.draw()
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(redraws): dashboard.draw()
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before
-    finally: tracemalloc.stop()
 
 # %% ../nbs/80_benchmark.ipynb #d2f9297a
 def bench_dashboard(

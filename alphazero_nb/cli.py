@@ -24,7 +24,7 @@ def _check_device(args):
 
 
 def _games(args):
-    from alphazero_nb.core.game import get_game, list_games
+    from alphazero_nb.core.registry import get_game, list_games
     games = [get_game(name) for name in list_games()]
     if args.json:
         return dict(games=[dict(name=g.name, players=g.players, actions=g.actions, shape=list(g.shape)) for g in games])
@@ -33,7 +33,7 @@ def _games(args):
 # %% ../nbs/82_cli.ipynb #f81e9431
 def _get_game(args):
     "Return the game, with parameters from its brackets and from the options."
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     given = _given(players=args.players, cards=args.cards)
     if not given: return get_game(args.game)
     word, _, inside = args.game.strip().partition("(")
@@ -77,7 +77,7 @@ def _train(args):
     game, stops = _get_game(args), []
     _check_train(game, args)
     from alphazero_nb.training.learner import default_training
-    from alphazero_nb.training.forecast import plan_run
+    from alphazero_nb.training.forecast import prepare_run
     settings = replace(default_training(game), **_given(
         games_per_iteration=args.games_per_iter, batch_size=args.batch_size, evaluate_every=args.evaluate_every))
     folder = args.folder or f"runs/{args.game.partition('(')[0]}"
@@ -89,12 +89,13 @@ def _train(args):
     if args.tensorboard: listeners.append(TensorBoard(args.tensorboard))
     engine = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers,
                     backend=args.backend)
-    trainer, plan = plan_run(game, args.minutes, folder, args.preset, args.device, lambda text: progress(Message(text)),
-                             seed=args.seed, train_settings=settings, play_settings=_selfplay(game, args),
-                             listeners=listeners, layout=args.layout, from_folder=args.from_folder, **engine)
+    trainer, expected = prepare_run(game, args.minutes, folder, args.preset, args.device,
+                                    lambda text: progress(Message(text)), seed=args.seed, train_settings=settings,
+                                    play_settings=_selfplay(game, args), listeners=listeners, layout=args.layout,
+                                    from_folder=args.from_folder, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     stopped = stops != [False]   # A stop before the start posts no event
-    if plan and not stopped: progress(Message(plan.compare(trainer)))
+    if expected and not stopped: progress(Message(expected.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
     rules = ["--rules", args.rules] if args.rules else []
     if trainer.iteration and not args.json:
@@ -102,7 +103,7 @@ def _train(args):
     if stopped: raise KeyboardInterrupt
     if args.json: return dict(folder=str(trainer.folder.path), iteration=trainer.iteration, games=trainer.games,
                               seconds=trainer.seconds, history=trainer.history[-1:], ladder=ladder,
-                              plan=plan and plan.row())
+                              forecast=expected and expected.row())
 
 
 def _check_train(game, args) -> None:
@@ -121,7 +122,8 @@ def _cards(text: str | None):
 
 
 def _show_game(args):
-    from alphazero_nb.core.game import CHANCE, get_game
+    from alphazero_nb.core.calls import CHANCE
+    from alphazero_nb.core.registry import get_game
     from alphazero_nb.selfplay.slots import retrace
     try: moves = [int(part) for part in args.moves.split(",") if part.strip()]
     except ValueError: raise ValueError(f"--moves is {args.moves!r}; write it as 3,3,2.") from None
@@ -142,7 +144,7 @@ def _join(args) -> None:
 
 
 def _produce(args):
-    from alphazero_nb.training.shared_folder import produce_games
+    from alphazero_nb.training.producer import produce_games
     from alphazero_nb.ui.progress import TextProgress
     given = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
     layout = None if given and args.layout == "auto" else args.layout

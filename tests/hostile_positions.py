@@ -19,7 +19,7 @@ from alphazero_nb.arena.connect4_search import ILLEGAL
 from alphazero_nb.arena.judge import judge, pad_lines, read_positions
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer
 from alphazero_nb.arena.solvers import get_solver
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.one_game import GameSearch
 

@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 
-from alphazero_nb.core.game import CHANCE
+from alphazero_nb.core.calls import CHANCE
 
 
 class HashEvaluator:

@@ -16,7 +16,7 @@ from standin import Log, Mode
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.core import transfers
 from alphazero_nb.core.device import Device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.checkpoint import fill_network, network_arrays
 from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator

@@ -9,17 +9,17 @@ from linear_run import SETTINGS, Linear
 # Plays into the folder argv[1] until it is killed, and writes the name of each file to argv[2] once the file is there.
 PRODUCER = """
 import sys
-from alphazero_nb.training import shared_folder
+from alphazero_nb.training import producer
 from linear_run import Linear
 
-log, write = open(sys.argv[2], "a", buffering=1), shared_folder.write_games
+log, write = open(sys.argv[2], "a", buffering=1), producer.write_games
 def write_and_log(*arguments, **about):
     file = write(*arguments, **about)
     log.write(f"{file.producer} {file.first} {file.count}\\n")
     return file
-shared_folder.write_games = write_and_log
-shared_folder.produce_games(sys.argv[1], network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1,
-                            listeners=())
+producer.write_games = write_and_log
+producer.produce_games(sys.argv[1], network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1,
+                       listeners=())
 """
 
 # Trains in the folder argv[1] until it is killed.

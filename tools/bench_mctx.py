@@ -109,7 +109,7 @@ def measure(python: str, windows: int, seconds: float) -> dict:
     import torch
     from alphazero_nb.benchmark import bare_rate, best_bare, full_searches, machine_facts
     from alphazero_nb.core.device import get_device
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     from alphazero_nb.network.inference import inference_copy
     from alphazero_nb.network.int8 import measure_ranges
     from alphazero_nb.network.networks import PolicyValueNet

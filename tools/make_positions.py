@@ -80,7 +80,7 @@ def main():
     from alphazero_nb.arena.matches import canonical
     from alphazero_nb.arena.players import get_player
     from alphazero_nb.arena.solvers import get_solver
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     args = read_arguments()
     game, phases = get_game(args.game), PHASES[args.game]
     known = frozenset(canonical(game, state) for path in args.without for state in read_positions(path, game).states)

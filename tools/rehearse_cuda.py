@@ -22,7 +22,7 @@ from torch import nn
 
 from fake_cards import CARDS, Cards, Driver, Fault, install, names
 from alphazero_nb.core.device import get_device, gpu_facts, list_devices, probe_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.checkpoint import check_network
 from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator

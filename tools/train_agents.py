@@ -26,14 +26,14 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
 
 def train(name, minutes):
     "Train an agent up to this many minutes in all. Return its trainer."
-    from alphazero_nb.core.game import file_stem
-    from alphazero_nb.training.forecast import plan_run
+    from alphazero_nb.core.registry import file_stem
+    from alphazero_nb.training.forecast import prepare_run
     from alphazero_nb.ui.progress import TextProgress
     folder, options = ROOT / "runs" / "agents" / file_stem(name), dict(listeners=(TextProgress(),))
     manifest = folder / "manifest.json"
     left = minutes - (json.loads(manifest.read_text(encoding="utf-8"))["seconds"] / 60 if manifest.exists() else 0)
-    if left <= .2: return plan_run(name, None, folder, **options)[0]
-    return plan_run(name, left, folder, **options)[0].fit(minutes=left)
+    if left <= .2: return prepare_run(name, None, folder, **options)[0]
+    return prepare_run(name, left, folder, **options)[0].fit(minutes=left)
 
 
 def measure(trainer, opponents, games):
@@ -54,7 +54,7 @@ def measure(trainer, opponents, games):
 def make(name):
     "Train an agent, and write its network and its card."
     import torch
-    from alphazero_nb.core.game import file_stem
+    from alphazero_nb.core.registry import file_stem
     from alphazero_nb.network.pretrained import save_agent
     minutes, opponents, games = GAMES[name]
     trainer = train(name, minutes)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Callable
 
 import numpy as np
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from ..games import chess_text
 from .players import Player, register_player
 

@@ -15,8 +15,9 @@ from typing import Callable
 import numpy as np
 
 from ..core.compiled import kernel
-from ..core.game import (LEGAL, MOVER, PLAY, START, Game, call_legal, call_mover, call_play, call_start,
-                                    file_stem, same_game)
+from ..core.calls import LEGAL, MOVER, PLAY, START, call_legal, call_mover, call_play, call_start
+from ..core.game import Game
+from ..core.registry import file_stem, same_game
 from ..core.intervals import independent_count, linked_groups, wilson_interval
 from .connect4_search import ILLEGAL
 from .matches import canonical

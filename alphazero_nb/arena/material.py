@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from ..core.compiled import kernel
 from ..core.streams import Purpose, derive_seed, uniform
-from ..core.game import (LEGAL, MATERIAL, MOVER, PLAY, Game, call_legal, call_mover, call_play,
-                                    call_returns)
+from ..core.calls import LEGAL, MATERIAL, MOVER, PLAY, call_legal, call_mover, call_play, call_returns
+from ..core.game import Game
 from ..search.search import read_result
 from .players import Player, act_in_threads, register_player
 

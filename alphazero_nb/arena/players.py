@@ -15,8 +15,10 @@ import numpy as np
 from ..core.device import usable_cores
 from ..core.compiled import kernel, lean_kernel
 from ..core.streams import Purpose, derive_seed, uniform
-from ..core.game import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, Game, call_legal, call_mover,
-                                    call_play, did_you_mean, draw_outcome, same_game)
+from ..core.calls import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, call_legal, call_mover, call_play,
+                                     draw_outcome)
+from ..core.game import Game
+from ..core.registry import did_you_mean, same_game
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import draw_worlds, expand, init_root, read_result, roll

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Callable
 
 import numpy as np
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from ..core.intervals import elo
 from ..games import chess_text
 from ..games.chess import no_mate_possible

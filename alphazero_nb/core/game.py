@@ -5,96 +5,18 @@
 # %% ../../nbs/01_core.game.ipynb #08cfa73c
 from __future__ import annotations
 
-import difflib, importlib, importlib.util, inspect, re
+import inspect, re
 from typing import Callable
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from .compiled import Rewired, checked_helper, compile_for, digest, lean_kernel
-from .streams import dice, require_seed
+from .base_game import BaseGame
+from .calls import SIGNATURES, address_of
+from .compiled import Rewired, checked_helper, compile_for, digest
+from .game_check import ContractError, check_game
+from .registry import game_module, get_game
 
 # %% auto #0
-__all__ = ['SIGNATURES', 'OVER', 'CHANCE', 'call_start', 'call_mover', 'call_legal', 'call_play', 'call_returns', 'call_observe',
-           'call_resample_hidden', 'call_chance', 'START', 'MOVER', 'LEGAL', 'PLAY', 'RETURNS', 'OBSERVE',
-           'RESAMPLE_HIDDEN', 'PROBABILITIES', 'STATE_SIZE', 'PLAYERS', 'ACTIONS', 'OBSERVATION_SIZE', 'MAX_LEGAL',
-           'OUTCOMES', 'PRIVILEGED', 'PRIVILEGED_SIZE', 'MATERIAL', 'REWARDS', 'ZERO_SUM', 'MAX_LENGTH', 'write_inputs',
-           'outcome_at', 'draw_outcome', 'ContractError', 'ByHand', 'Readable', 'game_module', 'Sendable', 'Game',
-           'board_symmetries', 'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'same_game',
-           'check_loadable', 'broken_law', 'seat_law']
-
-# %% ../../nbs/01_core.game.ipynb #deb2fe69
-_ROW, _ACTIONS = types.Array(types.int16, 1, "C"), types.Array(types.int32, 1, "C")
-_OUT, _PLANES = types.Array(types.float32, 1, "C"), types.Array(types.int8, 1, "C")
-_PROBABILITIES = types.Array(types.float64, 1, "C")
-SIGNATURES = dict(
-    start=types.void(_ROW, types.int64), mover=types.int64(_ROW), legal=types.int64(_ROW, _ACTIONS),
-    play=types.void(_ROW, types.int64), returns=types.void(_ROW, _OUT), observe=types.void(_ROW, _PLANES),
-    resample_hidden=types.void(_ROW, types.int64), chance=types.void(_ROW, _PROBABILITIES))
-OVER, CHANCE = -1, -2   # Answers of `mover` that are no seats
-
-# %% ../../nbs/01_core.game.ipynb #13b05b82
-def _caller(signature):
-    "Return an intrinsic f(address, *args) that calls a compiled function with this signature."
-    def codegen(context, builder, outer, args):
-        convention = context.call_conv
-        kind = convention.get_function_type(signature.return_type, signature.args)
-        pointer = builder.inttoptr(args[0], kind.as_pointer())
-        values = [context.cast(builder, value, have, want)
-                  for value, have, want in zip(args[1:], outer.args[1:], signature.args)]
-        status, result = convention.call_function(builder, pointer, signature.return_type, signature.args, values)
-        with cgutils.if_unlikely(builder, status.is_error): convention.return_status_propagate(builder, status)
-        return context.get_dummy_value() if signature.return_type == types.void else result
-
-    if len(signature.args) == 1:
-        def call(typingctx, address, a): return signature.return_type(types.int64, *signature.args), codegen
-    else:
-        def call(typingctx, address, a, b): return signature.return_type(types.int64, *signature.args), codegen
-    return intrinsic(call)
-
-# %% ../../nbs/01_core.game.ipynb #8bac1e9c
-call_start, call_mover, call_legal = (_caller(SIGNATURES[name]) for name in ("start", "mover", "legal"))
-call_play, call_returns = _caller(SIGNATURES["play"]), _caller(SIGNATURES["returns"])
-call_observe, call_resample_hidden = _caller(SIGNATURES["observe"]), _caller(SIGNATURES["resample_hidden"])
-call_chance = _caller(SIGNATURES["chance"])
-
-# %% ../../nbs/01_core.game.ipynb #35729228
-START, MOVER, LEGAL, PLAY, RETURNS, OBSERVE, RESAMPLE_HIDDEN, PROBABILITIES = range(8)
-STATE_SIZE, PLAYERS, ACTIONS, OBSERVATION_SIZE, MAX_LEGAL, OUTCOMES = range(8, 14)
-PRIVILEGED, PRIVILEGED_SIZE, MATERIAL, REWARDS, ZERO_SUM, MAX_LENGTH = range(14, 20)
-
-# %% ../../nbs/01_core.game.ipynb #46500cec
-@lean_kernel
-def write_inputs(api, state, row):
-    "Write the network input for a position into a row of zeros."
-    known = api[OBSERVATION_SIZE]
-    call_observe(api[OBSERVE], state, row[:known])
-    if api[PRIVILEGED_SIZE] > 0: call_observe(api[PRIVILEGED], state, row[known:])
-
-
-@lean_kernel
-def outcome_at(probabilities, share):
-    "Return the outcome at which the sum of the probabilities passes `share`, a number in (0, 1)."
-    last = -1
-    for outcome in range(len(probabilities)):
-        if probabilities[outcome] <= 0: continue
-        last, share = outcome, share - probabilities[outcome]
-        if share < 0: return last
-    if last < 0: raise ValueError("chance moves, but no outcome has a probability")
-    return last   # The probabilities add up to a little less than 1
-
-
-@lean_kernel
-def draw_outcome(api, state, probabilities, share):
-    "Return the outcome of a chance node for a random number in (0, 1); `probabilities` is a scratch array."
-    probabilities[:] = 0
-    call_chance(api[PROBABILITIES], state, probabilities)
-    return outcome_at(probabilities, share)
-
-# %% ../../nbs/01_core.game.ipynb #9caa58b1
-class ContractError(ValueError):
-    "A game breaks its contract; the message names the function, the moves and the requirement."
+__all__ = ['Sendable', 'Game', 'board_symmetries']
 
 # %% ../../nbs/01_core.game.ipynb #530d80dc
 _LIKE = dict(privileged="observe", material="returns")   # Optional functions, with the signatures of these
@@ -128,170 +50,8 @@ def _explain(name: str, function: Callable, message: str) -> str:
     if answer and answer[1] == "none": numbers = [max(line for *_, line in function.__code__.co_lines() if line)]
     return f"{name} ({function.__name__}, line {numbers[-1]}) cannot be compiled: {why}."
 
-# %% ../../nbs/01_core.game.ipynb #68c53394
-_INT16 = np.dtype(np.int16)
-
-
-class ByHand:
-    "The rules for use from Python, one state at a time; a base of `Game`. A state is (state_size,) int16."
-    def as_state(self, state) -> np.ndarray:
-        "Return a state as compiled rules take it, (state_size,) int16 in one piece. A ValueError says what is wrong."
-        if (isinstance(state, np.ndarray) and state.dtype == _INT16 and state.shape == (self.state_size,)
-                and state.flags.carray): return state
-        return _whole_rows(self, [state])[0]
-
-    def as_states(self, states) -> np.ndarray:
-        "Return a block of states, (n, state_size) int16, as `as_state` does. One state counts as a block of one."
-        if not isinstance(states, (list, tuple)): return _whole_rows(self, np.atleast_2d(states))
-        return _whole_rows(self, [states] if states and np.ndim(states[0]) == 0 else states)
-
-    def new(self, seed: int = 0) -> np.ndarray:
-        "Return the initial position; `seed` deals the cards, if there are any."
-        require_seed(seed)
-        state = np.zeros(self.state_size, np.int16)
-        self.compiled["start"](state, seed)
-        return state
-
-    def new_match(self, seed: int = 0) -> np.ndarray:
-        "Return the initial position of a match, which differs from `new` in games with special rules for training."
-        state = self.new(seed)
-        if self.match_start is not None: self.match_start(state, seed)
-        return state
-
-    def mover(self, state) -> int:
-        "Return the player to move, OVER (−1) when the game is over, or CHANCE (−2)."
-        return self.compiled["mover"](self.as_state(state))
-
-    def over(self, state) -> bool: return self.mover(state) == OVER
-
-    def legal_actions(self, state) -> list[int]:
-        "Return the legal actions in increasing order, or the possible outcomes; an empty list when the game is over."
-        state = self.as_state(state)
-        if self.compiled["mover"](state) < 0: return [outcome for outcome, _ in self.chance(state)]
-        actions = np.zeros(self.max_legal, np.int32)
-        return actions[:self.compiled["legal"](state, actions)].tolist()
-
-    def play(self, state, action: int) -> np.ndarray:
-        "Return the position after `action`; a ValueError names an illegal action and the legal ones."
-        state = self.as_state(state).copy()
-        self._play(state, action, "here")
-        return state
-
-    def _play(self, state, action: int, where: str) -> None:
-        "Play a legal action in place."
-        legal = self.legal_actions(state)
-        if action not in legal:
-            choices = ", ".join(map(str, legal)) if legal else "none, the game is over"
-            raise ValueError(f"{self.name}: action {action} is not legal {where}; legal: {choices}.")
-        self.compiled["play"](state, action)
-
-    def state_after(self, actions, seed: int = 0) -> np.ndarray:
-        "Return the position after these actions from the start."
-        state = self.new(seed)
-        for action in actions: state = self.play(state, action)
-        return state
-
-    def states_of(self, actions, seed: int = 0) -> np.ndarray:
-        "Return all positions of a line of play, (T + 1, state_size) int16; a ValueError names an illegal move."
-        states = np.zeros((len(actions) + 1, self.state_size), np.int16)
-        self.compiled["start"](states[0], seed)
-        for move, action in enumerate(actions):
-            states[move + 1] = states[move]
-            self._play(states[move + 1], int(action), f"at move {move}")
-        return states
-
-    def forget(self) -> None:
-        "Drop the positions stored for this thread; compiled rules store none."
-
-    def chance(self, state) -> list[tuple[int, float]]:
-        "Return the possible outcomes and their probabilities where chance moves; an empty list elsewhere."
-        state = self.as_state(state)
-        if self.mover(state) != CHANCE: return []
-        probabilities = np.zeros(self.outcomes)
-        self.compiled["chance"](state, probabilities)
-        return [(int(outcome), float(probabilities[outcome])) for outcome in np.flatnonzero(probabilities > 0)]
-
-    def pass_chance(self, state, seed: int, number: int = 0) -> tuple:  # The position, the outcomes of these rolls
-        "Play the rolls of the game with this seed, from roll `number` on, until a player moves or the game is over."
-        rolled, state = [], self.as_state(state)
-        while self.mover(state) == CHANCE:
-            probabilities = np.zeros(self.outcomes)
-            self.compiled["chance"](state, probabilities)
-            rolled.append(outcome_at(probabilities, dice(seed, number + len(rolled))))
-            state = self.play(state, rolled[-1])
-        return state, rolled
-
-# %% ../../nbs/01_core.game.ipynb #156e3f58
-def _whole_rows(game: ByHand, states) -> np.ndarray:
-    "Return states as (n, state_size) int16 in one piece. Raise a ValueError if they are no states of this game."
-    size, take = game.state_size, "take states from new() or play() of this game"
-    for shape in map(np.shape, states):
-        if shape == (size,): continue
-        has = f"{shape[0]}, like those of another game or board size" if len(shape) == 1 else f"the shape {shape}"
-        raise ValueError(f"{game.name}: a state has {size} numbers, but this one has {has}; {take}.")
-    if len(states) == 0: return np.zeros((0, size), np.int16)
-    rows = np.asarray(states)
-    if rows.dtype.kind not in "iu":
-        raise ValueError(f"{game.name}: a state has whole numbers, but this one has the type {rows.dtype}; {take}.")
-    if rows.min() < -1 << 15 or rows.max() >= 1 << 15:
-        raise ValueError(f"{game.name}: this state has a number that is not int16; {take}.")
-    return np.require(rows, np.int16, "CAW")
-
-# %% ../../nbs/01_core.game.ipynb #34e42e51
-class Readable(ByHand):
-    "Methods that read a state without changing it."
-    def returns(self, state) -> np.ndarray:
-        "Return the result by seat, (players,) float32 in [−1, 1]; before the end zeros, or with `rewards` that so far."
-        state, out = self.as_state(state), np.zeros(self.players, np.float32)
-        if self.rewards or self.over(state): self.compiled["returns"](state, out)
-        return out
-
-    def observe(self, state) -> np.ndarray:
-        "Return the mover's observation, int8 of shape `shape`."
-        planes = np.zeros(self.observation_size, np.int8)
-        self.compiled["observe"](self.as_state(state), planes)
-        return planes.reshape(self.shape)
-
-    def inputs(self, state) -> np.ndarray:
-        "Return the network input, (input_size,) int8: the observation, then the output of `privileged`."
-        row = np.zeros(self.input_size, np.int8)
-        write_inputs(self.api, self.as_state(state), row)
-        return row
-
-    def resample_hidden(self, state, seed: int) -> np.ndarray:
-        "Return another world that the mover cannot distinguish from this one."
-        state = self.as_state(state).copy()
-        self.compiled["resample_hidden"](state, seed)
-        return state
-
-    def action_name(self, action: int) -> str:
-        "Return the name of an action for people."
-        return self._action_names(action) if self._action_names else str(action)
-
-    def move_name(self, state, action: int) -> str:
-        "Return the name of an action in this position, or of an outcome where chance moves."
-        state = self.as_state(state)
-        if self.mover(state) == CHANCE:
-            return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
-        return self._move_names(state, action) if self._move_names else self.action_name(action)
-
-    def text(self, state) -> str:
-        "Return a text drawing of the position."
-        state = self.as_state(state)
-        return self._text(state) if self._text else str(state.tolist())
-
-# %% ../../nbs/01_core.game.ipynb #01ga0002
-_LIBRARY = ("2048", "blob", "chess", "connect4", "dots", "gomoku", "openspiel", "othello", "pig",
-            "tictactoe")
-_NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
-
-
-def game_module(word: str) -> str | None:
-    "Return the module of a game of the package, or None. A module's name cannot begin with a digit."
-    return f"alphazero_nb.games.{'twenty48' if word == '2048' else word}" if word in _LIBRARY else None
-
 # %% ../../nbs/01_core.game.ipynb #57111f81
-class Sendable(Readable):
+class Sendable(BaseGame):
     "A game that can be sent to other processes: by name if the package has it, by value otherwise."
     in_python = False   # True if each call of a rule enters the interpreter
 
@@ -387,8 +147,8 @@ class Game(Sendable):
         self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
         sizes = [state_size, players, actions, self.observation_size, self.max_legal, outcomes]
-        optional = {key: _address(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
-        self.api = np.array([_address(self.compiled[key]) for key in SIGNATURES] + sizes +
+        optional = {key: address_of(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
+        self.api = np.array([address_of(self.compiled[key]) for key in SIGNATURES] + sizes +
                             [optional["privileged"], privileged_size, optional["material"], rewards, self.zero_sum,
                              max_length], np.int64)
 
@@ -406,7 +166,6 @@ class Game(Sendable):
 
     def check(self, games: int = 20, seed: int = 0) -> None:
         "Check the contract in random games, and print what they were like. A ContractError names a broken requirement."
-        from alphazero_nb.core.game_check import check_game   # It imports this module
         print(check_game(self, games, seed))
 
     def twins(self) -> tuple:
@@ -421,12 +180,6 @@ def _nothing_hidden(state, seed): pass
 
 
 def _no_chance(state, probabilities): pass
-
-
-def _address(compiled) -> int:
-    "Return the machine address of a compiled function; the dispatcher must stay alive."
-    result, = compiled.overloads.values()
-    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
 def _symmetry_arrays(pairs, observation_size, actions):
@@ -452,135 +205,3 @@ def board_symmetries(
         observation = np.concatenate([plane * height * width + source for plane in range(planes)])
         pairs.append((observation, np.array([action_at[came_to[cell]] for cell in action_at])))
     return pairs
-
-# %% ../../nbs/01_core.game.ipynb #a7315c55
-_registry: dict[str, Callable[..., Game]] = {}
-
-
-def register(name: str, factory: Callable[..., Game]) -> None:
-    """Make `get_game(name)` call `factory` with the parameters in the name, for example
-    `register("nim", lambda: nim)`. The command line reads such a file with `--rules FILE`.
-    Raise a ValueError for a name that the package has, or that `get_game` could not read."""
-    if name in _LIBRARY:
-        raise ValueError(f"the package has a game {name}, so yours needs another name, such as my_{name}.")
-    if not (isinstance(name, str) and re.fullmatch(r"\w+", name)):
-        raise ValueError(f"{name!r} cannot be the name of a game; use letters, digits and underscores. "
-                         f"Parameters are those of the registered function.")
-    if not callable(factory):
-        raise ValueError(f"register({name!r}, ...) needs a function that returns the game, such as lambda: game.")
-    _registry[name] = factory
-
-
-def list_games() -> list[str]:
-    "Return the names of all available games in alphabetical order."
-    return sorted(word for word in {*_LIBRARY, *_registry}
-                  if word not in _NEEDS or importlib.util.find_spec(_NEEDS[word]) is not None)
-
-# %% ../../nbs/01_core.game.ipynb #2f81983b
-def did_you_mean(word: str, known) -> str:
-    "Return a question that suggests the closest known word, or an empty string."
-    near = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
-def file_stem(name: str) -> str:
-    "Return a name as part of a file name: dots(rows=3,cols=3) becomes dots-rows-3-cols-3."
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def _parse(text: str) -> tuple[str, dict]:
-    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
-    if not match: raise ValueError(f"{text!r} is not the name of a game; write a name like gomoku(size=9).")
-    pairs = [part.partition("=") for part in (match[2] or "").split(",") if part.strip()]
-    values = {key.strip(): value.strip() for key, _, value in pairs}
-    return match[1], {key: int(v) if re.fullmatch(r"-?\d+", v) else v for key, v in values.items()}
-
-
-def _require_known(word: str, parameters: dict, factory: Callable) -> None:
-    "Raise a ValueError for a parameter that the function of a game does not have."
-    signature = inspect.signature(factory).parameters
-    known, any_key = list(signature), any(p.kind == p.VAR_KEYWORD for p in signature.values())
-    for key in parameters:
-        if key not in known and not any_key:
-            raise ValueError(f"{word} has no parameter {key!r}; it has: {', '.join(known) or 'none'}."
-                             f"{did_you_mean(key, known)}")
-
-# %% ../../nbs/01_core.game.ipynb #4c767cc8
-def _library_factory(word: str) -> Callable:
-    "Return the function of a game of the package; it is called like its module."
-    module = game_module(word)
-    return getattr(importlib.import_module(module), module.rpartition(".")[2])
-
-
-def _require_readable(word: str, name: str, factory: Callable) -> None:
-    "Raise a ValueError unless `get_game` would call `factory` for the name of the game that `factory` returned."
-    try:
-        found, parameters = _parse(name)
-        _require_known(word, parameters, factory)
-    except ValueError as error:
-        raise ValueError(f"the function registered as {word!r} returned a game called {name!r}, "
-                         f"which cannot be loaded again: {error}") from error
-    if found != word:
-        raise ValueError(f"the function registered as {word!r} returned a game called {name!r}; "
-                         f"register it as {found!r}, or call the game {word!r}.")
-
-# %% ../../nbs/01_core.game.ipynb #64bd4187
-_loaded = {}   # Compiled games of the package by their function and parameters
-
-
-def get_game(
-    name: str,  # "connect4", "gomoku(size=9)"
-) -> Game:      # A ValueError lists the known names or parameters
-    "Return the game with this name and the parameters in its brackets."
-    word, parameters = _parse(name)
-    factory = _library_factory(word) if game_module(word) else _registry.get(word)
-    if factory is None:
-        more = did_you_mean(word, list_games()) or (" A game of your own must be registered first: "
-                                                    "register(name, function), or on the command line --rules FILE.")
-        raise ValueError(f"game {word!r} is unknown; choose one of {', '.join(list_games())}.{more}")
-    _require_known(word, parameters, factory)
-    key = factory, *sorted(parameters.items())
-    if key in _loaded: return _loaded[key]
-    game = factory(**parameters)
-    if not isinstance(game, Game):
-        raise ValueError(f"the function registered as {word!r} returned a {type(game).__name__}, not a Game.")
-    _require_readable(word, game.name, factory)
-    if game_module(word) and not game.in_python: _loaded[key] = game
-    return game
-
-# %% ../../nbs/01_core.game.ipynb #74398285
-def same_game(one: Game, other: Game) -> bool:
-    "Return True if two games agree in name, sizes and compiled rules. Rules of Python classes are not compared."
-    if one is other: return True
-    facts = [(game.name, game.in_python, game.shape, game.max_length, game.api[STATE_SIZE:OUTCOMES + 1].tolist(),
-              game.privileged_size, game.rewards) for game in (one, other)]
-    digests = {game.digest for game in (one, other) if not game.in_python} - {None}
-    return facts[0] == facts[1] and len(digests) <= 1
-
-
-def check_loadable(game: Game) -> None:
-    "Raise a ValueError unless `get_game` returns this game for its name."
-    if game.packaged: return
-    word = game.name.partition("(")[0]
-    if game_module(word):
-        raise ValueError(f"{game.name} is the name of a game of the package, which has other rules than this game; "
-                         f"give this one another name, such as my_{word}.")
-    if word not in _registry:
-        raise ValueError(f"{game.name} is not registered, so its run could not be loaded again; "
-                         f"first call register({word!r}, function) with a function that returns it.")
-    try: again = get_game(game.name)
-    except Exception as error: raise ValueError(f"a run of {game.name} could not be loaded again: {error}") from error
-    if not same_game(game, again):
-        raise ValueError(f"get_game({game.name!r}) returns {again.name} with other rules or sizes than this game, so "
-                         f"its run could not be loaded again; register the function that returns this one.")
-
-# %% ../../nbs/01_core.game.ipynb #f6ec582b
-def broken_law(name: str, function: str, moves: list, seed: int, law: str) -> ContractError:
-    "Return an error that names a game, a function, the moves to a position, and the requirement that fails there."
-    return ContractError(f"{name}: {function} breaks the contract after moves {moves} (seed {seed}): {law}.")
-
-
-def seat_law(players: int, mover, more: str = "") -> str:
-    "Return the requirement that a wrong answer of `mover` breaks."
-    counted = "; seats are counted from 0" if mover == players else ""
-    return f"it must be −1 or a seat below {players}, not {mover!r}{counted}{more}"

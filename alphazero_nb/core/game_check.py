@@ -11,11 +11,29 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from .base_game import BaseGame
+from .calls import CHANCE, OVER
 from .compiled import VERSIONS, Rewired
-from .game import CHANCE, OVER, ContractError, Game, broken_law, file_stem, game_module, seat_law
+from .registry import file_stem
 
 # %% auto #0
-__all__ = ['IndexWatch', 'Checker', 'CheckReport', 'check_game', 'CallTrace', 'child_main', 'check_in_process', 'check_new_rules']
+__all__ = ['ContractError', 'broken_law', 'seat_law', 'IndexWatch', 'Checker', 'CheckReport', 'check_game', 'CallTrace',
+           'child_main', 'check_in_process', 'check_new_rules']
+
+# %% ../../nbs/01a_core.game_check.ipynb #e67b25da
+class ContractError(ValueError):
+    "A game breaks its contract; the message names the function, the moves and the requirement."
+
+
+def broken_law(name: str, function: str, moves: list, seed: int, law: str) -> ContractError:
+    "Return an error that names a game, a function, the moves to a position, and the requirement that fails there."
+    return ContractError(f"{name}: {function} breaks the contract after moves {moves} (seed {seed}): {law}.")
+
+
+def seat_law(players: int, mover, more: str = "") -> str:
+    "Return the requirement that a wrong answer of `mover` breaks."
+    counted = "; seats are counted from 0" if mover == players else ""
+    return f"it must be −1 or a seat below {players}, not {mover!r}{counted}{more}"
 
 # %% ../../nbs/01a_core.game_check.ipynb #01afb0fd
 class _Enough(Exception): "The watch has seen as many indices as it wants."
@@ -73,7 +91,7 @@ class IndexWatch:
 # %% ../../nbs/01a_core.game_check.ipynb #01a01958
 class _Checker:
     "Calls the rules, and raises a `ContractError` at the first requirement that fails."
-    def __init__(self, game: Game, trace=None):
+    def __init__(self, game: BaseGame, trace=None):
         self.game, self.history, self.seed, self.trace, self.mover = game, [], 0, trace, OVER
         self.first, self.second, self.agreement = game.twins()
         self.watch = IndexWatch({} if game.in_python else game.functions, 0 if game.in_python else 50_000)
@@ -207,7 +225,7 @@ class CheckReport:
 # %% ../../nbs/01a_core.game_check.ipynb #01a34895
 class _Tally:
     "Facts about the random games of a check."
-    def __init__(self, game: Game):
+    def __init__(self, game: BaseGame):
         self.game, self.lengths, self.movers, self.results = game, [], Counter(), []
         self.low, self.high = np.full(game.state_size, 1 << 15), np.full(game.state_size, -1 << 15)
         self.end = np.zeros(game.state_size, int)   # The lowest number in final rows, if below 0
@@ -320,7 +338,7 @@ def _check_symmetries(checker: Checker) -> None:
 
 # %% ../../nbs/01a_core.game_check.ipynb #01ad7752
 def check_game(
-    game: Game,
+    game: BaseGame,
     games: int = 20,
     seed: int = 0,
     seconds: float = float("inf"),  # Play no longer than this
@@ -406,7 +424,7 @@ def _how_ended(code: int) -> str:
     return f"signal {-code}{name}" if code < 0 else f"exit code {code:#x}" if code > 255 else f"exit code {code}"
 
 
-def _lost(game: Game, trace: CallTrace, code: int | None, timeout_s: float) -> ContractError:
+def _lost(game: BaseGame, trace: CallTrace, code: int | None, timeout_s: float) -> ContractError:
     "Return the error for a child that crashed (`code`) or stood still (None)."
     calls, function, moves, seed = trace.read()
     ended = f"does not return within {timeout_s:g} s" if code is None else f"ends its process ({_how_ended(code)})"
@@ -417,7 +435,7 @@ def _lost(game: Game, trace: CallTrace, code: int | None, timeout_s: float) -> C
     return ContractError(f"{game.name}: {function} {ended} after moves {moves} (seed {seed}); {hint}")
 
 # %% ../../nbs/01a_core.game_check.ipynb #01a5752c
-def _ask_child(game: Game, folder: Path, games: int, seed: int, seconds: float, timeout_s: float) -> dict:
+def _ask_child(game: BaseGame, folder: Path, games: int, seed: int, seconds: float, timeout_s: float) -> dict:
     "Return the answer of a child process; an empty dict if there can be no child."
     import cloudpickle
     try: (folder/"game").write_bytes(cloudpickle.dumps(game))
@@ -441,7 +459,7 @@ def _ask_child(game: Game, folder: Path, games: int, seed: int, seconds: float, 
 
 
 def check_in_process(
-    game: Game,
+    game: BaseGame,
     games: int = 20,
     seed: int = 0,
     seconds: float = 10.0,    # Play no longer than this
@@ -458,10 +476,7 @@ def check_in_process(
 _passed = weakref.WeakSet()   # Games that this process has checked
 
 
-def _is_packaged(game: Game) -> bool: return game.home == game_module(game.name.partition("(")[0])
-
-
-def _passed_file(game: Game) -> Path | None:
+def _passed_file(game: BaseGame) -> Path | None:
     "Return the file that exists if these rules have passed; None if there is no digest or no folder for it."
     folder = getattr(getattr(game.compiled["start"], "_cache", None), "cache_path", None)
     if game.digest is None or folder is None: return None
@@ -482,9 +497,9 @@ def _remember(file: Path | None, warnings: tuple) -> None:
     except OSError: pass   # The next run checks again
 
 # %% ../../nbs/01a_core.game_check.ipynb #01a68115
-def check_new_rules(game: Game) -> list[str]:
+def check_new_rules(game: BaseGame) -> list[str]:
     "Check a game that is not the package's, unless these rules have passed. Return notes for the user."
-    if _is_packaged(game) or game in _passed: return []
+    if game.packaged or game in _passed: return []
     file = _passed_file(game)
     try: warnings = json.loads(file.read_text(encoding="utf-8")) if file else None
     except (OSError, ValueError): warnings = None

@@ -15,7 +15,9 @@ from llvmlite import ir
 from numba import int64, njit
 from numba.core import cgutils, compiler_lock
 from numba.extending import intrinsic
-from .game import CHANCE, OVER, SIGNATURES, ContractError, Game, broken_law, seat_law
+from .calls import CHANCE, OVER, SIGNATURES
+from .game_check import ContractError, broken_law, seat_law
+from .game import Game
 
 # %% auto #0
 __all__ = ['HEADER', 'Positions', 'Reading', 'Seeing', 'Rules', 'RuleError', 'PythonGame', 'why_not_sendable']

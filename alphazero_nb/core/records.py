@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from .compiled import kernel
-from .game import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS, PROBABILITIES,
-                                    RETURNS, REWARDS, START, STATE_SIZE, Game, call_chance, call_legal, call_mover,
-                                    call_play, call_returns, call_start, write_inputs)
+from .calls import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS, PROBABILITIES,
+                                     RETURNS, REWARDS, START, STATE_SIZE, call_chance, call_legal, call_mover,
+                                     call_play, call_returns, call_start, write_inputs)
+from .game import Game
 
 # %% auto #0
 __all__ = ['GameRecord', 'join_records', 'split_records', 'repeat_games', 'check_table', 'check_records']

@@ -10,7 +10,8 @@ from itertools import permutations
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import CHANCE, Game
+from ..core.calls import CHANCE
+from ..core.game import Game
 
 # %% auto #0
 __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS', 'TRICKS', 'VOIDS', 'SCORES', 'EXACT', 'PLAYERS',

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, HASH_COUNT, HASHES,
                                             KEPT, LAST, LAST_REPEATS, MAX_PLIES, MOVER, ONE, PLY, REPEATS, ROW, SIZE,
                                             count, lowest, parse_fen, read_board, read_pieces, read_word, square_name,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib, random, re, struct, threading
 
 import numpy as np
-from ..core.game import CHANCE, OVER, did_you_mean
+from ..core.calls import CHANCE, OVER
+from ..core.registry import did_you_mean
 from ..core.python_game import PythonGame
 
 # %% auto #0

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import CHANCE, OVER, Game
+from ..core.calls import CHANCE, OVER
+from ..core.game import Game
 from ..core.streams import uniform
 
 # %% auto #0

@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 from ..core.compiled import lean_kernel
-from ..core.game import CHANCE, OVER, Game, board_symmetries
+from ..core.calls import CHANCE, OVER
+from ..core.game import Game, board_symmetries
 from ..core.streams import uniform
 
 # %% auto #0

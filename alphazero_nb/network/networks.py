@@ -11,7 +11,8 @@ from typing import Callable, NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from ..core.streams import require_seed
 
 # %% auto #0

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 from torch import nn
-from ..core.game import Game, did_you_mean, file_stem, get_game
+from ..core.game import Game
+from ..core.registry import did_you_mean, file_stem, get_game
 from .checkpoint import fill_network, network_arrays, read_arrays, write_arrays
 from .networks import PolicyValueNet
 

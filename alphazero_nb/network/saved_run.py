@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from torch import nn
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from .networks import PolicyValueNet
 from .checkpoint import fill_network, parse_json, read_arrays, read_json, read_plain
 

@@ -14,9 +14,10 @@ import numpy as np
 from ..core.compiled import lean_kernel, prefetch
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
-from ..core.game import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PLAYERS, RETURNS, REWARDS,
-                                    ZERO_SUM, Game, call_legal, call_mover, call_play, call_returns, draw_outcome,
-                                    write_inputs)
+from ..core.calls import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PLAYERS, RETURNS,
+                                     REWARDS, ZERO_SUM, call_legal, call_mover, call_play, call_returns, draw_outcome,
+                                     write_inputs)
+from ..core.game import Game
 from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 from .cache import lookup

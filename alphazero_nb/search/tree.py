@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import lean_kernel
-from ..core.game import CHANCE
+from ..core.calls import CHANCE
 
 # %% auto #0
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',

@@ -140,6 +140,7 @@ class Inference:
         worlds: int,     # Positions per slot
         version: int,    # Version of the weights
         int8: bool = False,  # Evaluate in 8-bit integers where `can_use_int8`
+        evaluator=None,  # Answers all actors in place of the network; such as a slow one, to measure the rest
     ):
         self.device = None if network is None else layout.variant(get_device(layout.devices[0]))
         self.name, self.dtype = (self.device.name, self.device.dtype) if self.device else ("cpu", "")
@@ -148,10 +149,11 @@ class Inference:
             game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
             backend=layout.backend, dtype="int8" if int8 else None)
         self.version = version
-        self.shared = network is not None and (
+        self.shared = evaluator is not None or network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
         self.threads_inside = 0 if network is None or self.shared else 1   # 0: leave PyTorch's own choice
-        self.evaluator = BatchedEvaluator(self.network, batch * layout.merged) if self.shared else self.network
+        self.evaluator = self.network
+        if self.shared: self.evaluator = BatchedEvaluator(evaluator or self.network, batch * layout.merged)
 
     def set_network(self, network, version: int) -> None:
         "Use these weights from now on."
@@ -180,11 +182,14 @@ class ActorPool:
         seed: int,
         version: int = 0,  # Version of the weights
         events=None,       # Not used: threads have nothing to report but their games
+        cached: bool = True,   # False: no table answers repeated questions
+        evaluator=None,    # Answers all actors in place of the network
     ):
         self.seed, self.generation, self._actors = seed, None, []
-        self.blocks = [SlotBlock(game, slots, settings, network is not None) for slots in layout.blocks()[0]]
+        self.blocks = [SlotBlock(game, slots, settings, cached and network is not None) for slots in layout.blocks()[0]]
         layout = replace(layout, threads=min(layout.threads, len(self.blocks)))
-        self.inference = Inference(game, network, layout, count_worlds(game, settings.search), version, settings.int8)
+        self.inference = Inference(game, network, layout, count_worlds(game, settings.search), version, settings.int8,
+                                   evaluator)
         self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
 
     @property

@@ -17,13 +17,13 @@ from ..search.search import count_worlds
 from .layout import Layout, require_ray
 from .contracts import PoolReport
 from .worker_process import pack, serve
-from .workers import Listener, LossLimit, Worker, WorkerPool, WorkerSet
+from .workers import LossLimit, Supervisor, Worker, WorkerPool, WorkerSet
 
 # %% auto #0
 __all__ = ['CORES', 'GATHER_S', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster',
-           'QueuePipe', 'GameActor', 'versions', 'differing_versions', 'ActorPipe', 'ActorOutbox', 'ActorProcess',
-           'start_actor', 'ActorWorker', 'environment_of', 'store', 'ActorSet', 'ActorLossLimit', 'ClusterListener',
-           'wait_for_places', 'ClusterPool']
+           'QueuePipe', 'RemoteWorker', 'versions', 'differing_versions', 'RemotePipe', 'RemoteOutbox', 'RemoteProcess',
+           'start_remote', 'ClusterWorker', 'environment_of', 'store', 'ClusterSet', 'ClusterLossLimit',
+           'ClusterSupervisor', 'wait_for_places', 'ClusterPool']
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #1e0b1db4
 def connect(address: str = "auto") -> None:
@@ -57,12 +57,12 @@ def start_alone(options: dict) -> None:
                      "--head, if that is what you want, and join it.")
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #65fef5e7
-CORES = 8   # Most cores of one actor on a node without a GPU
+CORES = 8   # Most cores of one worker on a node without a GPU
 
 
 @dataclass(frozen=True)
 class Place:
-    "Where an actor plays."
+    "Where a worker plays."
     node: str    # Ray's id of the node
     name: str    # Of the node, for people
     index: int   # Among the places of this node
@@ -70,7 +70,7 @@ class Place:
     cores: int
 
     @property
-    def device(self) -> str: return "cuda:0" if self.gpu else "cpu"   # As the actor sees it
+    def device(self) -> str: return "cuda:0" if self.gpu else "cpu"   # As the worker sees it
     def __str__(self): return f"{self.name} {'gpu' if self.gpu else 'cpu'}{self.index}"
 
 
@@ -87,14 +87,14 @@ def find_places(nodes: list[dict]) -> list[Place]:  # nodes: Result of ray.nodes
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #441647d9
 def set_batch(layout: Layout, places: list[Place], worlds: int) -> Layout:  # worlds: per slot
-    "Return a layout from `plan_cluster` with the batch size of all actors."
+    "Return a layout from `plan_cluster` with the batch size of all workers."
     large = worlds > 1 or any(place.gpu for place in places)
     max_batch = layout.max_batch or (256 if large else 128)
     return replace(layout, max_batch=min(max_batch, layout.games or max_batch))
 
 
 def at_place(layout: Layout, place: Place) -> Layout:
-    "Return the layout of one actor: threads that share an evaluator. `layout` has the threads and games of each actor."
+    "Return the layout of one worker: threads that share an evaluator. `layout` has the threads and games of each worker."
     threads = layout.threads or max(1, min(place.cores, 4) if place.gpu else place.cores)
     games = layout.games or layout.max_batch * max(2, threads)
     threads = min(threads, -(-games // layout.max_batch))
@@ -103,14 +103,14 @@ def at_place(layout: Layout, place: Place) -> Layout:
 
 
 def of_cluster(layout: Layout, places: list[Place]) -> Layout:
-    "Return the layout of all actors together."
+    "Return the layout of all workers together."
     each = [at_place(layout, place) for place in places]
     return replace(layout, devices=tuple(map(str, places)), threads=max(one.threads for one in each),
                    games=sum(one.games for one in each), shared=any(one.shared for one in each))
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #faa4714d
 class QueuePipe:
-    "The actor's end of a pipe: two queues with the methods of a connection."
+    "The worker's end of a pipe: two queues with the methods of a connection."
     def __init__(self):
         self.inward, self.outward = queue.Queue(), queue.Queue(1)
 
@@ -118,11 +118,11 @@ class QueuePipe:
     def send_bytes(self, message: bytes) -> None: self.outward.put(message)
 
 
-GATHER_S = 0.025   # For which an actor collects messages
+GATHER_S = 0.025   # For which a worker collects messages
 
 
-class GameActor:
-    "A worker in a process of Ray."
+class RemoteWorker:
+    "A worker in a process of Ray, on any node."
     def __init__(self, expected: dict, gpu: bool, path: list[str] = ()):   # path: the driver's sys.path
         sys.path += [folder for folder in path if folder not in sys.path]
         if not gpu: os.environ["CUDA_VISIBLE_DEVICES"] = ""   # PyTorch is not imported yet
@@ -167,16 +167,16 @@ def differing_versions(expected: dict[str, str]) -> str:
     return f"its node has {', '.join(different)}; install the driver's versions there." if different else ""
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #731107cd
-class ActorPipe:
-    "The driver's end: reads the messages of an actor, and knows when it has ended."
-    def __init__(self, actor):
-        self.actor, self.ended, self.problem, self.received = actor, threading.Event(), "", 0   # received: bytes
+class RemotePipe:
+    "The driver's end: reads the messages of a worker, and knows when it has ended."
+    def __init__(self, handle):   # Ray's, of the worker
+        self.handle, self.ended, self.problem, self.received = handle, threading.Event(), "", 0   # received: bytes
 
     def recv_bytes(self) -> bytes:
-        "Return the next messages. Raise an EOFError when the actor has ended."
+        "Return the next messages. Raise an EOFError when the worker has ended."
         import ray
         while not self.ended.is_set():
-            try: messages = ray.get(self.actor.fetch.options(concurrency_group="fetch").remote())
+            try: messages = ray.get(self.handle.fetch.options(concurrency_group="fetch").remote())
             except ray.exceptions.RayError as error: messages, self.problem = None, str(error)
             if messages is None: self.ended.set()
             elif messages:
@@ -187,56 +187,56 @@ class ActorPipe:
     def close(self) -> None: pass
 
 
-class ActorOutbox:
-    "Sends messages to an actor, in order and without waiting."
-    def __init__(self, actor):
-        self.actor = actor
+class RemoteOutbox:
+    "Sends messages to a worker, in order and without waiting."
+    def __init__(self, handle):
+        self.handle = handle
 
     def put(self, what, *content) -> None:
         shared, content = (content[0], content[1:]) if what in ("setup", "network") else (None, content)
-        self.actor.put.remote(pickle.dumps([(what, *content)], protocol=5), shared)
+        self.handle.put.remote(pickle.dumps([(what, *content)], protocol=5), shared)
 
     def close(self, timeout_s: float) -> None: pass
     def is_alive(self) -> bool: return False
 
 
-class ActorProcess:
+class RemoteProcess:
     "The methods of a process that a `Worker` calls."
     exitcode = None
 
-    def __init__(self, pipe: ActorPipe):
+    def __init__(self, pipe: RemotePipe):
         self.pipe = pipe
 
     def kill(self) -> None:
         import ray
-        ray.kill(self.pipe.actor, no_restart=True)
+        ray.kill(self.pipe.handle, no_restart=True)
         self.pipe.ended.set()
 
     def join(self, timeout_s: float | None = None) -> None: self.pipe.ended.wait(timeout_s)
     def is_alive(self) -> bool: return not self.pipe.ended.is_set()
-    def close(self) -> None: self.kill()   # An actor that has said its last word still holds its resources
+    def close(self) -> None: self.kill()   # A worker that has said its last word still holds its resources
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #21849e2a
-def start_actor(place: Place, environment: dict) -> tuple:  # Process, pipe and outbox
-    "Start an actor at a place."
+def start_remote(place: Place, environment: dict) -> tuple:  # Process, pipe and outbox
+    "Start a worker at a place."
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-    remote = ray.remote(num_cpus=place.cores, num_gpus=int(place.gpu), max_restarts=0, concurrency_groups={"fetch": 1},
-                        scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
-                        runtime_env=environment)(GameActor)
-    actor = remote.remote(versions(), place.gpu, sys.path)
-    pipe = ActorPipe(actor)
-    return ActorProcess(pipe), pipe, ActorOutbox(actor)
+    start = ray.remote(num_cpus=place.cores, num_gpus=int(place.gpu), max_restarts=0, concurrency_groups={"fetch": 1},
+                       scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+                       runtime_env=environment)(RemoteWorker)
+    handle = start.remote(versions(), place.gpu, sys.path)
+    pipe = RemotePipe(handle)
+    return RemoteProcess(pipe), pipe, RemoteOutbox(handle)
 
 
-class ActorWorker(Worker):
-    "The driver's record of an actor."
+class ClusterWorker(Worker):
+    "The driver's record of a worker."
     def __init__(self, index: int, place: Place, environment: dict, room: int, messages: list, received):
         self.place = place
-        super().__init__(index, str(place), room, messages, received, lambda name: start_actor(place, environment))
+        super().__init__(index, str(place), room, messages, received, lambda name: start_remote(place, environment))
 
     def end_cause(self) -> str:
-        "Return how the actor ended, as the end of a sentence."
+        "Return how the worker ended, as the end of a sentence."
         import ray
         problem = self.pipe.problem
         if self.killed: return self.killed
@@ -248,7 +248,7 @@ class ActorWorker(Worker):
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #d7d1d5cd
 def environment_of(game, network, nodes: list[dict]) -> dict:
-    "Return Ray's runtime environment for the actors: empty if all nodes are on this machine."
+    "Return Ray's runtime environment for the workers: empty if all nodes are on this machine."
     if {node.get("NodeManagerHostname") for node in nodes if node["Alive"]} <= {platform.node()}: return {}
     args, arguments = game._arguments
     parts = [getattr(part, "py_func", part) for part in (*args, *arguments.values(), type(network))]
@@ -266,8 +266,8 @@ def store(thing) -> tuple:
     return ray.put(content), len(content)
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #d09f31c8
-class ActorSet(WorkerSet):
-    "The actors on all nodes."
+class ClusterSet(WorkerSet):
+    "The workers on all nodes."
     def __init__(self, layout: Layout, setup: dict, places: list[Place], worlds: int):
         import ray
         self.base = set_batch(layout, places, worlds)
@@ -288,7 +288,7 @@ class ActorSet(WorkerSet):
         self.vacant = [index for index in self.vacant if self.places[index].node in alive]
 
     def fill(self) -> None:
-        "Start an actor in every vacant place."
+        "Start a worker in every vacant place."
         self.look()
         while self.vacant:
             place = self.places[index := self.vacant.pop(0)]
@@ -296,7 +296,7 @@ class ActorSet(WorkerSet):
             messages = [("setup", self.shared_setup, dict(layout=layout, cores=place.cores))]
             if self.network: messages.append(("network", *self.network))
             room = layout.games + layout.games // 4 + 1
-            self.running.append(ActorWorker(index, place, self.environment, room, messages, self.received))
+            self.running.append(ClusterWorker(index, place, self.environment, room, messages, self.received))
             self.count_fetch(place.node)
 
     def count_fetch(self, node: str) -> None:
@@ -305,32 +305,32 @@ class ActorSet(WorkerSet):
         self.fetched.add(node)
 
     def set_network(self, network, version: int) -> None:
-        "Use these weights from now on. Actors play with the old ones until they arrive."
+        "Use these weights from now on. Workers play with the old ones until they arrive."
         reference, self.size = store(network)
         self.network, self.fetched = (reference, version), set()
         self.send("network", *self.network)
         for worker in self.running: self.count_fetch(worker.place.node)
 
-    def remove(self, worker: ActorWorker) -> str:
-        "Remove an actor that has ended. Return how it ended."
+    def remove(self, worker: ClusterWorker) -> str:
+        "Remove a worker that has ended. Return how it ended."
         cause = super().remove(worker)
         self.lost += worker.pipe.received
         return cause
 
     def report(self) -> PoolReport:
-        "Return the totals of all actors, and how many megabytes of games and weights have travelled."
+        "Return the totals of all workers, and how many megabytes of games and weights have travelled."
         received = self.lost + sum(worker.pipe.received for worker in list(self.running))
         return replace(super().report(), received_mb=received / 1e6, sent_mb=self.sent / 1e6)
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #58dffaed
-class ActorLossLimit(LossLimit):
-    "Decide when lost actors end a run. Those that were lost with their node do not count."
+class ClusterLossLimit(LossLimit):
+    "Decide when lost workers end a run. Those that were lost with their node do not count."
     def add(self, numbers, cause: str) -> str:
         return "" if cause.endswith("its node") else super().add(numbers, cause)
 
 
-class ClusterListener(Listener):
-    "A listener that also looks for new nodes, once a second, and reports actors that do not start."
+class ClusterSupervisor(Supervisor):
+    "A supervisor that also looks for new nodes, once a second, and reports workers that do not start."
     looked_at, reported = 0.0, frozenset()
 
     def _watch(self) -> None:
@@ -355,13 +355,13 @@ def wait_for_places(wanted: int, timeout_s: float) -> list[Place]:  # wanted: 0 
         if time.monotonic() > end:
             there = ", ".join(map(str, places)) or "none"
             raise ValueError(f"after {timeout_s:g} s the cluster has {len(places)} of {max(1, wanted)} places for "
-                             f"actors ({there}); start more nodes, or ask for fewer workers.")
+                             f"workers ({there}); start more nodes, or ask for fewer workers.")
         time.sleep(0.2)
     return places
 
 
 class ClusterPool(WorkerPool):
-    "Actors on the nodes of a Ray cluster, with the methods of a `GamePool`."
+    "Workers on the nodes of a Ray cluster, with the methods of a `GamePool`."
     plays_on = True   # All of them, while the driver learns
 
     def __init__(self, game, network, layout: Layout, settings, seed: int, version: int = 0, events=None,
@@ -371,12 +371,12 @@ class ClusterPool(WorkerPool):
         self._worlds = count_worlds(game, settings.search)
         super().__init__(game, network, layout, settings, seed, version, events, silence_s)
 
-    def _make_workers(self, layout, setup): return ActorSet(layout, setup, self._places, self._worlds)
+    def _make_workers(self, layout, setup): return ClusterSet(layout, setup, self._places, self._worlds)
 
-    def _make_listener(self, silence_s):
-        self._handler.losses = ActorLossLimit()
-        return ClusterListener(self._handler, self.lock, silence_s)
+    def _make_supervisor(self, silence_s):
+        self._handler.losses = ClusterLossLimit()
+        return ClusterSupervisor(self._handler, self.lock, silence_s)
 
     def reports(self) -> dict[str, PoolReport]:
-        "Return the last report of each actor, and its node."
+        "Return the last report of each worker, and its node."
         return {worker.name: replace(worker.report, node=worker.place.name) for worker in list(self.workers)}

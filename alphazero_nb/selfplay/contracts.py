@@ -73,7 +73,7 @@ class PoolReport:
     largest_batch: int = 0    # Rows that fit into the memory of a device; 0: not known yet
     received_mb: float = 0.0  # Of a cluster: megabytes of games that have reached the driver
     sent_mb: float = 0.0      # Of a cluster: megabytes of weights that have left the driver
-    node: str = ""            # Of a cluster's actor: where it plays
+    node: str = ""            # Of a cluster's worker: where it plays
     gpu: dict = field(default_factory=dict)   # Of one device or worker: from `gpu_facts`
 
     @property

@@ -9,7 +9,8 @@ import importlib.util
 from dataclasses import dataclass, replace
 
 from ..core.device import Device, device_names, usable_cores
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from ..search.search import require_number
 
 # %% auto #0
@@ -129,7 +130,7 @@ def require_ray() -> None:
 
 
 def plan_cluster(workers: int | None, threads, games, max_batch, shared, backend: str = "auto") -> Layout:
-    "Return a layout for Ray, with threads and games per actor. Raise an ImportError if Ray is not installed."
+    "Return a layout for Ray, with threads and games per worker. Raise an ImportError if Ray is not installed."
     require_ray()
     return Layout("ray", ("ray",) * (workers or 0), threads or 0, games or 0, max_batch or 0, shared, backend=backend)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..core.game import Game, did_you_mean
+from ..core.game import Game
+from ..core.registry import did_you_mean
 from ..search.search import SearchSettings, require
 
 # %% auto #0

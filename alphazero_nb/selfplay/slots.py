@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, Game, call_mover, call_play,
-                                    call_resample_hidden, call_start, draw_outcome)
+from ..core.calls import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, call_mover, call_play,
+                                     call_resample_hidden, call_start, draw_outcome)
+from ..core.game import Game
 from ..core.events import shell_command
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform

@@ -23,7 +23,7 @@ from .actors import shielded
 from .worker_process import Inbox, Outbox, fingerprint, pack, rebuild_error, worker_main
 
 # %% auto #0
-__all__ = ['spawn', 'Worker', 'WorkerSet', 'assign_games', 'WorkerPlay', 'LossLimit', 'WorkerHandler', 'Listener',
+__all__ = ['spawn', 'Worker', 'WorkerSet', 'assign_games', 'WorkerPlay', 'LossLimit', 'WorkerHandler', 'Supervisor',
            'check_sendable', 'wait_or_kill', 'WorkerPool']
 
 # %% ../../nbs/46_selfplay.workers.ipynb #0439e393
@@ -98,7 +98,7 @@ class WorkerSet:
     def __init__(self, layout: Layout, setup: dict):
         self.layout, self.setup, self.network = layout, setup, None   # network: the newest weights and their version
         self.running, self.vacant, self.past = [], list(range(len(layout.devices))), PoolReport()
-        self.received = queue.SimpleQueue()   # (worker, messages) of all pipes; None wakes the listener
+        self.received = queue.SimpleQueue()   # (worker, messages) of all pipes; None wakes the supervisor
 
     def fill(self) -> None:
         "Start a worker in every vacant place."
@@ -280,7 +280,7 @@ class WorkerHandler:
         elif self.play.active: self.workers.fill()
 
 # %% ../../nbs/46_selfplay.workers.ipynb #df2e0ed5
-class Listener(threading.Thread):
+class Supervisor(threading.Thread):
     "Thread that acts on messages, watches the workers and assigns games until it is closed."
     def __init__(self, handler: WorkerHandler, lock: threading.RLock, silence_s: float):
         super().__init__(name="alphazero_nb workers", daemon=True)
@@ -374,7 +374,7 @@ class WorkerPool:
             cores=max(1, usable_cores() // max(1, len(layout.devices)))))
         self.layout, self.lock, self._play = self._workers.layout, threading.RLock(), WorkerPlay(self._workers)
         self._handler = WorkerHandler(self._workers, self._play, queue.SimpleQueue() if events is None else events)
-        self.listener = self._make_listener(silence_s)
+        self.supervisor = self._make_supervisor(silence_s)
         self._at_exit = util.Finalize(None, self.close, exitpriority=0)   # Before multiprocessing joins its children
         try: shielded(self._open)
         except BaseException:
@@ -382,12 +382,12 @@ class WorkerPool:
             raise
 
     def _make_workers(self, layout: Layout, setup: dict) -> WorkerSet: return WorkerSet(layout, setup)
-    def _make_listener(self, silence_s: float) -> Listener: return Listener(self._handler, self.lock, silence_s)
+    def _make_supervisor(self, silence_s: float) -> Supervisor: return Supervisor(self._handler, self.lock, silence_s)
 
     def _open(self) -> None:
         with self.lock:
-            if self.listener.closed: return
-            self.listener.start()
+            if self.supervisor.closed: return
+            self.supervisor.start()
             self._workers.fill()
 
     @property
@@ -418,7 +418,7 @@ class WorkerPool:
         "Play in the background until the source closes or `stop`. First wait until the previous generation has ended."
         self.stop()
         self.join()
-        if self.listener.error is not None: raise self.listener.error
+        if self.supervisor.error is not None: raise self.supervisor.error
         if not self._play.idle:
             raise RuntimeError("a worker of the last call was killed but still runs. Try again later.")
         shielded(lambda: self._start(source))
@@ -427,15 +427,15 @@ class WorkerPool:
     def _start(self, source: GameSource) -> None:
         with self.lock:
             self._play.begin(source)
-            if self.listener.closed: return self._play.generation.end()
+            if self.supervisor.closed: return self._play.generation.end()
             self._handler.losses.reset()
             self._play.resume_all()
-        self.listener.wake()
+        self.supervisor.wake()
 
     def stop(self) -> None:
         "Ask the workers to stop after their current turn. Running games stay in their slots."
         with self.lock: self._play.pause()
-        self.listener.wake()
+        self.supervisor.wake()
 
     def join(self, timeout_s: float = 1.0) -> None:
         "Wait until no worker plays. Kill workers that do not stop in time; an interrupt kills them at once."
@@ -444,13 +444,13 @@ class WorkerPool:
     def close(self, timeout_s: float = 0.5) -> None:
         "End all workers and kill those that do not end in time. A second interrupt kills them at once."
         with self.lock:
-            if self.listener.closed: return
-            self.listener.closed = True
-        self.listener.wake()
+            if self.supervisor.closed: return
+            self.supervisor.closed = True
+        self.supervisor.wake()
         try: self._workers.end(timeout_s)
         finally:
             for worker in self.workers: worker.process.kill()
-            if self.listener.is_alive(): self.listener.join(5)
+            if self.supervisor.is_alive(): self.supervisor.join(5)
             for worker in self.workers: worker.close()
             if not self._play.idle: self._play.generation.end()
             self._at_exit.cancel()

@@ -14,7 +14,8 @@ from typing import Callable
 
 import numpy as np
 from ..core.device import Device, get_device
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..network.saved_run import read_config
 from ..search.search import count_worlds, require_number
@@ -29,9 +30,9 @@ from .trainer import MOST_MINUTES, Trainer, require_choices
 
 # %% auto #0
 __all__ = ['LEAST', 'SHARE', 'START_S', 'T4', 'LAUNCH_S', 'SEARCH_S', 'SUSTAINED', 'OPERATORS', 'Speed', 'random_batch',
-           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'Forecast', 'plan_at_speed',
-           'forecast', 'Gpu', 'arithmetic_limits', 'arithmetic_speed', 'measured_speed', 'forecast_gpu', 'plan_run',
-           'train']
+           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'Forecast',
+           'forecast_at_speed', 'forecast', 'Gpu', 'arithmetic_limits', 'arithmetic_speed', 'measured_speed',
+           'forecast_gpu', 'prepare_run', 'train']
 
 # %% ../../nbs/64_training.forecast.ipynb #ca774a0e
 @dataclass(frozen=True)
@@ -146,22 +147,22 @@ class Forecast:
 
     def __str__(self):
         keeps = "" if self.share is None else f", and the agent keeps the result in {self.share:.0%} of positions"
-        return (f"Plan for {self.minutes:g} min on {self.device}: network {self.preset}, about "
+        return (f"Forecast for {self.minutes:g} min on {self.device}: network {self.preset}, about "
                 f"{_round(self.games)} games, {_round(self.positions)} positions and {_round(self.steps)} "
                 f"optimiser steps{keeps}.")
 
     def row(self) -> dict:
-        "Return the plan as plain data."
+        "Return the forecast as plain data."
         return dict(asdict(replace(self, game=None, device=None)), game=self.game.name, device=str(self.device))
 
     def compare(self, trainer: Trainer) -> str:
-        "Return the size and the result of a run, and beside each what was planned."
+        "Return the size and the result of a run, and beside each what was expected."
         keeps = next((row["keeps"] for row in reversed(trainer.history) if row["keeps"]), None)
         shares = [] if keeps is None or self.share is None else [
-            f"keeps the result in {keeps[0]:.0%} of positions (planned {self.share:.0%})"]
+            f"keeps the result in {keeps[0]:.0%} of positions (expected {self.share:.0%})"]
         counts = [(trainer.games, self.games, "games"), (trainer.replay.added, self.positions, "positions"),
                   (trainer.learner.steps, self.steps, "optimiser steps")]
-        return "; ".join([f"{is_:,} {what} (planned {_round(planned)})" for is_, planned, what in counts] + shares) + "."
+        return "; ".join([f"{is_:,} {what} (expected {_round(expected)})" for is_, expected, what in counts] + shares) + "."
 
 # %% ../../nbs/64_training.forecast.ipynb #c64a0006
 def _round(number: float) -> str:
@@ -170,8 +171,8 @@ def _round(number: float) -> str:
     return f"{round(number / unit) * unit:,}"
 
 
-def plan_at_speed(game: Game, minutes: float, device: Device, speed: Speed, play: SelfPlaySettings,
-                  train: TrainSettings, usual: tuple) -> tuple[Forecast, float]:   # usual: from `usual_game`
+def forecast_at_speed(game: Game, minutes: float, device: Device, speed: Speed, play: SelfPlaySettings,
+                      train: TrainSettings, usual: tuple) -> tuple[Forecast, float]:   # usual: from `usual_game`
     "Return what a run at this speed will be, and how many positions it learns as often as it should."
     length, evaluations = usual
     seconds = SHARE * max(60 * minutes - START_S, 30 * minutes)
@@ -204,11 +205,11 @@ def forecast(
     for name in names:
         starts = spread_starts(play, usual[0])
         speed = measure_speed(game, name, device, starts, train, min(3.0, .6 * minutes), **engine)
-        plan, learned = plan_at_speed(game, minutes, device, speed, play, train, usual)
+        expected, learned = forecast_at_speed(game, minutes, device, speed, play, train, usual)
         say(f"{name}: {speed.evals_per_s:,.0f} evaluations/s, {speed.steps_per_s:.1f} optimiser steps/s, "
-            f"{_round(plan.positions)} positions in {minutes:g} min")
+            f"{_round(expected.positions)} positions in {minutes:g} min")
         if found and learned < LEAST[name]: break
-        found = plan
+        found = expected
     return found
 
 # %% ../../nbs/64_training.forecast.ipynb #51422550
@@ -258,20 +259,20 @@ def forecast_gpu(
     benches: list | tuple = (),   # Results of `bench_device`; the first one of this GPU and game counts
     usual: tuple | None = None,   # From `usual_game`; default: plays some games
     at_once: int = 512,           # Games that run at once, which an iteration has by default
-) -> dict:   # preset, source, limit, plan (text), moves_per_s, steps_per_s, games_per_min, iterations, learning (share)
-    "Return the plan of a run on a GPU that is not here: from its benchmark, or else from arithmetic, as `source` says."
+) -> dict:   # preset, source, limit, forecast (text), moves_per_s, steps_per_s, games_per_min, iterations, learning (share)
+    "Return the forecast of a run on a GPU that is not here: from its benchmark, or else from arithmetic, as `source` says."
     play, train, limits = default_settings(game), default_training(game), arithmetic_limits(game, preset, gpu)
     usual, size = usual or usual_game(game, play), train.batch_size
     is_it = lambda bench: bench["game"] == game.name and gpu.name in bench["machine"]["device"].replace(",", "").split()
     known = [bench for bench in benches if is_it(bench) and preset in bench["rows"]]
     speed = measured_speed(known[0], preset, size) if known else arithmetic_speed(game, preset, gpu, size)
     device = Device(gpu.name, gpu.name, "float16", "float16", True, True, overlaps=True)
-    plan, _ = plan_at_speed(game, minutes, device, speed, play, train, usual)
+    expected, _ = forecast_at_speed(game, minutes, device, speed, play, train, usual)
     return dict(preset=preset, source="measured" if known else "from arithmetic, not measured",
-                limit="measured" if known else min(limits, key=limits.get), plan=str(plan),
+                limit="measured" if known else min(limits, key=limits.get), forecast=str(expected),
                 moves_per_s=speed.evals_per_s / usual[1], steps_per_s=speed.steps_per_s,
-                games_per_min=plan.games / minutes, iterations=plan.games / train.iteration_games(game, at_once),
-                learning=plan.steps / speed.steps_per_s / (60 * minutes))
+                games_per_min=expected.games / minutes, iterations=expected.games / train.iteration_games(game, at_once),
+                learning=expected.steps / speed.steps_per_s / (60 * minutes))
 
 # %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
 def _preset_of(folder: str | Path) -> str | None:
@@ -281,32 +282,32 @@ def _preset_of(folder: str | Path) -> str | None:
     return preset if preset in PRESETS else None
 
 
-def plan_run(
+def prepare_run(
     game: Game | str,
-    minutes: float | None,                  # None: until it is stopped, so without a plan
+    minutes: float | None,                  # None: until it is stopped, so without a forecast
     folder: str | Path = "runs/run",
     preset: str | None = None,              # Default: that of the run in the folder, or the one that pays
     device: str | Device = "auto",
     say: Callable = print,                  # Called with each line of text
     **options,                              # Of Trainer: seed, simulations, train_settings, listeners and others
 ) -> tuple[Trainer, Forecast | None]:
-    "Return the trainer of a run, and the plan if the run is new and lasts for at least a minute."
+    "Return the trainer of a run, and the forecast if the run is new and lasts for at least a minute."
     trainer = Trainer(game, preset or _preset_of(folder), folder, device, **options)
     # Nothing to choose, nothing to measure, or nothing that may depend on a measurement
     run = trainer.plan
     fixed = run.network is not None or run.from_folder or run.reproducible
     if minutes is None or minutes < 1 or fixed or trainer.iteration: return trainer, None
     layout = None if run.layout == "auto" else run.layout
-    plan = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
-    say(str(plan))
-    trainer.use_preset(plan.preset)
-    return trainer, plan
+    expected = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
+    say(str(expected))
+    trainer.use_preset(expected.preset)
+    return trainer, expected
 
 
 def train(game: Game | str, minutes: float, folder: str | Path = "runs/run", *args, say: Callable = print,
-          **options) -> Trainer:   # Arguments as for `plan_run`
-    "Train for some minutes with the network that pays. Print the plan before and the result after."
-    trainer, plan = plan_run(game, minutes, folder, *args, say=say, **options)
+          **options) -> Trainer:   # Arguments as for `prepare_run`
+    "Train for some minutes with the network that pays. Print the forecast before and the result after."
+    trainer, expected = prepare_run(game, minutes, folder, *args, say=say, **options)
     trainer.fit(minutes=minutes)
-    if plan: say(plan.compare(trainer))
+    if expected: say(expected.compare(trainer))
     return trainer

@@ -15,7 +15,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from ..core.device import Device, device_variants, get_device
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from ..network.networks import PolicyValueNet
 from ..network.int8 import can_use_int8
 from ..network.evaluator import NetworkEvaluator, out_of_memory

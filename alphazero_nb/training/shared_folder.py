@@ -5,32 +5,24 @@
 # %% ../../nbs/62a_training.shared_folder.ipynb #e183b298
 from __future__ import annotations
 
-import bisect, copy, json, os, platform, re, secrets, time
+import json, os, re, time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from torch import nn
-from ..core.events import (Events, GameFinished, Message, NodesStatus, SelfPlayDone, SelfPlayStopped,
-                                      default_listeners, shell_command)
-from ..core.game import Game, get_game
+from ..core.events import Message, shell_command
+from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
-from ..network.checkpoint import (check_network, fill_network, parse_json, patiently, read_arrays, read_json,
-                                             read_plain, write_arrays, write_json)
-from ..network.networks import PolicyValueNet
-from ..network.saved_run import read_config, read_saved
+from ..network.checkpoint import parse_json, read_arrays, read_json, write_arrays, write_json
+from ..network.saved_run import read_config
 from ..search.search import SearchSettings
-from ..selfplay.actors import shielded
-from ..selfplay.engine import SelfPlayEngine
 from ..selfplay.settings import SelfPlaySettings
-from .run_folder import RunFolder
 
 # %% auto #0
-__all__ = ['FORMAT', 'AHEAD', 'LOOKS', 'GamesFile', 'list_files', 'producer_seed', 'write_games', 'NotWhole', 'read_games',
-           'SharedPlan', 'read_plan', 'NewestWeights', 'claim_producer', 'Reminder', 'GamesWriter', 'Producer',
-           'produce_games', 'counted_files', 'GameRanges', 'remove_files', 'Tidier', 'SharedInbox', 'SharedGames']
+__all__ = ['FORMAT', 'GamesFile', 'list_files', 'list_producers', 'is_games_file', 'producer_seed', 'write_games', 'NotWhole',
+           'read_games', 'SharedPlan', 'read_plan', 'Reminder']
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #93fafa1d
 _INDEX_BITS = 24   # A producer plays fewer games than this many bits can count
@@ -56,20 +48,23 @@ class GamesFile:
 def list_files(shared: Path) -> list[GamesFile]:
     "Return the complete files of all producers, early games first. Other files and links are ignored."
     found = []
-    for producer in _folders(shared):
+    for producer in list_producers(shared):
         with suppress(OSError), os.scandir(shared / producer) as files:   # It may just have been removed
             names = [_FILE.fullmatch(file.name) for file in files]
             found += [GamesFile(int(match[1]), int(producer, 16), int(match[2])) for match in names if match]
     return sorted(found)
 
 
-def _folders(shared: Path) -> list[str]:
+def list_producers(shared: Path) -> list[str]:
     "Return the names of the producers' folders."
     try:
         with os.scandir(shared) as folders:
             return [folder.name for folder in folders
                     if _FOLDER.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False)]
     except OSError: return []
+
+
+def is_games_file(name: str) -> bool: return _FILE.fullmatch(name) is not None   # Of a producer's folder
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #6547f4b7
 FORMAT = 1   # Of the files in a shared folder
@@ -166,47 +161,7 @@ def read_plan(folder: Path) -> SharedPlan:
     except (TypeError, KeyError, ValueError): pass
     raise ValueError(f"{path} is damaged: it does not hold the settings of self-play.")
 
-# %% ../../nbs/62a_training.shared_folder.ipynb #4d24ba57
-class NewestWeights:
-    "The newest network of a run folder."
-    def __init__(self, folder: Path, plan: SharedPlan, network: nn.Module | None = None):
-        if plan.preset == "custom" and network is None:
-            raise ValueError(f"{str(folder)!r} is trained with a network of your own; pass it as network=MyNet().")
-        if network is not None: check_network(get_game(plan.game), network)
-        self.folder, self.manifest, self.iteration, self.problem = folder, b"", 0, ""
-        untrained = network or PolicyValueNet(get_game(plan.game), plan.preset, plan.seed)
-        self.network = copy.deepcopy(untrained)
-
-    def look(self) -> bool:
-        "Read the folder. Return True if `network` and `iteration` have changed. Set `problem` if it is unreadable."
-        path, self.problem = self.folder / "manifest.json", ""
-        if not os.path.lexists(path): return False
-        try:
-            manifest = read_plain(path)
-            if manifest == self.manifest: return False
-            checkpoint = read_saved(self.folder).checkpoint
-            newest = checkpoint.iteration
-            arrays = read_arrays(self.folder / f"network-{newest:06}.npz", checkpoint.networks[newest])
-            self.network = fill_network(copy.deepcopy(self.network), arrays)
-        except (ValueError, OSError) as error:
-            self.problem = str(error)
-            return False
-        self.manifest, self.iteration = manifest, newest
-        return True
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #1d5ff52d
-def claim_producer(shared: Path) -> int:
-    "Return a number that no producer had before, and make its folder."
-    while True:
-        producer = 1 << 31 | secrets.randbits(31)
-        try: (shared / f"{producer:08x}").mkdir()
-        except FileExistsError: continue
-        return producer
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #5de510c6
-AHEAD = 6   # Iterations whose games may lie in the folder; those of the last two are already counted
-
-
+# %% ../../nbs/62a_training.shared_folder.ipynb #e8c95a8d
 class Reminder:
     "Emits messages, but not one about the same topic again and again."
     def __init__(self, emit):
@@ -218,310 +173,3 @@ class Reminder:
         if now - self.last.get(topic, -np.inf) < every_s: return
         self.last[topic] = now
         self.emit(Message(text))
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #dde4ca4e
-class GamesWriter:
-    "Writes the games of one producer. Games that the disk does not take stay in memory."
-    def __init__(self, folder: Path, plan: SharedPlan, producer: int, device: str, reminder: Reminder):
-        self.shared, self.plan, self.producer, self.reminder = folder / "shared", plan, producer, reminder
-        self.source = f"{platform.node() or 'producer'} {producer:08x} {device}"
-        self.held, self.written, self.failing_since = [], 0, None   # Games in memory, and on the disk
-
-    def has_room(self) -> bool:
-        "Return True if the disk takes games and few lie in the folder."
-        there = sum(file.count for file in list_files(self.shared))
-        if there < AHEAD * self.plan.games: return not self.held
-        self.reminder.remind("room", f"{there:,} games lie in {self.shared}. Playing continues when "
-                                     f"the trainer uses them.")
-        return False
-
-    def write(self, records: list[GameRecord], evaluations: int = 0) -> None:
-        "Write these games after those in memory. Raise the OSError of a disk that has failed for ten minutes."
-        self.held += records
-        try:
-            self._write(evaluations)
-            self.failing_since = None
-        except OSError as error:
-            self.failing_since, now = self.failing_since or time.monotonic(), time.monotonic()
-            if now - self.failing_since > 600: raise
-            self.reminder.remind("disk", f"{error} {len(self.held):,} finished games stay in memory.")
-
-    def _write(self, evaluations: int) -> None:
-        size = max(1, self.plan.games // 4)   # An iteration takes whole files
-        while part := self.held[:size]:
-            about = dict(game=self.plan.game, source=self.source, evaluations=evaluations * len(part) // len(self.held))
-            write_games(self.shared, self.producer, part, **about)
-            evaluations -= about["evaluations"]
-            self.held, self.written = self.held[size:], self.written + len(part)
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #c861001f
-class Producer:
-    "Plays games with the newest weights of a run, and writes them into its folder."
-    def __init__(self, folder: Path, network: nn.Module | None, emit, **engine):
-        self.folder, self.emit, self.reminder, self.evaluations = folder, emit, Reminder(emit), 0
-        plan, number = read_plan(folder), claim_producer(folder / "shared")
-        self.plan_file, self.weights = read_plain(folder / "shared/plan.json"), NewestWeights(folder, plan, network)
-        self.weights.look()
-        self.engine = SelfPlayEngine(
-            get_game(plan.game), self.weights.network, seed=producer_seed(plan.seed, number), settings=plan.play,
-            first_version=self.weights.iteration, listeners=[self._forward], **engine)
-        self.writer = GamesWriter(folder, plan, number, self.engine.layout.devices[0], self.reminder)
-
-    def _forward(self, event) -> None:
-        "Emit an event of the engine, but not the end of its calls."
-        if not isinstance(event, (SelfPlayDone, SelfPlayStopped)): self.emit(event)
-
-    def load_weights(self) -> None:
-        "Play with newer weights, if there are any."
-        weights = self.weights
-        if weights.look(): self.engine.set_network(weights.network, weights.iteration)
-        elif weights.problem:
-            text = f"{weights.problem} Playing continues with iteration {weights.iteration}."
-            self.reminder.remind("weights", text)
-
-    def write(self) -> None:
-        "Write the finished games that come next: those up to the first game that is still running."
-        shielded(self._write)   # An interrupt waits until the games are in files
-        self.reminder.remind("written", f"{self.writer.written:,} games written, the newest with the weights of "
-                                        f"iteration {self.weights.iteration}.")
-
-    def _write(self) -> None:
-        "Take the finished games that come next from the engine, and write them."
-        first, ready = self.writer.written + len(self.writer.held), 0
-        finished, scheduler = {record.number for record in self.engine.leftover()}, self.engine.scheduler
-        while first + ready in finished: ready += 1
-        before, self.evaluations = self.evaluations, self.engine.evaluations
-        scheduler.request(ready)
-        self.writer.write(scheduler.take(), self.evaluations - before)
-
-    def plan_changed(self) -> bool:
-        "Return True if the trainer has started again with other settings."
-        try: return read_plain(self.folder / "shared/plan.json") != self.plan_file
-        except (ValueError, OSError): return False   # A drive may be away for a moment
-
-    def run(self, end: float, enough: float, every_s: float) -> bool:
-        "Play until the time `end`, or until `enough` games are written. Return False if the plan has changed."
-        while (left := end - time.monotonic()) > 0 and self.writer.written < enough:
-            if self.plan_changed(): return False
-            self.load_weights()
-            if self.writer.has_room(): self.engine.play_for(min(every_s, left))
-            else: time.sleep(min(1.0, left))
-            self.write()
-        return True
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #a8ef7cd8
-def produce_games(
-    folder: str | Path,                # Run folder whose trainer takes games from it
-    minutes: float | None = None,      # Default: until you stop it
-    total: int | None = None,          # Stop when so many games are written
-    device: str = "auto",
-    network: nn.Module | None = None,  # For a run with a network of your own: such a network
-    listeners: tuple | None = None,    # Called with every event; default: text
-    every_s: float = 5.0,              # Seconds between two files
-    **engine,                          # layout, games, threads, max_batch, devices, workers of the SelfPlayEngine
-) -> int:                              # Number of written games
-    "Play for a run, with its newest weights, into its folder. A stop (Ctrl-C) returns normally."
-    folder, written, ended = Path(folder), 0, False
-    events = Events(default_listeners() if listeners is None else list(listeners))
-    end = np.inf if minutes is None else time.monotonic() + 60 * minutes
-    while not ended:
-        producer = Producer(folder, network, events.emit, device=device, **engine)
-        with producer.engine:
-            try: ended = producer.run(end, (np.inf if total is None else total) - written, every_s)
-            except KeyboardInterrupt: ended = True
-            producer.write()
-        written += producer.writer.written
-        if producer.writer.held: raise OSError(f"{len(producer.writer.held):,} games are lost: the disk took no more.")
-    events.emit(Message(f"{written:,} games are written to {folder / 'shared'}."))
-    return written
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #9e38d15f
-def counted_files(folder: RunFolder, files: list[GamesFile]) -> list[set[GamesFile]]:
-    "Return the files whose games are in the second newest iteration of a run, and those in the newest."
-    found = []
-    for row in [None, None, *folder.rows()][-2:]:
-        try: numbers = {record.number for record in folder.read_games(row)} if row else set()
-        except ValueError: numbers = set()   # The run has lost these games, so they may be taken again
-        found.append({file for file in files if file.numbers[0] in numbers})
-    return found
-
-
-class GameRanges:
-    "Numbers of games as few ranges."
-    def __init__(self, saved=()):   # Of `ranges` in JSON; anything else holds no games
-        pairs = isinstance(saved, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 and all(
-            type(number) is int and 0 <= number < 1 << 63 for number in pair) for pair in saved)
-        self.ranges = sorted(map(tuple, saved)) if pairs else []   # (first number, last number + 1), apart
-
-    def hold(self, numbers: range) -> bool:
-        "Return True if any of these numbers is in a range."
-        at = bisect.bisect(self.ranges, (numbers.start, 1 << 63))
-        before, after = self.ranges[max(0, at - 1):at], self.ranges[at:at + 1]
-        return any(end > numbers.start for _, end in before) or any(start < numbers.stop for start, _ in after)
-
-    def add(self, numbers: range) -> None:
-        "Add numbers that no range holds."
-        at = bisect.bisect(self.ranges, (numbers.start, numbers.stop))
-        start, end = numbers.start, numbers.stop
-        if at < len(self.ranges) and self.ranges[at][0] == end: end = self.ranges.pop(at)[1]
-        if at and self.ranges[at - 1][1] == start: at, start = at - 1, self.ranges.pop(at - 1)[0]
-        self.ranges.insert(at, (start, end))
-
-
-def remove_files(shared: Path, files) -> None:
-    "Remove counted files. Raise an OSError if that is not allowed, because they would be counted again one day."
-    for file in files:
-        try: patiently(lambda: (shared / file.name).unlink(missing_ok=True))
-        except PermissionError as error:   # The rights of a producer's folder do not come and go
-            raise OSError(f"{shared / file.name} cannot be removed: {error.strerror}. "
-                          f"Let the trainer write in the folders of all producers.") from None
-
-
-
-class Tidier:
-    "Removes what dead producers leave: folders without a whole file that have not changed for a minute."
-    def __init__(self, shared: Path, every_s: float = 60.0):
-        self.shared, self.every_s, self.looked, self.seen = shared, every_s, -np.inf, {}
-
-    def look(self) -> None:
-        "Look at the folders, and compare them with the last look. A producer that lives makes its folder again."
-        if time.monotonic() - self.looked < self.every_s: return
-        self.looked, before, self.seen = time.monotonic(), self.seen, {}
-        for folder in [self.shared / name for name in _folders(self.shared)]:
-            with suppress(OSError):
-                names = {path.name for path in folder.iterdir()}
-                if not any(map(_FILE.fullmatch, names)): self.seen[folder] = names
-                if before.get(folder) != names: continue
-                for part in [name for name in names if name.endswith(".part")]: (folder / part).unlink()
-                folder.rmdir()
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #5dc7a68c
-LOOKS = 10   # Looks that find a file which cannot be unpacked, always the same, before it is left out
-
-
-class SharedInbox:
-    "The files of all producers, each of which is taken once."
-    def __init__(self, folder: RunFolder, game: Game, seed: int, reminder: Reminder, doubt_s: float = 30.0):
-        self.shared, self.game, self.seed = folder.path / "shared", game, seed
-        self.reminder, self.doubt_s = reminder, doubt_s   # doubt_s: least time between two attempts to read a file
-        self.tidier = Tidier(self.shared)
-        self.before, self.newest = counted_files(folder, list_files(self.shared))   # Of the last two iterations
-        self.counted = GameRanges(folder.checkpoint.plan.get("counted_games", ()) if folder.checkpoint else ())
-        for file in self.before | self.newest:   # If this machine played the last iteration, its manifest names none
-            if not self.counted.hold(file.numbers): self.counted.add(file.numbers)
-        self.queue, self.doubts, self.refused = [], {}, {}   # doubts: state of a bad file, looks, time of the last one
-        self.bytes = 0   # Of the files that were taken
-
-    def begin(self) -> None:
-        "Begin an iteration: the one before it is saved, so the files of those before that one are removed."
-        back = {file for file in list_files(self.shared) if self.counted.hold(file.numbers)} - self.newest
-        remove_files(self.shared, self.before | back)
-        self.tidier.look()
-        self.before, self.newest = self.newest, set()
-
-    def take(self) -> tuple[list[GameRecord], dict]:
-        "Return the games of the next file and what it says about its producer. Return no games if there are none now."
-        if not self.queue:   # Every file of one look at the folder comes before later ones
-            self.queue = [file for file in list_files(self.shared) if self._is_due(file)]
-        while self.queue:
-            file = self.queue.pop(0)
-            try: found = read_games(self.shared, file, self.game, self.seed)
-            except ValueError as error:
-                self._doubt(file, str(error).rstrip("."), LOOKS if isinstance(error, NotWhole) else 2)
-            else:
-                self.newest.add(file)
-                self.counted.add(file.numbers)
-                with suppress(OSError): self.bytes += (self.shared / file.name).stat().st_size
-                return found
-        return [], {}
-
-    def _is_due(self, file: GamesFile) -> bool:
-        "Return True if a file is neither counted nor refused, and was not found bad a moment ago."
-        if self.counted.hold(file.numbers): return False
-        if file in self.refused and self.refused[file] == self._state(file): return False
-        return file not in self.doubts or time.monotonic() - self.doubts[file][2] > self.doubt_s
-
-    def _state(self, file: GamesFile) -> tuple | None:   # Of a file on the disk
-        with suppress(OSError):
-            status = os.lstat(self.shared / file.name)
-            return status.st_size, status.st_mtime_ns, status.st_ino
-
-    def _doubt(self, file: GamesFile, why: str, most: int) -> None:
-        "Remember a bad file. Leave it out if `most` looks have found it bad and the same."
-        path, now = self.shared / file.name, self._state(file)
-        before, looks, _ = self.doubts.get(file, (None, 0, 0))
-        looks = looks + 1 if now == before else 1
-        self.doubts[file] = now, looks, time.monotonic()
-        if now is None or looks < most: return
-        del self.doubts[file]
-        text, self.refused[file] = f"The games in {path} are left out: {why}.", now
-        with suppress(OSError):
-            patiently(lambda: os.replace(path, path.with_name(f"{path.name}.refused")))
-            text += f" The file is now {path.name}.refused."
-        self.reminder.remind(f"{file.producer}", text)
-
-# %% ../../nbs/62a_training.shared_folder.ipynb #cb5f1f1a
-class SharedGames:
-    "The games that the producers of a run have played, as a `GameSupplier`."
-    layout, at_once, busy_actors, play_on, more_games_count = None, 256, 0, False, True   # Nobody plays on this machine
-
-    def __init__(self, plan: SharedPlan, folder: RunFolder, emit, version: int = 0, patience_s: float = 600.0):
-        plan.save(folder.path)
-        self.shared_plan, self.path, self.version, self.patience_s = plan, folder.path, version, patience_s
-        self.emit, self.reminder, self.restored, self.games, self.seconds = emit, Reminder(emit), [], 0, 0.0
-        self.folder, self.inbox = folder, SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
-        self.nodes = {}   # Machine of each source
-
-    def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
-        "Return at least `n` games: all of some files. Raise a TimeoutError if no game arrives for `patience_s`."
-        self.folder.patiently(self.inbox.begin, self.emit)
-        start = arrived = time.monotonic()
-        records, self.restored, evaluations = self.restored, [], 0
-        while len(records) < n:
-            looked = time.monotonic()
-            found, about = self.folder.patiently(self.inbox.take, self.emit)
-            arrived += time.monotonic() - looked   # The folder may have been away for long
-            if not found: self._wait(time.monotonic() - arrived)
-            else: arrived, evaluations = time.monotonic(), evaluations + about["evaluations"]
-            for record in found:
-                records.append(record)
-                self.emit(GameFinished(record.number, min(n, len(records)), n, len(records), len(record),
-                                       tuple(record.outcome.tolist()), arrived - start, evaluations, about["source"]))
-            if found: self._report_nodes(about["source"], records)
-        self.games, self.seconds = self.games + len(records), self.seconds + time.monotonic() - start
-        text = f"The games began with weights that were {self._age(records):.1f} iterations old on average."
-        self.reminder.remind("age", text, 300)
-        return records
-
-    @property
-    def plan(self) -> dict:   # Saved with each iteration
-        shared = self.shared_plan
-        return dict(asdict(shared.play), game=shared.game, seed=shared.seed, from_folder=True,
-                    counted_games=list(self.inbox.counted.ranges))
-
-    def _age(self, records: list[GameRecord]) -> float:   # Iterations
-        return self.version - float(np.mean([record.version for record in records]))
-
-    def _report_nodes(self, source: str, records: list[GameRecord]) -> None:
-        "Report the machines of all producers so far. Nobody knows here how often they read the weights."
-        self.nodes[source] = source.partition(" ")[0]
-        self.emit(NodesStatus(dict(self.nodes), self._age(records), self.inbox.bytes / 1e6, None))
-
-    def _wait(self, silent_s: float) -> None:
-        "Wait for a moment. Raise a TimeoutError if nothing has arrived for too long."
-        how = shell_command("selfplay", self.path)
-        if silent_s > self.patience_s:
-            raise TimeoutError(f"no game has arrived for {silent_s / 60:.0f} min; start a machine that plays: {how}")
-        text = f"Waiting for games. On each machine that plays, start: {how}"
-        if silent_s > 15: self.reminder.remind("silence", text)
-        time.sleep(0.1)
-
-    def set_network(self, network) -> None: self.version += 1        # Producers read the weights from the run folder
-    def restore(self, records: list[GameRecord]) -> None: self.restored = list(records)
-    def unsaved(self, played: list[GameRecord]) -> list[GameRecord]: return []   # They are still in their files
-    def pause(self) -> None: pass             # Producers play on
-    def calibrate(self) -> list: return []   # Nothing plays here
-    def stats(self) -> dict: return dict(games_per_min=60 * self.games / max(self.seconds, 1e-9))
-    def describe(self) -> str: return f"games come from {self.path / 'shared'}, {self.shared_plan.games} per iteration"
-    def __enter__(self): return self
-    def __exit__(self, *error): pass

@@ -19,7 +19,8 @@ from ..core.device import Device, get_device
 from ..core.streams import Purpose, derive_seed, require_seed
 from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, default_listeners)
-from ..core.game import Game, check_loadable, get_game
+from ..core.game import Game
+from ..core.registry import check_loadable, get_game
 from ..core.game_check import check_new_rules
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
@@ -42,7 +43,8 @@ from .replay import Replay, window_size
 from .learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                            restore_learner)
 from .run_folder import LayoutFile, RunFolder
-from .shared_folder import SharedGames, SharedPlan
+from .inbox import SharedGames
+from .shared_folder import SharedPlan
 
 # %% auto #0
 __all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport',

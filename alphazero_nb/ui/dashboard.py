@@ -178,7 +178,7 @@ def _phase_bar(state: DashboardState) -> str:
 
 
 def _by_node(state: DashboardState, devices: dict) -> tuple[dict, Counter]:
-    "Return the facts about each node and its games. A node with several actors sums up their speeds."
+    "Return the facts about each node and its games. A node with several workers sums up their speeds."
     facts, games, nodes = {}, Counter(), state.tally.nodes
     for name in sorted({*devices, *state.played}):
         node, device = nodes.get(name, name), devices.get(name, {})

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..core.game import CHANCE, Game
+from ..core.calls import CHANCE
+from ..core.game import Game
 
 # %% auto #0
 __all__ = ['Analysis', 'GameLine']

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Callable
 
 from ..core.device import find_host, has_kernel
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from .svg import svg_image
 from .widgets import find_widgets, page_widgets, view_data
 from .board import Board, board_margin

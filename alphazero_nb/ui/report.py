@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 from ..core.events import shell_command, describe_keeps, describe_measure
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
 from ..network.saved_run import load_network, read_saved

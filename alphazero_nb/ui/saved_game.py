@@ -9,7 +9,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ..core.game import Game, get_game
+from ..core.game import Game
+from ..core.registry import get_game
 from .game_line import Analysis, GameLine
 
 # %% auto #0

@@ -369,7 +369,7 @@ def test_the_first_quarter_of_an_hour(page, lab):
 
 # A page whose widgets are late ------------------------------------------------------------------
 
-LATE = ["""from alphazero_nb.core.game import get_game
+LATE = ["""from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.ui.play import play
 engine = SelfPlayEngine(get_game("tictactoe"), None, device="cpu", layout="threads", simulations=100, games=32)
@@ -481,7 +481,7 @@ def test_a_png_looks_like_what_the_browser_draws(chromium, name):
     import numpy as np
     from PIL import Image
 
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     from alphazero_nb.ui.match import Match
     from alphazero_nb.ui.match_view import MatchView, match_png
     match = Match(get_game(name), None)

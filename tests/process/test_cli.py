@@ -16,7 +16,7 @@ from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
 from alphazero_nb.core.device import usable_cores
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.inference import BACKENDS
 from processes import Program
 
@@ -80,17 +80,17 @@ def test_a_run_keeps_its_network_without_being_told(run, capsys):
 
 
 @pytest.mark.slow
-def test_minutes_are_planned_and_what_came_is_printed(tmp_path, capsys):
+def test_minutes_have_a_forecast_and_what_came_is_printed(tmp_path, capsys):
     words = ["train", "tictactoe", "--minutes", "1", "--device", "cpu", "--folder", str(tmp_path / "run"), "--json"]
     assert main(words) == 0
     out, err = capsys.readouterr()
     report = json.loads(out)
-    plan = report["plan"]
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["preset"] == plan["preset"]
-    assert err.index("Plan for 1 min on cpu") < err.index(f"{report['games']:,} games (planned ")
-    assert plan["games"] / 2 < report["games"] < plan["games"] * 2
+    expected = report["forecast"]
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["preset"] == expected["preset"]
+    assert err.index("Forecast for 1 min on cpu") < err.index(f"{report['games']:,} games (expected ")
+    assert expected["games"] / 2 < report["games"] < expected["games"] * 2
     assert main(words) == 0
-    assert json.loads(capsys.readouterr().out)["plan"] is None, "a run that goes on has its network"
+    assert json.loads(capsys.readouterr().out)["forecast"] is None, "a run that goes on has its network"
 
 
 def test_the_ladder_is_one_json_object(tmp_path, capsys):
@@ -166,7 +166,7 @@ CARDS = ["arena", "heuristic", "random", "--game", "blob", "--players", "3", "--
 def test_cards_are_played_in_duplicate(capsys):
     from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer
     from alphazero_nb.arena.matches import play_duplicate
-    from alphazero_nb.core.game import get_game
+    from alphazero_nb.core.registry import get_game
     assert main([*CARDS, "--json"]) == 0
     row, game = json.loads(capsys.readouterr().out), get_game("blob(players=3,cards=2)")
     assert row == play_duplicate(game, HeuristicPlayer(game), RandomPlayer(game, 4), 40, seed=3).to_dict()

@@ -15,7 +15,7 @@ import pytest
 
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import GameFinished, NodesStatus, WorkerLost
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.selfplay import layout as layouts
@@ -163,16 +163,16 @@ def test_a_node_dies_and_another_joins(cluster):
 
 
 def rested(engine):
-    """Wait until the actors have played as far ahead as they may. Return the games held, and the most that the scheduler allows.
+    """Wait until the workers have played as far ahead as they may. Return the games held, and the most that the scheduler allows.
 
-    Four times `ahead` games may finish if a slow actor leaves a gap, and those that the actors have in hand."""
-    scheduler, actors = engine.scheduler, engine.pool.workers
-    wait_for(lambda: scheduler.full and all(actor.rests for actor in list(actors)))
-    return len(engine.leftover()), 4 * scheduler.ahead + sum(actor.room for actor in list(actors))
+    Four times `ahead` games may finish if a slow worker leaves a gap, and those that the workers have in hand."""
+    scheduler, workers = engine.scheduler, engine.pool.workers
+    wait_for(lambda: scheduler.full and all(worker.rests for worker in list(workers)))
+    return len(engine.leftover()), 4 * scheduler.ahead + sum(worker.room for worker in list(workers))
 
 
 @needs_ray
-def test_actors_play_while_the_learner_learns(cluster):
+def test_workers_play_while_the_learner_learns(cluster):
     "Up to one call and the reserve ahead; the games of fixed weights are those of threads, and each record names its version."
     game, heard = get_game("tictactoe"), []
     network = PolicyValueNet(game, "tiny", seed=0)   # On any CPU, a position's value is the same in any row of a batch
@@ -203,7 +203,7 @@ def memory_mb(): return psutil.Process().memory_info().rss / 2**20
 
 
 def learn_slowly(turns, calls=64):
-    "Take games when the actors are as far ahead as they may be. Return the memory after each call."
+    "Take games when the workers are as far ahead as they may be. Return the memory after each call."
     game, sizes = get_game("tictactoe"), []
     with SelfPlayEngine(game, None, layout="ray", threads=1, games=32, max_batch=32, simulations=16, play_on=True, listeners=()) as engine:
         engine.pool.wait_ready()
@@ -263,5 +263,5 @@ def test_a_killed_driver_goes_on(cluster, tmp_path):
 @needs_ray
 def test_missing_nodes_are_named(cluster):
     from alphazero_nb.selfplay.cluster import wait_for_places
-    with pytest.raises(ValueError, match=r"after 0.5 s the cluster has \d of 40 places for actors \(.*cpu0.*\); start more nodes"):
+    with pytest.raises(ValueError, match=r"after 0.5 s the cluster has \d of 40 places for workers \(.*cpu0.*\); start more nodes"):
         wait_for_places(40, .5)

@@ -19,7 +19,7 @@ from alphazero_nb.arena.external import EngineFailed, EngineProcess, UciPlayer, 
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import chess_text
 from processes import children
 

@@ -9,7 +9,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pro
 CHILD = '''
 import os, signal, sys, threading, time
 import numpy as np
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.arena.connect4_search import Connect4Search
 from alphazero_nb.arena.players import RolloutPlayer, get_player

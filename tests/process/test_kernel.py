@@ -11,7 +11,7 @@ import pytest
 from notebook_kernel import alive, gone, psutil, screen
 
 ENGINE = """
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.ui.progress import TextProgress
 def build(game="connect4", workers=2, **options):
@@ -117,7 +117,7 @@ TRAINER = """
 import torch
 from torch import nn
 from alphazero_nb.core.events import SelfPlayDone, SelfPlayStopped
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer

@@ -11,7 +11,7 @@ import pytest
 
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import shell_command
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import play_text
 from alphazero_nb.ui.progress import PLAIN, SafeStream, TextProgress

@@ -112,7 +112,7 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
 INTERRUPTED = """
 import signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
@@ -134,7 +134,7 @@ for shared in (False, True):
 """
 
 GOES_ON = """
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
@@ -187,7 +187,7 @@ peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 torch.nn.functional.conv2d(torch.zeros(256, 4, 15, 15), torch.zeros(8, 4, 3, 3))
 before = peak()
 from torch import nn
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 game, games = get_game("GAME"), GAMES

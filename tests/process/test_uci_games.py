@@ -16,7 +16,7 @@ from alphazero_nb.arena.external import EngineProcess, play_clocked
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import chess_text
 from small_run import trainer
 

@@ -25,7 +25,8 @@ import pytest
 
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone, WorkerLost, WorkerStarted
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.worker_process import Outbox, WorkerTraceback, receive
@@ -123,7 +124,7 @@ class Silent(Worker):
 
 def stop_for_good(playing):
     "Stop worker 0. Only for this worker time passes; another one is never silent for too long."
-    worker, playing.pool.listener.silence_s = playing.pool.workers[0], 1e6
+    worker, playing.pool.supervisor.silence_s = playing.pool.workers[0], 1e6
     os.kill(worker.process.pid, signal.SIGSTOP)
     worker.__class__ = Silent
     return worker.process.pid
@@ -187,7 +188,7 @@ def test_weights_reach_processes_as_they_reach_threads():
         playing.set_network(nets[1])
         got.append(within(600, playing.generate_games, 12))
         lost, other = pids(playing)
-        playing.pool.listener.silence_s = 1e6
+        playing.pool.supervisor.silence_s = 1e6
         os.kill(lost, signal.SIGKILL), os.kill(other, signal.SIGSTOP)   # It goes on when the new one has played
         playing.events.listeners.append(at_game(1, lambda: os.kill(other, signal.SIGCONT), "worker 0"))
         got.append(within(600, playing.generate_games, 12))
@@ -211,7 +212,7 @@ def test_a_killed_worker_is_replaced_and_its_games_are_played_again(name, games,
     kill = lambda: os.kill(pids(playing)[0], signal.SIGKILL)
     with engine(name, simulations=simulations, listeners=[heard, at_game(at, kill, "worker 0")]) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener._watch = lambda: None   # It is noticed by the end of its pipe, at once, and not by the clock
+        playing.pool.supervisor._watch = lambda: None   # It is noticed by the end of its pipe, at once, and not by the clock
         records = within(600, playing.generate_games, games)
     assert records == undisturbed(games, name, simulations)
     numbers = [event.number for event in heard.of(GameFinished)]
@@ -453,7 +454,7 @@ def test_a_script_needs_no_guard(tmp_path, own):
     "Python runs a script without `if __name__ == '__main__':` again in each process, and with it the line that spawns."
     path = tmp_path / "unguarded.py"
     path.write_text("""
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 print("a start", flush=True)
 """ + own + """
@@ -471,7 +472,7 @@ def test_a_script_may_play_in_a_process_of_its_own(tmp_path, own):
     path = tmp_path / "guarded.py"
     path.write_text("""
 import multiprocessing
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 """ + own + """
 def play():
@@ -565,7 +566,7 @@ faulthandler.dump_traceback_later(SECONDS, exit=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started the tests may have had it ignored
 import psutil
 from alphazero_nb.core.events import GameFinished, Message, WorkerLost, WorkerStarted
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 
 GAME = get_game("tictactoe")  # Made once: an interrupt while LLVM loads it can be fatal, whoever asked for it
@@ -727,7 +728,7 @@ def look():
     say("waits")
 
 with build() as engine:
-    join, engine.pool.listener.silence_s = engine.pool.join, 1e6
+    join, engine.pool.supervisor.silence_s = engine.pool.join, 1e6
     engine.pool.join = lambda: join(1e6)   # After one interrupt alone, it would wait for ever
     engine.pool.wait_ready()
     stopped = engine.pool.workers[0]
@@ -918,7 +919,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_message_is_replaced(tmp_path):
                 if psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED: worker.__class__ = Silent; return
     with engine(game, workers=1, listeners=[heard], simulations=4, seed=1) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener.silence_s, finder = 1e6, threading.Thread(target=find)
+        playing.pool.supervisor.silence_s, finder = 1e6, threading.Thread(target=find)
         finder.start()
         try: records = within(600, playing.generate_games, 100)
         finally: over.set(), finder.join()
@@ -1006,7 +1007,7 @@ def wake(*_): asleep[0] = 5000
 signal.signal(signal.SIGCONT, wake)
 workers.time = SimpleNamespace(monotonic=lambda: time.monotonic() + asleep[0], sleep=time.sleep)
 with build(simulations=400) as engine:
-    engine.pool.listener.silence_s = 1000
+    engine.pool.supervisor.silence_s = 1000
     engine.pool.wait_ready()
     records = engine.generate_games(100)
     while not asleep[0]: records += engine.generate_games(20)
@@ -1041,7 +1042,7 @@ def test_a_slow_worker_gets_fewer_games(reproducible):
     go_on = at_game(240, lambda: os.kill(slow, signal.SIGCONT), "worker 1 ")
     with engine(simulations=100, listeners=[heard, go_on], reproducible=reproducible) as playing:
         playing.pool.wait_ready()
-        playing.pool.listener.silence_s, slow = 1e6, pids(playing)[0]
+        playing.pool.supervisor.silence_s, slow = 1e6, pids(playing)[0]
         os.kill(slow, signal.SIGSTOP)
         try: records = within(600, playing.generate_games, 300)
         finally: os.kill(slow, signal.SIGCONT)

@@ -12,7 +12,7 @@ import colab_pins
 import sync
 from alphazero_nb.ui.board import find_drawing
 from alphazero_nb.all import get_game, run_folder
-from alphazero_nb.core import game as game_page
+from alphazero_nb.core import registry
 from alphazero_nb.training import run_folder as folders
 
 PAGES = sorted((sync.ROOT / "colab").glob("*.ipynb"))
@@ -193,7 +193,7 @@ def game(tmp_path_factory):
     path.write_text("import numpy as np\nfrom numba import njit\nfrom alphazero_nb.all import *\n" + "\n".join(rules()[0]))
     exec(compile(path.read_text(), str(path), "exec"), {"__name__": "__main__"})
     yield get_game("domineering")
-    game_page._registry.pop("domineering")
+    registry._registry.pop("domineering")
 
 
 def test_a_complete_game_takes_at_most_sixty_lines():

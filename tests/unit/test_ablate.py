@@ -10,7 +10,7 @@ from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.solvers import get_solver
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import RunDone
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.ablate import (GAMES, Experiment, Laboratory, Points, Results, Runs, Stopped, compare, experiment_table, pack,
                                  points_row, read_experiment, seed_spread, set_names, trainer_arguments, unpack)
 

@@ -12,7 +12,8 @@ import pytest
 
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import describe_measures
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame, RuleError
 from alphazero_nb.games import blob as rules
 from alphazero_nb.network.evaluator import UniformEvaluator

@@ -16,9 +16,9 @@ from alphazero_nb.core.events import JsonLines, Message, read_events
 from alphazero_nb.network import checkpoint
 from alphazero_nb.selfplay.actors import shielded
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.training import shared_folder, trainer as trainer_page
+from alphazero_nb.training import producer as producer_page, trainer as trainer_page
 from alphazero_nb.training.run_folder import read_layout_file, run_folder
-from alphazero_nb.training.shared_folder import produce_games
+from alphazero_nb.training.producer import produce_games
 from alphazero_nb.ui.progress import describe
 from processes import Program
 from linear_run import SETTINGS, Linear, linear_run
@@ -241,7 +241,7 @@ def test_a_smaller_batch_is_saved_when_the_folder_is_back(monkeypatch, base, tmp
 
 
 def test_games_of_other_machines_wait_too(monkeypatch, tmp_path):
-    monkeypatch.setattr(shared_folder, "AHEAD", 10_000)   # There is room, however fast the first producer plays
+    monkeypatch.setattr(producer_page, "AHEAD", 10_000)   # There is room, however fast the first producer plays
     run = shared_run(tmp_path / "run")
     with run.folder.alone(): run.plan.shared.save(run.folder.path)
     for _ in range(2): produce_games(run.folder.path, total=40, network=Linear(), device="cpu", every_s=.02, games=16, threads=1, listeners=())

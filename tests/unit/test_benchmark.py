@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alphazero_nb import benchmark
+from alphazero_nb import bench_fixtures, benchmark
 from alphazero_nb.core.events import Events
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.ui.dashboard import DashboardState, render
 from alphazero_nb.selfplay import calibration
 from alphazero_nb.selfplay.actors import ActorPool
@@ -18,8 +18,9 @@ from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.layout import plan_layout
 from alphazero_nb.selfplay.scheduler import GameScheduler
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.benchmark import (HiddenDashboard, SimulatedGPU, Stopwatch, bare_rate, bench_dashboard, bench_gpu_way, bench_kernels,
-                                    bench_machine, full_searches, past_run, redraw_growth)
+from alphazero_nb.bench_fixtures import HiddenDashboard, SimulatedGPU, Stopwatch, past_run, redraw_growth
+from alphazero_nb.benchmark import (bare_rate, bench_dashboard, bench_gpu_way, bench_kernels, bench_machine,
+                                    full_searches)
 from small_run import play_until_evaluated
 
 
@@ -35,8 +36,8 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(benchmark, "time", Clock())
-    return benchmark.time
+    monkeypatch.setattr(bench_fixtures, "time", Clock())
+    return bench_fixtures.time
 
 
 def test_a_stopwatch_counts_what_is_computed_and_not_what_is_waited_for(clock):
@@ -180,7 +181,7 @@ def test_a_backend_that_fails_is_left_out(monkeypatch, backend):
 def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):
     monkeypatch.setattr(benchmark, "bare_rate", lambda forward, game, device, batch, *_: 1000.0 * batch)
     pools, make = [], benchmark.ActorPool
-    monkeypatch.setattr(benchmark, "ActorPool", lambda *how: pools.append(make(*how)) or pools[-1])
+    monkeypatch.setattr(benchmark, "ActorPool", lambda *how, **more: pools.append(make(*how, **more)) or pools[-1])
     found = bench_machine("tictactoe", ("tiny", "mlp"), "cpu", .1, batches=(1, 16), games=(2, 16))
     ways = {(row["preset"], row["backend"], row["dtype"]) for row in found["formats"]}
     assert ("tiny", "eager", "float32") in ways and ("mlp", "fused", "float32") not in ways

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core.streams import Purpose, derive_seed
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import blob as rules
 from alphazero_nb.games.blob import (BID, HAND, NO_TRUMP, TABLE, VOIDS, bids, blob, dealer, hands, on_table, scores,
                                      tricks, trump)
@@ -402,7 +402,8 @@ def test_the_network_for_cards_reads_suits_alike_and_hides_hands_from_its_policy
 
 
 def test_what_reveals_wrongly_is_named():
-    from alphazero_nb.core.game import ContractError, Game
+    from alphazero_nb.core.game_check import ContractError
+    from alphazero_nb.core.game import Game
     game = made(3, 2)
     def make(**changes):
         rules_ = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe", "resample_hidden", "privileged")}

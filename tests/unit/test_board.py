@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.ui.board import (Board, Marks, Square, Step, board_svg, find_drawing, has_piece_planes, last_places,
                                    letters_svg, next_click, register_drawing, stone_board, turn_board, visit_marks)

@@ -5,7 +5,8 @@ import alphazero_nb as az
 import alphazero_nb.selfplay.layout as layout_page
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.players import RandomPlayer
-from alphazero_nb.core.game import Game, get_game, register
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game, register
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent

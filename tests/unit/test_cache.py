@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search import cache as page

@@ -11,7 +11,10 @@ from alphazero_nb.arena.ladder import run_ladder
 from alphazero_nb.arena.matches import play_match, play_tables
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer, get_player
 from alphazero_nb.arena.solvers import get_solver
-from alphazero_nb.core.game import CHANCE, OVER, ContractError, Game, get_game
+from alphazero_nb.core.calls import CHANCE, OVER
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import check_records
 from alphazero_nb.core.streams import Purpose, derive_seed, dice, uniform

@@ -10,7 +10,8 @@ import chess_reference as slow
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.compiled import kernel
-from alphazero_nb.core.game import call_legal, call_play, get_game, LEGAL, PLAY, register
+from alphazero_nb.core.calls import call_legal, call_play, LEGAL, PLAY
+from alphazero_nb.core.registry import get_game, register
 from alphazero_nb.core.records import check_records
 from alphazero_nb.games.chess import FIFTY_MOVES, LENGTH, REPETITION, fingerprint, move_of
 from alphazero_nb.games.chess_board import CLOCK, ENDED, FENS, HASH_COUNT, KEPT, PLY, REPEATS, parse_fen

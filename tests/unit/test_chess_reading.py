@@ -3,7 +3,7 @@ import io
 
 import pytest
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games.chess_board import FENS
 from alphazero_nb.games.chess_text import from_fen, move_to_uci, read_pgn, san_to_action, to_fen, uci_to_action, without_past, write_pgn
 

@@ -225,7 +225,7 @@ def test_only_names_that_are_looked_up_count():
 
 DIGESTS = """
 from alphazero_nb.core.compiled import digest
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.slots import play_step
 from pile_rules import pile, legal
 def chooses(x): return x in {"a", "b", "c", 1, 2.0}
@@ -366,7 +366,7 @@ def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_
 
 EVALUATE = """
 import alphazero_nb, numpy as np
-from alphazero_nb.core.game import REWARDS
+from alphazero_nb.core.calls import REWARDS
 from alphazero_nb.search.tree import add_edges, add_node, make_trees
 from alphazero_nb.search.search import apply_evaluation
 trees = make_trees(1, simulations=4, max_legal=4, state_size=2, players=1)

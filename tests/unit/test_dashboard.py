@@ -237,7 +237,7 @@ def test_redraws_leave_no_memory():
 # In a kernel ------------------------------------------------------------------------------------
 
 CELL = """
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
 engine = SelfPlayEngine(game, None, device="cpu", layout="threads", threads=1, simulations=200, games=32)

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import BatchedEvaluator, NetworkEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay.engine import SelfPlayEngine

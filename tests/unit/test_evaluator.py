@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.fused_boards import FusedBoardNet, fold_batch_norm, fused_boards_work

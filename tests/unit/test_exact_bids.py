@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import blob as rules
 from alphazero_nb.games.blob import BID, HAND
 from alphazero_nb.network.evaluator import UniformEvaluator

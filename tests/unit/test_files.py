@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import checkpoint
 from alphazero_nb.network.checkpoint import check_network, parse_json, patiently, read_arrays, read_json, write_arrays, write_json
 from alphazero_nb.training.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"The plan of a run: measured speeds add up, the network that pays is chosen, and what came is put beside it."
+"The forecast of a run: measured speeds add up, the network that pays is chosen, and what came is put beside it."
 import json
 import re
 from dataclasses import replace
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import get_game, list_games
+from alphazero_nb.core.registry import get_game, list_games
 from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.network.networks import PRESETS, PolicyValueNet
 from alphazero_nb.search.search import SearchSettings
@@ -18,7 +18,7 @@ from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
 from alphazero_nb.training.forecast import (LEAST, OPERATORS, SHARE, START_S, Speed, arithmetic_limits, arithmetic_speed, expected_games,
-                                             expected_share, forecast, forecast_gpu, measure_speed, plan_run, read_curves, train)
+                                             expected_share, forecast, forecast_gpu, measure_speed, prepare_run, read_curves, train)
 from alphazero_nb.training.learner import TrainSettings, default_training
 from small_run import QUICK, play_until_evaluated, trainer, wait_for
 
@@ -96,7 +96,7 @@ def test_rolls_are_not_searched():
     assert 20 < length < 64 and 7 < evaluations <= 9
 
 
-def test_a_plan_takes_a_layout():
+def test_a_forecast_takes_a_layout():
     layout = Layout("threads", ("cpu",), 1, 16, 16, False)
     assert forecast("tictactoe", 1, "cpu", "tiny", layout=layout).positions > 0
 
@@ -125,27 +125,27 @@ def at_speeds(monkeypatch, speeds):
 def test_more_minutes_buy_a_larger_network(monkeypatch, minutes, preset, asked):
     speeds = dict(tiny=(20_000, 40), small=(4_000, 10), medium=(600, 2), large=(120, .3))
     measured = at_speeds(monkeypatch, speeds)
-    plan = forecast("connect4", minutes, "cpu")
-    assert (plan.preset, measured) == (preset, asked)
-    play, train = default_settings(plan.game), default_training(plan.game)
-    (evaluations, steps), moves = speeds[preset], plan.positions / play.full_search_fraction
-    each = (SHARE * (60 * minutes - START_S) - plan.steps / steps) * evaluations / moves   # Evaluations of a move
-    assert 10 < each < 40 and plan.positions >= LEAST[preset] and moves / 43 < plan.games < moves / 7
-    assert plan.steps == pytest.approx(plan.positions * train.replay_ratio / train.batch_size)
+    expected = forecast("connect4", minutes, "cpu")
+    assert (expected.preset, measured) == (preset, asked)
+    play, train = default_settings(expected.game), default_training(expected.game)
+    (evaluations, steps), moves = speeds[preset], expected.positions / play.full_search_fraction
+    each = (SHARE * (60 * minutes - START_S) - expected.steps / steps) * evaluations / moves   # Evaluations of a move
+    assert 10 < each < 40 and expected.positions >= LEAST[preset] and moves / 43 < expected.games < moves / 7
+    assert expected.steps == pytest.approx(expected.positions * train.replay_ratio / train.batch_size)
 
 
 def test_a_network_pays_by_what_it_learns_and_not_by_what_is_played(monkeypatch):
     "`medium` learns 430,000 positions six times here. Play at the same time brings over a million, drawn less often."
     at_speeds(monkeypatch, dict(tiny=(20_000, 60, 15_000), small=(20_000, 30, 15_000), medium=(20_000, 7.5, 15_000)))
-    plan = forecast("connect4", 100, "cpu", "medium")
-    assert plan.positions > 2 * LEAST["medium"] and plan.steps == pytest.approx(7.5 * SHARE * (100 * 60 - START_S))
+    expected = forecast("connect4", 100, "cpu", "medium")
+    assert expected.positions > 2 * LEAST["medium"] and expected.steps == pytest.approx(7.5 * SHARE * (100 * 60 - START_S))
     assert forecast("connect4", 100, "cpu").preset == "small"
 
 
-def test_a_run_without_steps_has_a_plan(monkeypatch):
+def test_a_run_without_steps_has_a_forecast(monkeypatch):
     at_speeds(monkeypatch, dict(tiny=(1000, 10), small=(10, 1)))
-    plan = forecast("connect4", 1, "cpu", train=TrainSettings(replay_ratio=0))
-    assert plan.steps == 0 and plan.positions > 0 and plan.games > 0
+    expected = forecast("connect4", 1, "cpu", train=TrainSettings(replay_ratio=0))
+    assert expected.steps == 0 and expected.positions > 0 and expected.games > 0
 
 
 def test_a_network_that_was_named_is_not_replaced(monkeypatch):
@@ -190,44 +190,44 @@ def test_a_curve_is_followed(monkeypatch):
     assert expected_share(game, "small", 1000) is None and expected_share(get_game("tictactoe"), "tiny", 1000) is None
 
 
-def test_what_came_stands_beside_the_plan(tmp_path, monkeypatch):
+def test_what_came_stands_beside_the_forecast(tmp_path, monkeypatch):
     at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
-    plan = forecast("tictactoe", 1, "cpu")
+    expected = forecast("tictactoe", 1, "cpu")
     run = trainer(tmp_path / "run", "tictactoe", train_settings=replace(QUICK, evaluate_every=1, evaluate_games=2,
                                                                          baseline="random")).fit(iterations=1)
     keeps = run.history[-1]["keeps"][0]
-    text = replace(plan, share=.5).compare(run)
-    assert f"{run.games} games (planned " in text and f"{run.replay.added} positions (planned " in text
-    assert f"keeps the result in {keeps:.0%} of positions (planned 50%)" in text
-    assert "keeps" not in replace(plan, share=None).compare(run)
-    assert json.loads(json.dumps(plan.row()))["game"] == "tictactoe"
+    text = replace(expected, share=.5).compare(run)
+    assert f"{run.games} games (expected " in text and f"{run.replay.added} positions (expected " in text
+    assert f"keeps the result in {keeps:.0%} of positions (expected 50%)" in text
+    assert "keeps" not in replace(expected, share=None).compare(run)
+    assert json.loads(json.dumps(expected.row()))["game"] == "tictactoe"
 
 
 def test_a_new_run_gets_the_network_that_pays_and_an_older_one_keeps_its_own(tmp_path, monkeypatch):
     asked, said = at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1))), []
     options, made, start = dict(device="cpu", say=said.append, train_settings=QUICK, simulations=4, listeners=()), [], page.Trainer.__init__
     monkeypatch.setattr(page.Trainer, "__init__", lambda run, *args, **more: (made.append(run), start(run, *args, **more))[1])
-    run, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
+    run, expected = prepare_run("tictactoe", 1, tmp_path / "run", **options)
     assert made == [run] and str(run.network) == str(PolicyValueNet(run.game, "tiny")), "one trainer, with the new network"
-    assert run.preset == plan.preset == "tiny" and said[-1] == str(plan) and asked == ["tiny", "small"]
+    assert run.preset == expected.preset == "tiny" and said[-1] == str(expected) and asked == ["tiny", "small"]
     run.fit(iterations=1)
     monkeypatch.setattr(page, "default_preset", lambda game: "small")
-    again, plan = plan_run("tictactoe", 1, tmp_path / "run", **options)
-    assert again.preset == "tiny" and again.iteration == 1 and plan is None and asked[2:] == [], "nothing to choose"
+    again, expected = prepare_run("tictactoe", 1, tmp_path / "run", **options)
+    assert again.preset == "tiny" and again.iteration == 1 and expected is None and asked[2:] == [], "nothing to choose"
 
 
 def test_a_reproducible_run_does_not_depend_on_a_measurement(tmp_path, monkeypatch):
     asked, said = at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1))), []
-    run, plan = plan_run("tictactoe", 5, tmp_path / "run", device="cpu", say=said.append, reproducible=True, listeners=())
-    assert (run.preset, plan, run.train_settings.cooldown, asked, said) == ("small", None, None, [], [])
+    run, expected = prepare_run("tictactoe", 5, tmp_path / "run", device="cpu", say=said.append, reproducible=True, listeners=())
+    assert (run.preset, expected, run.train_settings.cooldown, asked, said) == ("small", None, None, [], [])
 
 
-def test_a_plan_leaves_the_learning_rate_to_the_clock_or_to_you(tmp_path, monkeypatch):
+def test_a_forecast_leaves_the_learning_rate_to_the_clock_or_to_you(tmp_path, monkeypatch):
     at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
     options = dict(device="cpu", say=lambda text: None, simulations=4, listeners=())
     for cooldown in (None, (3, 5)):
         settings = replace(QUICK, cooldown=cooldown)
-        run, _ = plan_run("tictactoe", 1, tmp_path / str(cooldown), train_settings=settings, **options)
+        run, _ = prepare_run("tictactoe", 1, tmp_path / str(cooldown), train_settings=settings, **options)
         assert run.train_settings.cooldown == run.learner.settings.cooldown == cooldown
 
 
@@ -240,15 +240,15 @@ def test_a_run_that_has_begun_keeps_its_network(tmp_path):
         run.use_preset("tiny")
 
 
-def test_train_puts_the_result_beside_the_plan(tmp_path, monkeypatch):
+def test_train_puts_the_result_beside_the_forecast(tmp_path, monkeypatch):
     at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1)))
     fit, said = page.Trainer.fit, []
     monkeypatch.setattr(page.Trainer, "fit", lambda run, minutes: fit(run, iterations=1))
     run = train("tictactoe", 1, tmp_path / "run", device="cpu", say=said.append, train_settings=QUICK, simulations=4, listeners=())
-    assert run.iteration == 1 and said[-2].startswith("Plan for 1 min") and said[-1].startswith(f"{run.games:,} games (planned ")
+    assert run.iteration == 1 and said[-2].startswith("Forecast for 1 min") and said[-1].startswith(f"{run.games:,} games (expected ")
 
 
-def test_less_than_a_minute_has_no_plan(tmp_path, monkeypatch):
+def test_less_than_a_minute_has_no_forecast(tmp_path, monkeypatch):
     asked = at_speeds(monkeypatch, {})
     run = train("tictactoe", .001, tmp_path / "run", device="cpu", train_settings=QUICK, simulations=4, listeners=())
     assert run.preset == "small" and not asked
@@ -274,13 +274,13 @@ def test_a_step_is_limited_by_launches_or_by_its_arithmetic():
     assert large.steps_per_s == pytest.approx(arithmetic_limits(game, "medium")["memory"] / 3 / 4096) and large.evals_per_s < 90_000
 
 
-def test_the_plan_of_a_t4_follows_from_its_speed():
+def test_the_forecast_of_a_t4_follows_from_its_speed():
     "16 moves a game, 20 evaluations a move, every fourth of which teaches; six steps of 64 for 64 such positions."
     row, rate = forecast_gpu(get_game("connect4"), 11, "small", usual=(16, 20)), 242_636
     position_s = 4 * 20 / rate + 6 / 64 * 198e-5
     positions = SHARE * (660 - START_S) / position_s
     games = expected_games(get_game("connect4"), "small", positions)
-    assert (row["source"], row["limit"]) == ("from arithmetic, not measured", "host") and "on T4" in row["plan"]
+    assert (row["source"], row["limit"]) == ("from arithmetic, not measured", "host") and "on T4" in row["forecast"]
     assert row["moves_per_s"] == pytest.approx(rate / 20, rel=1e-4) and row["games_per_min"] == pytest.approx(games / 11, rel=1e-4)
     assert row["iterations"] == pytest.approx(games / 512, rel=1e-4)
     assert row["learning"] == pytest.approx(positions * 6 / 64 * 198e-5 / 660, rel=1e-4)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import fused_cards
 from alphazero_nb.network.fused_cards import (FusedSuitNet, add_rows, narrow, norm_rows, pool_halves, split_inputs,
                                               widen)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core import game_check
-from alphazero_nb.core.game import ContractError, _registry, get_game
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.registry import _registry, get_game
 from alphazero_nb.core.game_check import CallTrace, check_game, check_in_process, check_new_rules
 from alphazero_nb.training.trainer import Trainer
 from broken_games import (BROKEN, CRASHES, WARNINGS, heap, legal_greedy, legal_without_return,

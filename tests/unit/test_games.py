@@ -11,9 +11,11 @@ import pytest
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import RandomPlayer, get_player
 from alphazero_nb.cli import main
-from alphazero_nb.core import game as registry
-from alphazero_nb.core.game import (ContractError, Game, check_loadable, file_stem, game_module, get_game, list_games, register,
-                                    same_game)
+from alphazero_nb.core import registry
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import (check_loadable, file_stem, game_module, get_game, list_games, register,
+                                        same_game)
 from alphazero_nb.network.pretrained import check_pretrained
 
 GAMES = 1000
@@ -357,7 +359,8 @@ def test_a_game_with_the_name_of_another_is_never_taken_for_it(own):
 
 
 OWN = """
-from alphazero_nb.core.game import Game, register
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import register
 def start(state, seed): state[0] = 10
 def mover(state): return -1 if state[0] == 0 else state[1]
 def legal(state, actions):

@@ -5,7 +5,7 @@ import pytest
 
 from alphazero_nb.benchmark import bench_selfplay
 from alphazero_nb.cli import _OPTIONS
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.inference import BACKENDS
 from alphazero_nb.network.networks import PRESETS, default_preset
 from alphazero_nb.selfplay.layout import LAYOUTS

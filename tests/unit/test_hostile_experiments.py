@@ -15,7 +15,7 @@ from alphazero_nb.arena.judge import draw_positions, solve_positions
 from alphazero_nb.arena.players import RandomPlayer, names_program
 from alphazero_nb.arena.solvers import get_solver
 from alphazero_nb.cli import main
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 
 GAME = get_game("tictactoe")
 ONE_SENTENCE = re.compile(r"[^\n]{20,3000}[.?]")

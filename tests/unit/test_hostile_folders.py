@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import EvaluatorError
 from linear_run import SETTINGS, linear_run
 

@@ -10,7 +10,7 @@ import pytest
 
 from alphazero_nb.arena.connect4_search import ILLEGAL
 from alphazero_nb.arena.judge import packaged_positions, read_positions
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 
 TESTS = Path(__file__).parents[1]
 
@@ -42,7 +42,7 @@ import sys
 import numpy as np
 from alphazero_nb.arena.judge import judge, read_positions
 from alphazero_nb.arena.players import get_player
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 game = get_game("dots(rows=2,cols=2)")
 try: judge(get_player("rollouts:50", game), read_positions(sys.argv[1], game))
 except ValueError as error: print(error)
@@ -62,7 +62,7 @@ def test_rows_that_no_game_can_reach_do_not_come_from_a_file(tmp_path):
 BOARDS = '''
 import numpy as np
 from alphazero_nb.arena.players import get_player
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.search.agent import Agent
 class Uniform:
     def evaluate(self, observations, offsets, actions):

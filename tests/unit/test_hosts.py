@@ -10,7 +10,7 @@ import colab
 import alphazero_nb.core.device as page
 import alphazero_nb.ui.play as play_page
 from alphazero_nb.core.device import HOSTS, check_device, find_host
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.training import run_folder as run_folder_page
 from alphazero_nb.training.run_folder import download, run_folder
 from alphazero_nb.ui.match import Match

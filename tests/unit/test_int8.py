@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import int8
 from alphazero_nb.network.checkpoint import fill_network, network_arrays
 from alphazero_nb.network.evaluator import NetworkEvaluator

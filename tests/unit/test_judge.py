@@ -10,7 +10,7 @@ from alphazero_nb.arena.judge import (PositionSet, can_win_at_once, draw_positio
 from alphazero_nb.arena.matches import canonical
 from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
 from alphazero_nb.arena.solvers import TableSolver, get_solver
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 
 
 @pytest.fixture(scope="module")

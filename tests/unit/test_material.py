@@ -7,7 +7,9 @@ import pytest
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.arena.solvers import get_solver
-from alphazero_nb.core.game import ContractError, Game, get_game
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 
 GAMES = ["dots(rows=2,cols=2)", "dots(rows=3,cols=3)", "chess(variant=gardner)", "chess"]
 WORTH = dict(p=1, n=3, b=3, r=5, q=9)

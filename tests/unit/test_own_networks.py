@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.checkpoint import check_network, fill_network, network_arrays, read_arrays, write_arrays
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.training.trainer import Trainer

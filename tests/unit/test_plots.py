@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.intervals import wilson_interval
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network import evaluator as evaluator_module

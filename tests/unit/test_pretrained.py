@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.game import file_stem, get_game
+from alphazero_nb.core.registry import file_stem, get_game
 from alphazero_nb.network.checkpoint import network_arrays, read_arrays, write_arrays
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import list_pretrained, load_pretrained, read_agent, save_agent

@@ -11,7 +11,9 @@ import torch
 
 from alphazero_nb.arena.players import RolloutPlayer, get_player
 from alphazero_nb.core.compiled import lean_kernel
-from alphazero_nb.core.game import ContractError, Game, get_game
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame, RuleError
 from alphazero_nb.core.streams import gamma
 from alphazero_nb.games import tictactoe

@@ -7,8 +7,10 @@ import pytest
 from numba import njit
 
 from alphazero_nb.core.events import MatchMoved, RunDone
-from alphazero_nb.core.game import (MOVER, PLAY, REWARDS, ContractError, Game, _registry, board_symmetries, call_mover,
-                                    call_play, get_game, list_games)
+from alphazero_nb.core.calls import MOVER, PLAY, REWARDS, call_mover, call_play
+from alphazero_nb.core.game_check import ContractError
+from alphazero_nb.core.game import Game, board_symmetries
+from alphazero_nb.core.registry import _registry, get_game, list_games
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import SearchSettings, search
 from alphazero_nb.search.agent import Agent
@@ -619,7 +621,8 @@ WRITER = '''
 import functools, json, sys
 import cloudpickle, numpy as np
 from numba import njit
-from alphazero_nb.core.game import Game, get_game, register
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game, register
 from alphazero_nb.core.python_game import PythonGame
 
 HEAP = int(sys.argv[2])
@@ -841,7 +844,7 @@ def test_the_package_works_where_nothing_can_be_written():
     source = """if True:
         from numba.core import caching
         for kind in caching.CacheImpl, caching.CompileResultCacheImpl: kind._locator_classes = []
-        from alphazero_nb.core.game import get_game
+        from alphazero_nb.core.registry import get_game
         import alphazero_nb.core.python_game
         print(get_game("tictactoe").state_after([4])[4])"""
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)

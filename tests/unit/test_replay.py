@@ -8,7 +8,9 @@ from hypothesis import given, settings, strategies as st
 
 import alphazero_nb.core.records, alphazero_nb.training.replay
 from alphazero_nb.core.streams import Purpose, derive_seed
-from alphazero_nb.core.game import CHANCE, Game, get_game, list_games
+from alphazero_nb.core.calls import CHANCE
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game, list_games
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import GameRecord, check_records, join_records, split_records
 from alphazero_nb.network.evaluator import UniformEvaluator

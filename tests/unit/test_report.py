@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.records import join_records, split_records
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays, write_json
 from alphazero_nb.network.saved_run import read_saved

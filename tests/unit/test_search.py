@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import NetworkEvaluator
 from alphazero_nb.search.tree import keep_subtree, make_trees

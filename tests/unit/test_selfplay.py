@@ -17,7 +17,8 @@ from torch import nn
 
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import EngineStatus, GameFinished, Message, SelfPlayDone
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import EvaluatorError
 from alphazero_nb.search.tree import add_edges, add_node, make_trees

@@ -13,14 +13,15 @@ import pytest
 
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import GameFinished, Message, NodesStatus
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.scheduler import GameScheduler
-from alphazero_nb.training import shared_folder
+from alphazero_nb.training import inbox as inbox_page, producer as producer_page, shared_folder
 from alphazero_nb.training.run_folder import RunFolder
-from alphazero_nb.training.shared_folder import (AHEAD, GameRanges, GamesFile, Reminder, SharedGames, SharedInbox, Tidier, list_files,
-                                                 produce_games, read_games, read_plan)
+from alphazero_nb.training.producer import AHEAD, produce_games
+from alphazero_nb.training.inbox import GameRanges, SharedGames, SharedInbox, Tidier
+from alphazero_nb.training.shared_folder import GamesFile, Reminder, list_files, read_games, read_plan
 from alphazero_nb.training.trainer import Trainer
 from linear_run import SETTINGS, Linear
 from shared_run import counted, shared_run, waiting
@@ -38,7 +39,7 @@ def waiting_folder(path, **options):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     "A run folder that waits for games: 16 per iteration. It has room for all that a machine plays in a hiccup."
-    monkeypatch.setattr(shared_folder, "AHEAD", 10_000)
+    monkeypatch.setattr(producer_page, "AHEAD", 10_000)
     return waiting_folder(tmp_path / "run")
 
 
@@ -123,7 +124,7 @@ def test_a_bad_file_is_one_sentence_and_is_kept(folder, how, words):
     assert good == total if how == "copy" else good == total - file.count
     assert heard == [], "a drive may show a file before its content"
     box.doubt_s = -1   # Each look is a later one
-    looks = shared_folder.LOOKS if how == "cut" else 2
+    looks = inbox_page.LOOKS if how == "cut" else 2
     for _ in range(looks - 2): assert take_all(box) == [] and heard == []
     assert take_all(box) == []
     assert len(heard) == 1 and words in heard[0] and heard[0].count(". ") == 1
@@ -168,7 +169,7 @@ def test_a_whole_file_under_the_name_of_a_bad_one_is_taken(folder):
     (file, path, content), heard = first_file(folder), []
     box = inbox(folder, heard, doubt_s=-1)
     path.write_bytes(content[:100])
-    for _ in range(shared_folder.LOOKS): take_all(box)
+    for _ in range(inbox_page.LOOKS): take_all(box)
     assert len(heard) == 1 and not path.exists()
     path.write_bytes(content)
     assert [record.number for record in take_all(box)] == list(file.numbers)
@@ -225,7 +226,7 @@ def test_what_a_producer_says_about_itself_does_not_stop_the_trainer(folder, abo
 @pytest.mark.parametrize("where", ["request", "take", "write_games"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, where, after):
-    owner = shared_folder if where == "write_games" else GameScheduler
+    owner = producer_page if where == "write_games" else GameScheduler
     real, calls, engines = getattr(owner, where), [], []
 
     def interrupted(*arguments, **options):
@@ -241,7 +242,7 @@ def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, wh
             engines.append(self)
             super().__init__(*arguments, **options)
     monkeypatch.setattr(owner, where, interrupted)
-    monkeypatch.setattr(shared_folder, "SelfPlayEngine", Engine)
+    monkeypatch.setattr(producer_page, "SelfPlayEngine", Engine)
     written = produce(folder, 10_000)
     numbers, left = sorted(waiting(folder)), {record.number for record in engines[0].leftover()}
     assert calls and len(numbers) == written > 0 and numbers == list(range(numbers[0], numbers[0] + written))
@@ -272,7 +273,7 @@ def test_a_disk_that_stays_full_ends_in_a_sentence(folder, monkeypatch):
 
 
 def test_producers_wait_for_a_slow_trainer(folder, monkeypatch):
-    monkeypatch.setattr(shared_folder, "AHEAD", AHEAD)
+    monkeypatch.setattr(producer_page, "AHEAD", AHEAD)
     play_for, there = SelfPlayEngine.play_for, []
     def count_and_play(engine, seconds):
         there.append(len(waiting(folder)))
@@ -293,12 +294,12 @@ def test_a_trainer_without_producers_does_not_wait_for_ever(folder):
 
 
 def test_new_settings_of_the_trainer_reach_a_producer(folder, monkeypatch):
-    plan, write = read_plan(folder), shared_folder.write_games
+    plan, write = read_plan(folder), producer_page.write_games
     changed = dataclasses.replace(plan, games=1000, play=dataclasses.replace(plan.play, fast_simulations=3))
     def write_and_change(*arguments, **about):
         changed.save(folder)
         return write(*arguments, **about)
-    monkeypatch.setattr(shared_folder, "write_games", write_and_change)
+    monkeypatch.setattr(producer_page, "write_games", write_and_change)
     first_words = []   # Each producer says once a minute how many games are written
     def stop_at_the_second(event):
         if "games written" not in getattr(event, "text", ""): return

@@ -5,7 +5,7 @@ import pytest
 from alphazero_nb.arena.connect4_search import (BOTTOM, ILLEGAL, UNKNOWN, Connect4Search, count_ones, follow_up_bound,
                                                read_bits, read_bounds, winning_cells, write_bounds)
 from alphazero_nb.arena.solvers import DotsSolver
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 
 pyspiel = pytest.importorskip("pyspiel")
 from open_spiel.python.algorithms import minimax

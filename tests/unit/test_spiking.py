@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.checkpoint import fill_network, flatten
 from alphazero_nb.network.evaluator import NetworkEvaluator
 from alphazero_nb.network.inference import can_fuse, inference_copy

@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.contracts import GameSupplier
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.training.shared_folder import SharedGames
+from alphazero_nb.training.inbox import SharedGames
 from alphazero_nb.training.trainer import RunPlan
 from small_run import QUICK, differ, trainer, weights
 

@@ -20,7 +20,7 @@ import torch
 
 from alphazero_nb.core.events import IterationDone, MatchPlayed, StepsTaken
 from alphazero_nb.core.device import get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.games.tictactoe import tictactoe
 from alphazero_nb.network.networks import PolicyValueNet, pool, pool_parts

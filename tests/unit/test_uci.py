@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.arena import uci
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import chess_text
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from alphazero_nb.core.device import Device, device_variants, get_device
-from alphazero_nb.core.game import get_game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay import calibration as page
 from alphazero_nb.selfplay.actors import ActorPool

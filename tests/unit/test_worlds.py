@@ -4,7 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import blob as cards, tictactoe as stones
 from alphazero_nb.network.evaluator import Ticket, UniformEvaluator
 from alphazero_nb.search.search import SearchSettings, draw_worlds, search
