@@ -51,10 +51,22 @@ function searches(game, { state, seed, line, settings }) {   // The root after e
   return roots;
 }
 
+function answer(game, state) {   // The network's logits and values of one position
+  game.state.set(state);
+  game.begin(0, 0);
+  const rows = game.gather({ simulations: 1, c_puct: 1.5, fpu: 0.2, proofs: true });
+  game.evaluate(0);
+  return { logits: Array.from(game.view(Float32Array, "LOGITS", rows.actions.length)),
+           values: Array.from(game.view(Float32Array, "VALUES", game.size.players)) };
+}
+
 Compiled.load(fs.readFileSync(file)).then((game) => {
-  const { visits, leaves, games, positions } = JSON.parse(fs.readFileSync(job));
+  const { visits, leaves, games, positions, network, states } = JSON.parse(fs.readFileSync(job));
   game.reserve(visits, leaves);
+  if (network) game.install({ ...network, weights: new Float32Array(Uint8Array.from(Buffer.from(network.weights, "base64")).buffer) });
+  const timed = (work) => { const begin = performance.now(), answers = work(); return { answers, seconds: (performance.now() - begin) / 1000 }; };
   const attempt = (work, item) => { try { return work(game, item); } catch (error) { return { error: error.message }; } };
   process.stdout.write(JSON.stringify({ games: (games || []).map((item) => attempt(play, item)),
-                                        searches: (positions || []).map((item) => attempt(searches, item)) }));
+                                        searches: (positions || []).map((item) => attempt(searches, item)),
+                                        ...timed(() => (states || []).map((item) => attempt(answer, item))) }));
 });

@@ -22,23 +22,25 @@ __all__ = ['API_SIZE', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'ROOM', 'LEAVES', 'ROWS'
            'INPUTS', 'CHANCES', 'COUNTS', 'NODES', 'EDGES', 'SUMS', 'STATES', 'REMAP', 'RANDOM', 'ROLLED', 'LEFT',
            'PENDING', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES', 'OBSERVATIONS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS',
            'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE', 'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS',
-           'RULES', 'EXPORTS', 'room_of', 'place', 'place_rules', 'place_tree', 'place_requests', 'reserve', 'array_at',
-           'state_at', 'trees_at', 'requests_at', 'pending_at', 'whole_seed', 'start', 'mover', 'list_legal', 'legal',
-           'play', 'returns', 'inputs', 'outcome', 'drop_requests', 'begin', 'gather', 'apply', 'read_root', 'child_at',
-           'follow']
+           'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS', 'FLOATS', 'RULES', 'SEARCH', 'room_of', 'place',
+           'place_rules', 'place_tree', 'place_requests', 'reserve', 'array_at', 'state_at', 'trees_at', 'requests_at',
+           'pending_at', 'whole_seed', 'start', 'mover', 'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome',
+           'drop_requests', 'begin', 'gather', 'apply', 'read_root', 'child_at', 'follow', 'kernel_signature']
 
-# %% ../../nbs/79b_web.exports.ipynb #c27e80e3
+# %% ../../nbs/79b_web.exports.ipynb #e5db7880
 API_SIZE = 20   # Length of game.api
 FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a batch; rows in use; 1 within a gathering
           "STATE", "LEGAL_ACTIONS", "RESULT", "INPUTS", "CHANCES",   # From here on, places in memory
           "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "ROLLED", "LEFT", "PENDING",
           "WAITING", "WALKS", "ROW_TREES", "ROW_LEAVES", "OBSERVATIONS", "OFFSETS", "EDGE_ACTIONS", "ENDS",
-          "LOGITS", "VALUES", "ROOT_VISITS", "ROOT_PLAYABLE", "ROOT_VALUES", "ROOT_PRIORS", "ROOT_EXACT", "MEANS")
+          "LOGITS", "VALUES", "ROOT_VISITS", "ROOT_PLAYABLE", "ROOT_VALUES", "ROOT_PRIORS", "ROOT_EXACT", "MEANS",
+          "FLOAT_COUNT", "STEP_COUNT", "STEPS", "OUTPUTS", "FLOATS")   # Of a network
 PLACES = {name: API_SIZE + k for k, name in enumerate(FIELDS)}
 PAGE_SIZE = API_SIZE + len(FIELDS)
 (ROOM, LEAVES, ROWS, IS_PAUSED, STATE, LEGAL_ACTIONS, RESULT, INPUTS, CHANCES, COUNTS, NODES, EDGES, SUMS, STATES, REMAP,
  RANDOM, ROLLED, LEFT, PENDING, WAITING, WALKS, ROW_TREES, ROW_LEAVES, OBSERVATIONS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
- VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS) = PLACES.values()
+ VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS,
+ FLOATS) = PLACES.values()
 
 # %% ../../nbs/79b_web.exports.ipynb #6e21630b
 @lean_kernel
@@ -309,17 +311,19 @@ def follow(page, action):
     keep_subtree(trees, 0, child)
     return trees.nodes[0].visits
 
-# %% ../../nbs/79b_web.exports.ipynb #0e90f644
+# %% ../../nbs/79b_web.exports.ipynb #bdf76592
 _I, _F, _N, _PAGE = types.int32, types.float64, types.void, types.Array(types.int64, 1, "C")
 
 
-def _signature(result, *arguments): return result(_PAGE, *arguments)
+def kernel_signature(result, *arguments):
+    "Return the signature of a function that takes `page` and these arguments."
+    return result(_PAGE, *arguments)
 
 
 RULES = dict(
-    reserve=(reserve, _signature(_I, _I, _I, _I)), start=(start, _signature(_N, _I, _I)), mover=(mover, _signature(_I)),
-    legal=(legal, _signature(_I)), play=(play, _signature(_N, _I)), returns=(returns, _signature(_N)),
-    inputs=(inputs, _signature(_N)), outcome=(outcome, _signature(_I, _F)))
-EXPORTS = RULES | dict(
-    begin=(begin, _signature(_I, _I, _I)), gather=(gather, _signature(_I, _I, _I, _F, _F, _I)),
-    apply=(apply, _signature(_N)), read_root=(read_root, _signature(_I)), follow=(follow, _signature(_I, _I)))
+    reserve=(reserve, kernel_signature(_I, _I, _I, _I)), start=(start, kernel_signature(_N, _I, _I)),
+    mover=(mover, kernel_signature(_I)), legal=(legal, kernel_signature(_I)), play=(play, kernel_signature(_N, _I)),
+    returns=(returns, kernel_signature(_N)), inputs=(inputs, kernel_signature(_N)), outcome=(outcome, kernel_signature(_I, _F)))
+SEARCH = dict(
+    begin=(begin, kernel_signature(_I, _I, _I)), gather=(gather, kernel_signature(_I, _I, _I, _F, _F, _I)),
+    apply=(apply, kernel_signature(_N)), read_root=(read_root, kernel_signature(_I)), follow=(follow, kernel_signature(_I, _I)))

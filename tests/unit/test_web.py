@@ -1,16 +1,21 @@
 "Rules and search as WebAssembly, in Node, play the games of Python and build its trees."
-import functools, hashlib, json, subprocess
+import base64, functools, hashlib, json, subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numba import njit
 
 import broken_games
 from alphazero_nb.core.game import Game, get_game
+from alphazero_nb.network.fused_boards import fold_batch_norm
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.search import SearchSettings, Requests, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import CHANCE, find_child, keep_subtree
 from alphazero_nb.web.driver import driver
+from alphazero_nb.web.network import NotPackable, pack_network, round_weights
 from alphazero_nb.web.wasm import NotExportable, compile_game
 
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
@@ -263,3 +268,66 @@ def test_the_tables_have_the_sizes_of_the_package():
         for table, array in arrays.items():
             begin = page[exports.PLACES[table]]
             assert array.nbytes <= following.get(begin, begin) - begin < array.nbytes + 16 or array.nbytes == 0, table
+
+
+def trained_like(game, preset):
+    "A network whose batch norms have seen positions and whose outputs are as large as those of a trained one."
+    net, rng = PolicyValueNet(game, preset, seed=3), np.random.default_rng(3)
+    rows = torch.as_tensor(np.stack([game.observe(middle_position(game, rng, 20)) for _ in range(32)])).float()
+    with torch.no_grad():
+        for last in (getattr(net.policy, "out", net.policy), getattr(net.value, "out", net.value)): last.weight *= 10
+        for _ in range(10): net.train()(rows)
+    return net.eval()
+
+
+NETWORKS = [("connect4", "tiny"), ("connect4", "small"), ("connect4", "medium"), ("connect4", "mlp"), ("pig", "mlp"),
+            ("gomoku(size=9)", "tiny"), ("chess(variant=gardner)", "small")]
+
+
+def answers_in_node(game, network, states, in_node, **more):
+    "What the module answers, (logits of the legal actions, values) for each state, and how long it took."
+    packed = pack_network(game, network, **more)
+    weights = base64.b64encode(packed.floats[:packed.weights].tobytes()).decode()
+    done = in_node(game, states=[state.tolist() for state in states], network=dict(
+        steps=packed.steps.ravel().tolist(), outputs=packed.outputs.tolist(), weights=weights, floats=len(packed.floats)))
+    wrong = [answer for answer in done["answers"] if "error" in answer]
+    assert not wrong, wrong[0]
+    return [(np.array(answer["logits"]), np.array(answer["values"])) for answer in done["answers"]], done["seconds"]
+
+
+def answers_of_torch(game, network, states):
+    with torch.inference_mode():
+        logits, values = network(torch.as_tensor(np.stack([game.observe(state) for state in states])).float())
+    return [(row.numpy()[game.legal_actions(state)], value.numpy()) for row, value, state in zip(logits, values, states)]
+
+
+@pytest.mark.parametrize("name, preset", NETWORKS)
+def test_the_network_is_that_of_pytorch(name, preset, in_node):
+    game, rng = game_of(name), np.random.default_rng(1)
+    network, states = trained_like(game, preset), [middle_position(game, rng, 25) for _ in range(30)]
+    found, _ = answers_in_node(game, network, states, in_node, round_to="float16")
+    rounded = round_weights(fold_batch_norm(network).requires_grad_(False), "float16")
+    expected = answers_of_torch(game, rounded, states)
+    assert max(abs(logits).max() for logits, _ in expected) > 0.2
+    for (logits, values), (their_logits, their_values) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(logits, their_logits, atol=1e-3)
+        np.testing.assert_allclose(values, their_values, atol=1e-3)
+
+
+def test_half_the_bits_give_the_same_moves(in_node):
+    "The agent that ships, with weights in 16 bits, against float32: the best move of 1,000 positions."
+    game, network = load_pretrained("connect4")
+    rng = np.random.default_rng(2)
+    states = [middle_position(game, rng, 30) for _ in range(1000)]
+    found, seconds = answers_in_node(game, network, states, in_node, round_to="float16")
+    expected = answers_of_torch(game, network.eval(), states)
+    same = sum(ours.argmax() == theirs.argmax() for (ours, _), (theirs, _) in zip(found, expected))
+    print(f"{same} of 1,000 best moves are the same; {1000 / seconds:.0f} evaluations a second")
+    assert same >= 980
+
+
+def test_other_networks_are_refused():
+    game = game_of("connect4")
+    with pytest.raises(NotPackable, match="cannot compute a SpikingNet; choose the preset tiny"):
+        pack_network(game, PolicyValueNet(game, "spiking"))
+    with pytest.raises(NotPackable, match="cannot compute a Linear"): pack_network(game, torch.nn.Linear(3, 3))
