@@ -29,17 +29,17 @@ COLUMNS = ("kind", "source", "count", "target", "height", "width", "taps", "weig
 (KIND, SOURCE, COUNT, TARGET, HEIGHT, WIDTH, TAPS, WEIGHTS, BIAS, SHORTCUT, AFTER, BLOCKS) = range(len(COLUMNS))
 BLOCK = 16                                  # Outputs that are summed side by side
 
-# %% ../../nbs/79c_web.network.ipynb #a2a7a16f
+# %% ../../nbs/79c_web.network.ipynb #4cb3c310
 @lean_kernel
 def add_products(floats, sums, source, weights, count):
     "Return sixteen sums with `count` numbers from `source` on, times sixteen weights each, added."
     a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p = sums
     for t in range(count):
-        x, w = floats[source + t], weights + BLOCK * t
-        a, b, c, d = a + x * floats[w], b + x * floats[w + 1], c + x * floats[w + 2], d + x * floats[w + 3]
-        e, f, g, h = e + x * floats[w + 4], f + x * floats[w + 5], g + x * floats[w + 6], h + x * floats[w + 7]
-        i, j, k, l = i + x * floats[w + 8], j + x * floats[w + 9], k + x * floats[w + 10], l + x * floats[w + 11]
-        m, n, o, p = m + x * floats[w + 12], n + x * floats[w + 13], o + x * floats[w + 14], p + x * floats[w + 15]
+        x, w = floats[np.uint64(source + t)], np.uint64(weights + BLOCK * t)   # Without the question whether they are negative
+        a, b, c, d = a + x * floats[w], b + x * floats[w + np.uint64(1)], c + x * floats[w + np.uint64(2)], d + x * floats[w + np.uint64(3)]
+        e, f, g, h = e + x * floats[w + np.uint64(4)], f + x * floats[w + np.uint64(5)], g + x * floats[w + np.uint64(6)], h + x * floats[w + np.uint64(7)]
+        i, j, k, l = i + x * floats[w + np.uint64(8)], j + x * floats[w + np.uint64(9)], k + x * floats[w + np.uint64(10)], l + x * floats[w + np.uint64(11)]
+        m, n, o, p = m + x * floats[w + np.uint64(12)], n + x * floats[w + np.uint64(13)], o + x * floats[w + np.uint64(14)], p + x * floats[w + np.uint64(15)]
     return a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p
 
 
