@@ -42,7 +42,7 @@ PAGE_SIZE = API_SIZE + len(FIELDS)
  VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS,
  FLOATS) = PLACES.values()
 
-# %% ../../nbs/79b_web.exports.ipynb #6e21630b
+# %% ../../nbs/79b_web.exports.ipynb #0ce54854
 @lean_kernel
 def room_of(page):
     "Return the number of nodes and of edges that the tree has room for, as `make_trees` gives it."
@@ -66,7 +66,7 @@ def place_rules(page, end):
     end = place(page, INPUTS, end, page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE], 1)
     return place(page, CHANCES, end, page[OUTCOMES], 8)
 
-
+# %% ../../nbs/79b_web.exports.ipynb #b48b210d
 @lean_kernel
 def place_tree(page, end):
     "Place the tables of a tree, and those for what its root shows."
@@ -104,7 +104,7 @@ def reserve(page, heap, visits, leaves):
     page[ROOM], page[LEAVES], page[ROWS], page[IS_PAUSED] = visits, leaves, 0, 0
     return place_requests(page, place_tree(page, place_rules(page, heap)))
 
-# %% ../../nbs/79b_web.exports.ipynb #5d85c667
+# %% ../../nbs/79b_web.exports.ipynb #3f842d66
 @intrinsic
 def array_at(typingctx, address, shape, dtype):
     "Return the array at an address, (shape,) or (rows, columns), of a number type or a dtype."
@@ -122,7 +122,7 @@ def array_at(typingctx, address, shape, dtype):
         return array._getvalue()
     return kind(address, shape, dtype), codegen
 
-
+# %% ../../nbs/79b_web.exports.ipynb #f28a63d5
 @kernel
 def state_at(page):
     "Return the current position, (state_size,) int16."
