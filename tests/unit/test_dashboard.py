@@ -261,7 +261,7 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     last = later[0][2][HTML]
     assert "300 games in" in words(last) and len(pictures(last)) == 1
     states, seconds = in_widgets(cell), cell.seconds
-    assert 1 <= len(states) <= 2 * seconds + 5 and len(set(states)) == len(states)
+    assert 1 <= len(states) <= 2 * seconds + 5
     again = kernel.run("engine.generate_games(20);")          # The next cell has a place of its own
     assert again.shown[0][0] == "display_data" and again.shown[0][1] != place
     loop = kernel.run("for _ in range(3): engine.generate_games(20)")   # Calls of one cell share theirs
