@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from ..core.game import ACTIONS, MAX_LEGAL, OBSERVATION_SIZE, OUTCOMES, PLAYERS, PRIVILEGED_SIZE, STATE_SIZE
+from ..core.calls import ACTIONS, MAX_LEGAL, OBSERVATION_SIZE, OUTCOMES, PLAYERS, PRIVILEGED_SIZE, STATE_SIZE
 from .exports import PLACES
 from .network import COLUMNS
 from .wasm import FAILED

@@ -11,34 +11,36 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 from ..core.compiled import kernel, lean_kernel
-from ..core.game import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY, PLAYERS,
+from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY, PLAYERS,
                                     PRIVILEGED_SIZE, PROBABILITIES, RETURNS, REWARDS, START, STATE_SIZE, call_chance,
                                     call_legal, call_mover, call_play, call_returns, call_start, draw_outcome, write_inputs)
 from ..search.tree import EDGE, NODE, TREE, Trees, copy_row, drop_refuted, find_child, keep_subtree
 from ..search.search import LANES, RequestTables, apply_evaluations, init_root, run_trees
 
 # %% auto #0
-__all__ = ['API_SIZE', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'ROOM', 'LEAVES', 'ROWS', 'IS_PAUSED', 'STATE', 'LEGAL_ACTIONS', 'RESULT',
-           'INPUTS', 'CHANCES', 'COUNTS', 'NODES', 'EDGES', 'SUMS', 'STATES', 'REMAP', 'RANDOM', 'ROLLED', 'LEFT',
-           'PENDING', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES', 'OBSERVATIONS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS',
-           'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE', 'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS',
-           'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS', 'FLOATS', 'RULES', 'SEARCH', 'room_of', 'place',
-           'place_rules', 'place_tree', 'place_requests', 'reserve', 'array_at', 'state_at', 'trees_at', 'requests_at',
-           'pending_at', 'whole_seed', 'start', 'mover', 'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome',
-           'drop_requests', 'begin', 'gather', 'apply', 'read_root', 'child_at', 'follow', 'kernel_signature']
+__all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'ROOM', 'LEAVES', 'ROWS', 'IS_PAUSED', 'STATE',
+           'LEGAL_ACTIONS', 'RESULT', 'INPUTS', 'CHANCES', 'COUNTS', 'NODES', 'EDGES', 'SUMS', 'STATES', 'REMAP',
+           'RANDOM', 'ROLLED', 'LEFT', 'PENDING', 'SETTINGS', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES',
+           'OBSERVATIONS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS', 'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE',
+           'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS', 'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS',
+           'FLOATS', 'RULES', 'SEARCH', 'room_of', 'place', 'place_rules', 'place_tree', 'place_requests', 'reserve',
+           'array_at', 'state_at', 'trees_at', 'requests_at', 'pending_at', 'whole_seed', 'start', 'mover',
+           'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome', 'drop_requests', 'begin', 'gather', 'apply',
+           'read_root', 'child_at', 'follow', 'kernel_signature']
 
 # %% ../../nbs/79b_web.exports.ipynb #e5db7880
 API_SIZE = 20   # Length of game.api
+FORMULA = np.dtype([(name, "f8") for name in ("c_puct", "fpu", "proofs")])   # Of settings_row, what a search reads
 FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a batch; rows in use; 1 within a gathering
           "STATE", "LEGAL_ACTIONS", "RESULT", "INPUTS", "CHANCES",   # From here on, places in memory
-          "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "ROLLED", "LEFT", "PENDING",
+          "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "ROLLED", "LEFT", "PENDING", "SETTINGS",
           "WAITING", "WALKS", "ROW_TREES", "ROW_LEAVES", "OBSERVATIONS", "OFFSETS", "EDGE_ACTIONS", "ENDS",
           "LOGITS", "VALUES", "ROOT_VISITS", "ROOT_PLAYABLE", "ROOT_VALUES", "ROOT_PRIORS", "ROOT_EXACT", "MEANS",
           "FLOAT_COUNT", "STEP_COUNT", "STEPS", "OUTPUTS", "FLOATS")   # Of a network
 PLACES = {name: API_SIZE + k for k, name in enumerate(FIELDS)}
 PAGE_SIZE = API_SIZE + len(FIELDS)
 (ROOM, LEAVES, ROWS, IS_PAUSED, STATE, LEGAL_ACTIONS, RESULT, INPUTS, CHANCES, COUNTS, NODES, EDGES, SUMS, STATES, REMAP,
- RANDOM, ROLLED, LEFT, PENDING, WAITING, WALKS, ROW_TREES, ROW_LEAVES, OBSERVATIONS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
+ RANDOM, ROLLED, LEFT, PENDING, SETTINGS, WAITING, WALKS, ROW_TREES, ROW_LEAVES, OBSERVATIONS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
  VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS,
  FLOATS) = PLACES.values()
 
@@ -81,6 +83,7 @@ def place_tree(page, end):
     end = place(page, ROLLED, end, page[STATE_SIZE], 2)
     end = place(page, LEFT, end, 1, 8)
     end = place(page, PENDING, end, nodes, 4)
+    end = place(page, SETTINGS, end, 1, 24)
     for table in range(ROOT_VISITS, ROOT_EXACT + 1): end = place(page, table, end, page[MAX_LEGAL], 4)
     return place(page, MEANS, end, page[PLAYERS], 4)
 
@@ -250,9 +253,9 @@ def gather(page, simulations, most, c_puct, fpu, proofs):
     if page[IS_PAUSED] == 0:
         page[ROWS] = 0
         requests.walks[0] = page[LEAVES] if requests.waiting[0] > 0 else 0
-    trees.left[0] = most
-    count, paused = run_trees(page, trees, requests, page[ROWS], simulations, c_puct, fpu, proofs != 0, page[LEAVES],
-                              pending_at(page))
+    trees.left[0], settings = most, array_at(page[SETTINGS], 1, FORMULA)
+    settings[0].c_puct, settings[0].fpu, settings[0].proofs = c_puct, fpu, proofs
+    count, paused = run_trees(page, trees, requests, page[ROWS], simulations, settings, page[LEAVES], pending_at(page))
     page[ROWS], page[IS_PAUSED] = count, 1 if paused else 0
     return -1 - count if paused else count
 
@@ -269,7 +272,7 @@ def apply(page):
 def read_root(page):
     "Write the root's edges, in the order of its legal actions, and its values. Return its visits."
     trees = trees_at(page)
-    nodes, edges, row, shape = trees.nodes, trees.edges, trees.nodes[0], page[MAX_LEGAL]
+    edges, row, shape = trees.edges, trees.nodes[0], page[MAX_LEGAL]
     actions, visits = trees.actions, array_at(page[ROOT_VISITS], shape, np.int32)
     playable, exact = (array_at(page[ROOT_PLAYABLE], shape, np.int32),
                        array_at(page[ROOT_EXACT], shape, np.int32))
@@ -279,7 +282,7 @@ def read_root(page):
         edge = edges[row.first + k]
         actions[k], visits[k], exact[k], priors[k] = edge.action, edge.visits, edge.exact, edge.prior
         values[k] = edge.value / edge.visits if edge.visits > 0 else 0
-    drop_refuted(nodes, edges, 0)
+    drop_refuted(trees, 0)
     for k in range(row.count): playable[k], edges[row.first + k].visits = edges[row.first + k].visits, visits[k]
     means = array_at(page[MEANS], page[PLAYERS], np.float32)
     for player in range(len(means)): means[player] = trees.values[0, player] / max(1, row.visits)
@@ -293,7 +296,7 @@ def child_at(trees, action, state):
     for e in range(row.first, row.first + row.count):
         if trees.edges[e].action == action: child = trees.edges[e].child
     if child < 0: return -1
-    if trees.nodes[child].mover == CHANCE: child = find_child(trees.nodes, trees.states, child, state)
+    if trees.nodes[child].mover == CHANCE: child = find_child(trees, child, state)
     if child < 0 or trees.nodes[child].visits == 0: return -1
     for i in range(len(state)):
         if trees.states[child, i] != state[i]: return -1

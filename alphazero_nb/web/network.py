@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import types
 from ..core.compiled import lean_kernel
-from ..core.game import MAX_LEGAL, OBSERVATION_SIZE, PLAYERS, PRIVILEGED_SIZE, Game
+from ..core.calls import MAX_LEGAL, OBSERVATION_SIZE, PLAYERS, PRIVILEGED_SIZE
+from ..core.game import Game
 from .exports import (EDGE_ACTIONS, FLOATS, FLOAT_COUNT, LOGITS, OBSERVATIONS, OFFSETS, OUTPUTS, STEP_COUNT,
                                       STEPS, VALUES, array_at, kernel_signature, place)
 

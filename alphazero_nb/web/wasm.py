@@ -17,7 +17,8 @@ from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.np.arrayobj import populate_array
 from ..core.compiled import Rewired, is_library, lean_kernel
-from ..core.game import MATERIAL, PRIVILEGED, RESAMPLE_HIDDEN, SIGNATURES, Game
+from ..core.calls import MATERIAL, PRIVILEGED, RESAMPLE_HIDDEN, SIGNATURES
+from ..core.game import Game
 from .exports import API_SIZE, PAGE_SIZE, RULES, SEARCH
 from .network import NETWORK
 from .linker import Undefined, link
