@@ -103,7 +103,7 @@ def _hash(text: str) -> str: return f"'sha256-{_base64(hashlib.sha256(text.encod
 
 def as_json(value) -> str:
     "Return JSON that can stand inside a script element."
-    text = json.dumps(value, separators=(",", ":"))
+    text = json.dumps(value, separators=(",", ":"), default=int)   # int also for numbers of NumPy
     for letter in "<>&": text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 
