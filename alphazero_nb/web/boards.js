@@ -1,4 +1,4 @@
-// Positions as data: the twin of `Board` in alphazero_nb/ui/board.py. Drawings are compared in tests/unit/test_page.py.
+// Positions as data: the twin of `Board` in alphazero_nb/ui/board.py.
 
 const square = (action = -1, seat = -1, more = {}) => ({ action, seat, aim: true, sign: "", alert: false, ...more });
 const board = (look, heights, widths, squares, more = {}) =>
