@@ -38,6 +38,7 @@ from alphazero_nb.ui.plots import (plot_batch_sizes, plot_calibration, plot_eval
                                    plot_ladder, plot_layouts, plot_losses, plot_machine, plot_policy, plot_strength,
                                    prior_and_visits)
 from alphazero_nb.ui.report import report
+from alphazero_nb.web.page import export_page
 from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_machine, bench_selfplay
 
 __all__ = [
@@ -47,7 +48,7 @@ __all__ = [
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
     "board_symmetries",
-    "check_device", "check_operators", "default_settings", "default_training", "describe", "device_report", "download", "forecast", "get_device", "get_game",
+    "check_device", "check_operators", "default_settings", "default_training", "describe", "device_report", "download", "export_page", "forecast", "get_device", "get_game",
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",

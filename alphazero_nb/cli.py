@@ -218,6 +218,13 @@ def _report(args):
     print(f"Open {report(args.folder)} in a browser.")
 
 
+def _page(args):
+    from alphazero_nb.web.page import export_page
+    out = args.out or f"{args.agent.partition(':')[2] or Path(args.agent).name}.html"
+    file = export_page(args.agent, out, simulations=args.simulations or 64, **_given(title=args.title, author=args.author, note=args.note))
+    print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without network.")
+
+
 def _ablate(args):
     from alphazero_nb.ablate import Laboratory, Stopped, experiment_table, plot_experiment, read_experiment
     from alphazero_nb.ui.plots import to_png
@@ -401,6 +408,10 @@ _OPTIONS = {
                              help="iterations between matches with the baseline, which take at most 5 percent "
                                   "of the time; 0: never (5; 10 with hidden cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
+    "--out": dict(metavar="FILE", help="file to write (GAME.html, or the folder's name)"),
+    "--title": dict(help="title of the page (the game)"),
+    "--author": dict(help="who trained the agent"),
+    "--note": dict(help="a few sentences about the agent"),
     "--ladder": dict(action="store_true",
                      help="at the end, play against random, heuristic (if the game has one), "
                           "and rollouts of 100 and 400 playouts"),
@@ -456,6 +467,9 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "ablate": (_ablate, "train variants of settings and a control for the same time, and compare their agents",
                dict(file="a JSON file that says what to compare; the laboratory's page shows one"),
                ["--rules", "--folder", "--json"]),
+    "page": (_page, "write an agent as one HTML file that plays in any browser",
+             dict(agent="the folder of a run, or pretrained:GAME for an agent of the package"),
+             ["--out", "--title", "--author", "--note", "--simulations", "--rules"]),
     "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), ["--rules"]),
     "bench": (_bench, "compare self-play with the bare network, or measure layouts, a device, kernels or card games",
               dict(what="selfplay: against the bare network; layouts: threads against processes; "

@@ -17,6 +17,7 @@ __all__ = ['Agent']
 # %% ../../nbs/32_search.agent.ipynb #ee040d26
 class Agent:
     "Player that searches: `act` takes one state, `policy` and `value` take a block of states."
+    source = None   # Folder or pretrained:GAME from which it was loaded
     def __init__(
         self,
         game: Game,
@@ -51,7 +52,9 @@ class Agent:
         from alphazero_nb.network.saved_run import load_network
         from alphazero_nb.network.evaluator import NetworkEvaluator
         game, network, name = load_network(folder, network)
-        return cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
+        agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
+        agent.source = folder
+        return agent
 
     @classmethod
     def pretrained(
@@ -66,7 +69,9 @@ class Agent:
         from alphazero_nb.network.pretrained import load_pretrained
         from alphazero_nb.network.evaluator import NetworkEvaluator
         game, network = load_pretrained(game)
-        return cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, "pretrained", **search)
+        agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, "pretrained", **search)
+        agent.source = f"pretrained:{game.name}"
+        return agent
 
     def search(self, states) -> SearchResult:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."

@@ -1,0 +1,562 @@
+"use strict";
+// The page: it draws what the worker says, and sends it moves. Everything that a person wrote enters as text.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const SVG = "http://www.w3.org/2000/svg", PATIENCE_MS = 20000;
+const BLUE = "#0072B2", ORANGE = "#D55E00", GREEN = "#009E73", INK = "#3A3F45", PANEL = "#E6EAF0", EMPTY = "#FBFCFD";
+const SEATS = [BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B"];
+const TILES = ["#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDCF72", "#EDC850", "#D9B13B", GREEN, BLUE];
+const STYLES = { cells: [PANEL, 0.36], crosses: [PANEL, 0.27], lines: ["#EFE3CB", 0.45], holes: ["#C9D3E2", 0.4],
+                 edges: [PANEL, 0.3], tiles: ["#BBADA0", 0.44], chess: [PANEL, 0.45] };
+const MEN = { P: "pawn", N: "knight", B: "bishop", R: "rook", Q: "queen", K: "king" };
+const at = (id) => document.getElementById(id);
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value); else made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key.replaceAll("_", "-"), value);
+  made.append(...children);
+  return made;
+}
+
+// Shapes of the board, as in alphazero_nb/ui/board.py ---------------------------------------------
+
+const rect = (x, y, width, height, style) => shape("rect", { x, y, width, height, ...style });
+const circle = (cx, cy, r, style) => shape("circle", { cx, cy, r, ...style });
+const stroke = (x1, y1, x2, y2, color, width, opacity = 1) =>
+  shape("line", { x1, y1, x2, y2, stroke: color, stroke_width: width, stroke_opacity: opacity, stroke_linecap: "round" });
+const words = (x, y, text, size, color, weight = "normal") =>
+  shape("text", { x, y: y + 0.36 * size, font_size: size, fill: color, font_weight: weight, text_anchor: "middle" }, String(text));
+
+function seatColor(look, seat) {
+  if (look === "lines" && seat < 2) return ["#26282B", "#FFFFFF"][seat];
+  if (look === "tiles") return TILES[Math.min(seat, TILES.length - 1)];
+  if (look === "chess") return ["#FFFFFF", "#2B2E33"][seat % 2];
+  return SEATS[seat % SEATS.length];
+}
+
+function chessman(letter, x, y, size, fill, line) {
+  const [body, lines] = data.men[letter];
+  const made = shape("g", { transform: `translate(${x} ${y}) scale(${size / 2})`, stroke: line, stroke_linejoin: "round", stroke_linecap: "round" },
+                     shape("path", { d: body, fill, stroke_width: 0.18, paint_order: "stroke" }),
+                     shape("path", { d: lines, fill: "none", stroke_width: 0.07 }));
+  if (letter === "N") made.append(circle(-0.38, -0.4, 0.08, { fill: line, stroke: "none" }));
+  return made;
+}
+
+function piece(look, seat, x, y, side, sign) {
+  const color = seatColor(look, seat), r = STYLES[look][1] * side;
+  if (look === "chess") return [chessman(sign || "P", x, y, 2 * r, color, ["#1F2226", "#D5DAE0"][seat % 2])];
+  if (look === "tiles")
+    return [rect(x - r, y - r, 2 * r, 2 * r, { rx: 6, fill: color }), words(x, y, sign, 0.3 * side, seat > 1 ? "#FFFFFF" : INK, "bold")];
+  if (look === "crosses" && seat === 0)
+    return [1, -1].map((up) => stroke(x - 0.85 * r, y - up * 0.85 * r, x + 0.85 * r, y + up * 0.85 * r, color, side / 9));
+  if (look === "crosses" && seat === 1) return [circle(x, y, r, { fill: "none", stroke: color, stroke_width: side / 9 })];
+  if (look === "lines" && seat < 2) return [circle(x, y, r, { fill: color, stroke: "#77797C", stroke_width: 1 })];
+  const ring = { fill: "none", stroke: "#FFFFFF", stroke_width: Math.max(1.5, r / 9), stroke_opacity: 0.85 };
+  return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : [])];
+}
+
+function layout(board) {   // Centre and size of each square
+  const margin = board.rows.length || board.columns.length ? 24 : 10, places = [];
+  let y = margin;
+  for (const height of board.heights) {
+    let x = margin;
+    for (const width of board.widths) { places.push([x + width / 2, y + height / 2, width, height]); x += width; }
+    y += height;
+  }
+  const sum = (sizes) => sizes.reduce((a, b) => a + b, 2 * margin);
+  return { places, margin, width: sum(board.widths), height: sum(board.heights) };
+}
+
+function background(board, { places, margin, width, height }) {
+  const body = [rect(0, 0, width, height, { rx: 10, fill: STYLES[board.look][0] })], columns = board.widths.length;
+  if (board.look === "holes") body.push(...places.map(([x, y, w]) => circle(x, y, 0.42 * w, { fill: EMPTY })));
+  if (board.look === "cells" || board.look === "crosses" || board.look === "tiles")
+    body.push(...places.map(([x, y, w, h]) => rect(x - w / 2 + 1.5, y - h / 2 + 1.5, w - 3, h - 3, { rx: 5, fill: board.look === "tiles" ? "#CDC1B4" : EMPTY })));
+  if (board.look === "lines") {
+    const ends = board.heights.map((_, row) => [places[row * columns], places[row * columns + columns - 1]]);
+    ends.push(...board.widths.map((_, column) => [places[column], places[places.length - columns + column]]));
+    body.push(...ends.map(([a, b]) => stroke(a[0], a[1], b[0], b[1], "#8F7F5F", 1)));
+  }
+  if (board.look === "chess")
+    body.push(...places.map(([x, y, w, h], place) => rect(x - w / 2, y - h / 2, w, h, {
+      fill: (Math.floor(place / columns) + board.heights.length - 1 + (place % columns)) % 2 ? "#F1EEE6" : "#A3B8CF" })));
+  body.push(...board.rows.map((name, row) => words(margin / 2, places[row * columns][1], name, 11, "#5B6470")));
+  body.push(...board.columns.map((name, column) => words(places[column][0], height - margin / 2, name, 11, "#5B6470")));
+  return body;
+}
+
+function marked(board, marks, place, [x, y, side]) {
+  const share = marks.shares.get(place) || 0, { seat } = board.squares[place], body = [];
+  if (share >= 0.005 && seat < 0) {
+    const r = Math.max(3, 0.46 * side * Math.sqrt(share));
+    if (share >= 0.05 && board.look === "lines") body.push(circle(x, y, Math.max(r, 0.28 * side), { fill: STYLES.lines[0] }));
+    body.push(circle(x, y, r, { fill: GREEN, fill_opacity: 0.3 }));
+    if (share >= 0.05) body.push(words(x, y, Math.round(100 * share), Math.max(9, Math.min(15, 0.3 * side)), INK));
+  }
+  if (marks.legal.has(place) && seat >= 0)
+    body.push(circle(x, y, 0.45 * side, { fill: "none", stroke: INK, stroke_width: 0.06 * side, stroke_opacity: 0.45 }));
+  else if (marks.legal.has(place) && share < 0.05)
+    body.push(circle(x, y, Math.max(2, (board.steps.length ? 0.12 : 0.06) * side), { fill: INK, fill_opacity: 0.4 }));
+  if (marks.last.has(place) && board.look !== "chess" && board.look !== "tiles") {
+    if (seat >= 0 && board.look !== "crosses")
+      body.push(circle(x, y, 0.1 * side, { fill: seatColor(board.look, seat) === "#FFFFFF" ? ORANGE : "#FFFFFF" }));
+    else body.push(rect(x - side / 2 + 2.5, y - side / 2 + 2.5, side - 5, side - 5, { rx: 5, fill: "none", stroke: INK, stroke_width: 2, stroke_opacity: 0.45 }));
+  }
+  if (place === marks.best) body.push(circle(x, y, 0.44 * side, { fill: "none", stroke: GREEN, stroke_width: 2.5, stroke_dasharray: "5 4" }));
+  return body;
+}
+
+function edge(board, marks, place, [x, y, w, h]) {   // A dot, a line or a box of dots and boxes
+  const columns = board.widths.length, row = Math.floor(place / columns), column = place % columns, { seat, sign } = board.squares[place];
+  if (row % 2 === 0 && column % 2 === 0) return [];
+  if (row % 2 && column % 2) {
+    if (seat < 0) return [];
+    const tint = rect(x - w / 2 - 9, y - h / 2 - 9, w + 18, h + 18, { fill: seatColor(board.look, seat), fill_opacity: 0.18 });
+    return [tint, ...piece(board.look, seat, x, y, 0.8 * Math.min(w, h), "")];
+  }
+  const dx = column % 2 ? w / 2 + 7 : 0, dy = column % 2 ? 0 : h / 2 + 7, share = marks.shares.get(place) || 0, last = marks.last.has(place);
+  const line = (color, width, opacity) => stroke(x - dx, y - dy, x + dx, y + dy, color, width, opacity);
+  if (sign) return [line(last ? ORANGE : INK, last ? 6 : 4.5)];
+  const body = marks.legal.has(place) && share < 0.005 ? [line(INK, 2, 0.13)] : [];
+  if (share >= 0.005) body.push(line(GREEN, 3 + 9 * Math.sqrt(share), 0.4));
+  if (place === marks.best) body.push(line(GREEN, 4));
+  if (share >= 0.05) body.push(circle(x, y, 10, { fill: PANEL }), words(x, y, Math.round(100 * share), 11, INK));
+  return body;
+}
+
+function behind(board, marks, place, [x, y, side]) {
+  const corner = [x - side / 2, y - side / 2, side, side], frame = [x - side / 2 + 1.5, y - side / 2 + 1.5, side - 3, side - 3], body = [];
+  if (marks.last.has(place) && board.look === "chess") body.push(rect(...corner, { fill: "#F2C94C", fill_opacity: 0.6 }));
+  if (board.squares[place].alert)
+    body.push(rect(...corner, { fill: "#C8202F", fill_opacity: 0.35 }), rect(...frame, { fill: "none", stroke: "#C8202F", stroke_width: 3 }));
+  if (place === marks.chosen)
+    body.push(rect(...corner, { fill: GREEN, fill_opacity: 0.25 }), rect(...frame, { fill: "none", stroke: GREEN, stroke_width: 3 }));
+  return body;
+}
+
+function arrows(board, marks, { places }) {
+  const side = Math.min(...board.widths), body = [];
+  for (const [, { start, to, share }] of marks.arrows) {
+    if (share < 0.02) continue;
+    const [x, y] = places[start], [toX, toY] = places[to], far = Math.hypot(toX - x, toY - y) || 1, width = side * (0.06 + 0.3 * share);
+    const u = (toX - x) / far, v = (toY - y) / far, head = width / 2 + 0.12 * side, neck = far - head - 0.12 * side, end = far - 0.05 * side;
+    const corner = (along, across) => `${x + along * u - across * v},${y + along * v + across * u}`;
+    const corners = [[0.1 * side, -width / 2], [neck, -width / 2], [neck, -head], [end, 0], [neck, head], [neck, width / 2], [0.1 * side, width / 2]];
+    body.push(shape("polygon", { points: corners.map((each) => corner(...each)).join(" "), fill: GREEN, fill_opacity: 0.55 }));
+    if (share >= 0.05)
+      body.push(circle((x + toX) / 2, (y + toY) / 2, 9.5, { fill: "#FFFFFF", fill_opacity: 0.85 }), words((x + toX) / 2, (y + toY) / 2, Math.round(100 * share), 11, INK));
+  }
+  return body;
+}
+
+function picture(board, marks) {
+  const plan = layout(board), body = background(board, plan), columns = board.widths.length;
+  plan.places.forEach((spot, place) => {
+    const { seat, sign } = board.squares[place];
+    if (board.look === "edges") body.push(...edge(board, marks, place, spot));
+    else body.push(...behind(board, marks, place, spot), ...(seat >= 0 ? piece(board.look, seat, spot[0], spot[1], spot[2], sign) : []), ...marked(board, marks, place, spot));
+  });
+  if (board.look === "edges")
+    plan.places.forEach(([x, y], place) => { if (Math.floor(place / columns) % 2 === 0 && (place % columns) % 2 === 0) body.push(circle(x, y, 5.5, { fill: INK })); });
+  const made = shape("svg", { viewBox: `0 0 ${plan.width} ${plan.height}`, "aria-hidden": "true" }, ...body, ...arrows(board, marks, plan));
+  return { made, plan };
+}
+
+function turned(board) {
+  const last = board.squares.length - 1, back = (list) => [...list].reverse();
+  return { ...board, heights: back(board.heights), widths: back(board.widths), squares: back(board.squares), rows: back(board.rows), columns: back(board.columns),
+           steps: board.steps.map((step) => ({ ...step, start: last - step.start, to: last - step.to })) };
+}
+
+// The worker --------------------------------------------------------------------------------------
+
+let worker = null, pending = new Map(), asked = 0, watchdog = 0;
+
+function startWorker() {
+  const code = new Blob([at("worker").textContent], { type: "text/javascript" }), url = URL.createObjectURL(code);
+  worker = new Worker(url);
+  worker.onmessage = ({ data: message }) => {
+    watch();
+    if (message.progress) { showSearch(message.progress); return; }
+    const wait = pending.get(message.id);
+    pending.delete(message.id);
+    watch();
+    if (wait) { if (message.error === undefined) wait.resolve(message.result); else wait.reject(new Error(message.error)); }
+  };
+  worker.onerror = (event) => { event.preventDefault(); endWorker(event.message || "the worker stopped"); };
+  return ask("open", data);
+}
+
+function endWorker(reason) {
+  worker.terminate();
+  worker = null;
+  const waiting = [...pending.values()];
+  pending.clear();
+  watch();
+  for (const { reject } of waiting) reject(new Error(reason));
+}
+
+function watch() {   // A rule that never returns ends the worker
+  clearTimeout(watchdog);
+  if (pending.size) watchdog = setTimeout(() => endWorker(`the rules did not answer within ${PATIENCE_MS / 1000} seconds`), PATIENCE_MS);
+}
+
+function ask(kind, more = {}) {
+  if (!worker) return startWorker().then(() => ask(kind, more));
+  return new Promise((resolve, reject) => {
+    pending.set(++asked, { resolve, reject });
+    watch();
+    worker.postMessage({ id: asked, kind, ...more });
+  });
+}
+
+// The game ----------------------------------------------------------------------------------------
+
+let seed = 0, position = null, viewed = null, thinking = false, failed = "", chosen = -1, offered = [], hint = null, cursor = 0, turn = 0;
+let results = new Map();   // Number of moves: expected results by seat
+const humans = () => ({ all: data.seats.map((_, seat) => seat), none: [] })[at("seat").value] || [Number(at("seat").value)];
+const over = () => position.mover === -1;
+const yours = () => !failed && !over() && !viewed && humans().includes(position.mover);
+const seatName = (seat) => data.seats[seat];
+const who = (seat) => (humans().length === 1 && humans()[0] === seat ? "You" : humans().includes(seat) ? seatName(seat) : humans().length ? "The agent" : seatName(seat));
+
+function fail(error) { failed = error.message; thinking = false; if (worker) endWorker("stopped"); render(); }
+
+async function goTo(moves, drop = true) {   // Show a position, and let the agent play in it
+  const mine = ++turn;
+  if (drop) { if (worker) worker.postMessage({ kind: "cancel" }); thinking = false; }
+  [chosen, offered, hint, viewed, failed] = [-1, [], null, null, ""];
+  try {
+    const next = await ask("show", { seed, moves });
+    if (mine !== turn) return;
+    position = next;
+    for (const key of results.keys()) if (key > moves.length) results.delete(key);
+    writeLink();
+    render();
+    if (!over() && !humans().includes(position.mover)) await agentMoves(mine);
+  } catch (error) { if (mine === turn) fail(error); }
+}
+
+async function search(mine) {
+  thinking = true;
+  render();
+  try { return await ask("think", { seed, moves: position.moves, simulations: Number(at("level").value) }); }
+  finally { if (mine === turn) thinking = false; }
+}
+
+async function agentMoves(mine) {
+  if (position.legal.length === 1) { await goTo([...position.moves, position.legal[0].action], false); return; }
+  const found = await search(mine);
+  if (mine !== turn) return;
+  showSearch(found);
+  results.set(position.moves.length, found.means);
+  await goTo([...position.moves, found.action], false);
+}
+
+async function showHint() {
+  if (!yours() || thinking) return;
+  const mine = ++turn;
+  try {
+    const found = await search(mine);
+    if (mine !== turn) return;
+    results.set(position.moves.length, found.means);
+    hint = found;
+    showSearch(found);
+    const { name } = position.legal.find(({ action }) => action === found.action);
+    render(`Hint: ${name}.`);
+  } catch (error) { if (mine === turn) fail(error); }
+}
+
+function playAction(action) { if (yours() && !thinking) goTo([...position.moves, action]); }
+
+function clickPlace(place) {
+  if (!yours() || thinking) return;
+  const board = view(), square = board.squares[place];
+  if (board.steps.length) {
+    const meant = board.steps.filter((step) => step.start === chosen && step.to === place);
+    if (meant.length === 1) { playAction(meant[0].action); return; }
+    offered = meant;
+    if (!meant.length) chosen = place !== chosen && board.steps.some((step) => step.start === place) ? place : -1;
+    render(meant.length ? "Choose the piece." : chosen >= 0 ? "Now choose the square." : "");
+  } else if (position.legal.some(({ action }) => action === square.action)) playAction(square.action);
+}
+
+function undo() {
+  const { moves, movers } = position, own = humans().length ? humans() : data.seats.map((_, seat) => seat);
+  let at = moves.length - 1;
+  while (at >= 0 && !own.includes(movers[at])) at--;
+  if (at >= 0) goTo(moves.slice(0, at));
+}
+
+function newGame() {
+  seed = Math.floor(Math.random() * 2 ** 31);
+  results = new Map();
+  goTo([]);
+}
+
+function swapSides() {
+  if (data.seats.length < 2 || humans().length !== 1) return;
+  at("seat").value = String((humans()[0] + 1) % data.seats.length);
+  goTo(position.moves);
+}
+
+async function look(count) {   // An earlier position of this game
+  if (thinking) return;
+  if (count >= position.moves.length) { viewed = null; render(); return; }
+  try { viewed = await ask("look", { seed, moves: position.moves.slice(0, count) }); render(); } catch (error) { fail(error); }
+}
+
+// Links -------------------------------------------------------------------------------------------
+
+function linkText() {
+  const parts = [...(data.chance ? [`seed=${seed}`] : []), `moves=${position.moves.join(",")}`];
+  return `#${parts.join("&")}`;
+}
+
+let written = "";
+function writeLink() {
+  written = linkText();
+  try { history.replaceState(null, "", position.moves.length ? written : "#"); } catch { /* Some browsers refuse this for files */ }
+}
+
+function openLink() {
+  const fields = new Map(location.hash.slice(1).split("&").map((part) => part.split("=", 2)));
+  const numbers = (fields.get("moves") || "").split(",").filter((part) => /^\d{1,6}$/.test(part)).map(Number);
+  seed = /^\d{1,10}$/.test(fields.get("seed") || "") ? Number(fields.get("seed")) % 2 ** 31 : data.chance ? Math.floor(Math.random() * 2 ** 31) : 0;
+  return goTo(numbers);
+}
+
+async function copyLink() {
+  const link = location.href.split("#")[0] + linkText();
+  try { await navigator.clipboard.writeText(link); say("The link is copied."); }
+  catch { at("link").hidden = false; at("link").value = link; at("link").select(); }
+}
+
+// Drawing -----------------------------------------------------------------------------------------
+
+function say(text) { at("said").textContent = text; }
+
+function view() {
+  const shown = viewed || position;
+  return shown.board && shown.board.turns && humans().length === 1 && humans()[0] === 1 ? turned(shown.board) : shown.board;
+}
+
+const flipped = () => view() !== (viewed || position).board;
+
+function marksOf(board) {
+  const last = board.squares.length - 1, turnPlace = (place) => (flipped() ? last - place : place), can = yours() && !thinking;
+  const aims = new Map(board.squares.flatMap(({ action, aim }, place) => (action >= 0 && aim ? [[action, place]] : [])));
+  const legal = new Set(), shares = new Map(), arrows = new Map();
+  if (can && board.steps.length) for (const step of board.steps) { if (step.start === chosen) legal.add(step.to); }
+  else if (can) for (const { action } of position.legal) if (aims.has(action)) legal.add(aims.get(action));
+  const steps = new Map(board.steps.map((step) => [step.action, step]));
+  for (const [action, share] of hint && !viewed ? hint.shares : []) {
+    const step = steps.get(action);
+    if (step) arrows.set(`${step.start} ${step.to}`, { ...step, share: share + (arrows.get(`${step.start} ${step.to}`)?.share || 0) });
+    else if (aims.has(action)) shares.set(aims.get(action), share);
+  }
+  return { legal, shares, arrows, last: new Set((viewed || position).last.map(turnPlace)), chosen,
+           best: hint && !viewed && aims.has(hint.action) ? aims.get(hint.action) : -1 };
+}
+
+function placeName(board, place, marks) {
+  const columns = board.widths.length, row = Math.floor(place / columns), column = place % columns, { seat, sign, action } = board.squares[place];
+  const label = `${board.columns[column] ?? `column ${column + 1}`}${board.rows.length ? "" : ", row "}${board.rows[row] ?? row + 1}`;
+  const on = seat < 0 ? (sign ? "drawn" : "empty") : board.look === "tiles" ? sign : `${seatName(seat)}${board.look === "chess" ? ` ${MEN[sign]}` : ""}`;
+  const playable = marks.legal.has(place) || (action >= 0 && position.legal.some((each) => each.action === action));
+  return `${label}: ${on}${playable && yours() ? ", can be played" : ""}${place === chosen ? ", chosen" : ""}`;
+}
+
+function clickable(board, place) {
+  return board.squares[place].action >= 0 || (board.steps.length > 0 || board.look === "chess");
+}
+
+function drawBoard() {
+  const board = view(), frame = at("board"), hadFocus = frame.contains(document.activeElement);
+  frame.replaceChildren();
+  if (!board) { drawNumbers(frame); return; }
+  const marks = marksOf(board), { made, plan } = picture(board, marks);
+  frame.append(made);
+  frame.style.maxWidth = `${Math.max(300, Math.min(560, Math.round(1.3 * plan.width)))}px`;
+  const places = board.squares.map((_, place) => place).filter((place) => clickable(board, place));
+  if (!places.includes(cursor)) [cursor = 0] = places;
+  for (const place of places) {
+    const [x, y, w, h] = plan.places[place], wide = board.look === "edges" ? [Math.max(w, 26), Math.max(h, 26)] : [w, h];
+    const button = element("button", { type: "button", tabindex: place === cursor ? 0 : -1, "aria-label": placeName(board, place, marks), "data-place": place });
+    const share = (value, whole) => `${(100 * value) / whole}%`;
+    Object.assign(button.style, { left: share(x - wide[0] / 2, plan.width), top: share(y - wide[1] / 2, plan.height),
+                                  width: share(wide[0], plan.width), height: share(wide[1], plan.height) });
+    button.addEventListener("click", () => { cursor = place; clickPlace(place); });
+    frame.append(button);
+  }
+  if (hadFocus) frame.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+}
+
+function drawNumbers(frame) {   // A game without a board: its planes as the network sees them, or the points of pig
+  frame.style.maxWidth = "560px";
+  const shown = viewed || position;
+  if (!shown.planes) {
+    const points = shown.caption.map((line) => Number(line.match(/\d+/)[0])), goal = Number(shown.caption[2].match(/of (\d+)/)[1]);
+    const names = [seatName(0), seatName(1), "This turn"], body = [rect(0, 0, 360, 160, { rx: 10, fill: PANEL })];
+    points.forEach((value, i) => {
+      const y = 38 + 42 * i, left = shape("text", { x: 14, y: y + 5, font_size: 14, fill: INK }, names[i].length > 12 ? `${names[i].slice(0, 11)}…` : names[i]);
+      body.push(left, rect(112, y - 9, 190, 18, { rx: 5, fill: EMPTY }), words(331, y, value, 15, INK, "bold"));
+      body.push(rect(112, y - 9, (190 * Math.min(value, goal)) / goal, 18, { rx: 5, fill: [SEATS[0], SEATS[1], GREEN][i] }));
+    });
+    frame.append(shape("svg", { viewBox: "0 0 360 160", role: "img", "aria-label": shown.caption.join(", ") }, ...body));
+    return;
+  }
+  const [count, height, width] = data.shape.length === 3 ? data.shape : [1, 1, shown.planes.length];
+  const columns = data.shape.length === 3 ? width : Math.min(width, 16), rows = data.shape.length === 3 ? height : Math.ceil(width / columns);
+  const across = count > 1 && columns <= 8 ? 2 : 1, kept = Math.min(count, 12), side = Math.floor(344 / across / columns) - 1, most = Math.max(1, ...shown.planes.map(Math.abs));
+  const gap = 14, high = Math.ceil(kept / across) * (rows * side + gap) + gap, body = [rect(0, 0, 360, high, { rx: 10, fill: PANEL })];
+  for (let plane = 0; plane < kept; plane++) for (let cell = 0; cell < height * width; cell++) {
+    const value = shown.planes[plane * height * width + cell];
+    const x = 8 + (plane % across) * 176 + (cell % columns) * (side + 1), y = gap + Math.floor(plane / across) * (rows * side + gap) + Math.floor(cell / columns) * side;
+    body.push(rect(x, y, side - 1, side - 1, { rx: 3, fill: value ? BLUE : EMPTY, fill_opacity: value ? 0.25 + (0.75 * Math.abs(value)) / most : 1 }));
+    if (data.shape.length === 1 && side >= 14) body.push(words(x + side / 2 - 0.5, y + side / 2, cell, 9, value ? "#FFFFFF" : "#5B6470"));
+  }
+  const ones = shown.planes.flatMap((value, i) => (value ? [`${i}: ${value}`] : [])).slice(0, 60).join(", ");
+  frame.append(shape("svg", { viewBox: `0 0 360 ${high}`, role: "img", "aria-label": `What the network sees: ${ones}` }, ...body));
+}
+
+function drawButtons() {
+  const frame = at("actions"), board = position.board, can = yours() && !thinking;
+  const placed = new Set(board ? [...board.squares.filter(({ aim }) => aim).map(({ action }) => action), ...board.steps.map(({ action }) => action)] : []);
+  const free = can ? position.legal.filter(({ action }) => !placed.has(action)) : [];
+  const share = new Map(hint ? hint.shares : []);
+  const buttons = (offered.length ? offered.map(({ action, word }) => ({ action, name: word })) : free).map(({ action, name }) =>
+    element("button", { type: "button", "data-action": action, onclick: () => playAction(action) },
+            name + (share.has(action) ? ` · ${Math.round(100 * share.get(action))} %` : "")));
+  frame.replaceChildren(...buttons);
+}
+
+function drawMoves() {
+  const list = at("moves"), shown = viewed ? viewed.moves.length : position.moves.length;
+  list.replaceChildren(...position.names.map((name, i) => {
+    const chance = position.movers[i] === -2;
+    return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", ...(i + 1 === shown ? { "aria-current": "true" } : {}), onclick: () => look(i + 1) },
+      chance ? name : `${i + 1}. ${name}`));
+  }));
+  list.querySelector("[aria-current]")?.scrollIntoView?.({ block: "nearest" });
+  at("back").hidden = !viewed;
+}
+
+const chanceOf = (mean) => Math.round(50 + 50 * mean);
+
+function showSearch({ visits, means, evaluations, seconds }) {
+  const rate = seconds > 0.05 ? `, ${Math.round(evaluations / seconds).toLocaleString("en")} evaluations a second` : "";
+  at("effort").textContent = `${visits.toLocaleString("en")} visits${rate}`;
+  drawBar(means);
+}
+
+function drawBar(means) {
+  const bar = at("bar"), share = chanceOf(means[0]);
+  at("share").style.width = `${share}%`;
+  at("share").style.background = seatColor(position.board?.look === "lines" ? "holes" : position.board?.look || "holes", 0);
+  const text = data.seats.length === 2 ? `${seatName(0)} ${share} %, ${seatName(1)} ${100 - share} %` : means.map((mean, seat) => `${seatName(seat)} ${chanceOf(mean)} %`).join(", ");
+  at("expected").textContent = text;
+  bar.setAttribute("aria-label", `Expected result: ${text}`);
+}
+
+function drawCurve() {
+  const frame = at("curve"), points = [...results].sort((a, b) => a[0] - b[0]);
+  frame.replaceChildren();
+  frame.hidden = !over() || points.length < 2;
+  if (frame.hidden) return;
+  const last = Math.max(1, position.moves.length), x = (ply) => 34 + (310 * ply) / last, y = (mean) => 60 - 46 * mean;
+  points.push([position.moves.length, position.returns]);
+  frame.append(element("h2", {}, `Expected result of ${seatName(0)}`), shape("svg", { viewBox: "0 0 360 132", role: "img",
+    "aria-label": points.map(([ply, means]) => `move ${ply}: ${chanceOf(means[0])} %`).join(", ") },
+    ...[1, 0, -1].map((mean) => stroke(34, y(mean), 344, y(mean), "#8a93a0", 0.7, 0.6)),
+    ...[1, 0, -1].map((mean) => shape("text", { x: 28, y: y(mean) + 4, font_size: 11, text_anchor: "end", class: "axis" }, `${chanceOf(mean)} %`)),
+    shape("text", { x: 344, y: 128, font_size: 11, text_anchor: "end", class: "axis" }, `${last} moves`),
+    shape("polyline", { points: points.map(([ply, means]) => `${x(ply)},${y(means[0])}`).join(" "), fill: "none", stroke: BLUE, stroke_width: 2.5, stroke_linejoin: "round" })));
+}
+
+function status() {
+  if (failed) return `The game stopped: ${failed}.`.replace(/\.\.$/, ".");
+  if (viewed) return `After move ${viewed.moves.length} of ${position.moves.length}.`;
+  if (over()) {
+    if (data.seats.length === 1) return `The game is over. ${position.caption[0] || `Result: ${position.returns[0].toFixed(2)}`}`;
+    const most = Math.max(...position.returns), best = position.returns.flatMap((result, seat) => (result === most ? [seat] : []));
+    return best.length === 1 ? `${who(best[0])} won.` : "The game is a draw.";
+  }
+  if (thinking) return "The agent is thinking…";
+  if (yours()) return humans().length > 1 ? `${seatName(position.mover)} to move.` : "Your move.";
+  return `${seatName(position.mover)} to move.`;
+}
+
+function render(text = "") {
+  if (!position) { at("status").textContent = failed ? status() : "Loading…"; return; }
+  drawBoard();
+  drawButtons();
+  drawMoves();
+  drawCurve();
+  at("status").textContent = status();
+  at("status").classList.toggle("wrong", Boolean(failed));
+  at("caption").replaceChildren(...(viewed || position).caption.map((line) => element("div", {}, line)));
+  at("caption").hidden = !position.caption.length || (!position.board && !position.planes);
+  say(text);
+  at("stop").hidden = !thinking;
+  at("hint").hidden = thinking;
+  at("hint").disabled = !yours();
+  at("undo").disabled = position.moves.length === 0;
+  at("swap").disabled = data.seats.length < 2 || humans().length !== 1;
+}
+
+function arrowKey(event) {   // One tab stop; arrows move the cursor to the nearest square in that direction
+  const way = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key];
+  if (!way || !position?.board) return;
+  event.preventDefault();
+  const board = view(), { places } = layout(board), [x, y] = places[cursor];
+  let best = -1, least = Infinity;
+  board.squares.forEach((_, place) => {
+    if (!clickable(board, place)) return;
+    const dx = places[place][0] - x, dy = places[place][1] - y, along = dx * way[0] + dy * way[1], across = Math.abs(dx * way[1]) + Math.abs(dy * way[0]);
+    if (along > 1 && along + 3 * across < least) { least = along + 3 * across; best = place; }
+  });
+  if (best < 0) return;
+  for (const button of at("board").querySelectorAll("button")) button.tabIndex = Number(button.dataset.place) === best ? 0 : -1;
+  cursor = best;
+  at("board").querySelector('[tabindex="0"]').focus();
+}
+
+document.addEventListener("keydown", (event) => {   // 2048: arrows anywhere
+  if (!position?.board || position.board.look !== "tiles" || event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement) return;
+  const found = position.legal.find(({ name }) => event.key === `Arrow${name[0].toUpperCase()}${name.slice(1)}`);
+  if (event.key.startsWith("Arrow")) event.preventDefault();
+  if (found) playAction(found.action);
+});
+
+function fill() {
+  at("title").textContent = data.title;
+  at("author").textContent = data.author ? `by ${data.author}` : "";
+  at("note").textContent = data.note;
+  at("facts").replaceChildren(...data.facts.map((line) => element("li", {}, line)));
+  const choice = (value, text) => element("option", { value }, text);
+  at("seat").replaceChildren(...data.seats.map((name, seat) => choice(seat, data.seats.length === 1 ? "you" : name)),
+                             ...(data.seats.length > 1 ? [choice("all", "both sides")] : []), choice("none", "nobody, watch"));
+  if (data.seats.length > 2) at("seat").querySelector('[value="all"]').textContent = "all sides";
+  at("level").replaceChildren(...data.levels.map((count) => choice(count, `${count.toLocaleString("en")} simulations`)));
+  at("level").value = data.simulations;
+  at("board").addEventListener("keydown", arrowKey);
+  const buttons = { hint: showHint, undo, new: newGame, swap: swapSides, copy: copyLink, back: () => look(position.moves.length),
+                    stop: () => worker?.postMessage({ kind: "stop" }) };
+  for (const [id, run] of Object.entries(buttons)) at(id).addEventListener("click", run);
+  at("seat").addEventListener("change", () => goTo(position ? position.moves : []));
+  window.addEventListener("hashchange", () => { if (location.hash !== written) openLink(); });
+}
+
+fill();
+openLink();
