@@ -2,7 +2,6 @@
 import importlib.util
 import re
 import shutil
-import time
 
 import pytest
 
@@ -68,7 +67,6 @@ def test_it_answers_while_it_searches(opened):
     page.locator("#level").select_option("1600")
     page.locator("#hint").click()
     page.locator("#stop").wait_for()
-    begin = time.monotonic()
     page.locator("#stop").click()
     page.locator("#said", has_text="Hint").wait_for(timeout=60_000)
-    assert time.monotonic() - begin < 10 and seen == []
+    assert page.evaluate("hint.visits") < 1600 and seen == []
