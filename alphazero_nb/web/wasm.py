@@ -60,7 +60,7 @@ class _Target(CPUTarget):
 class _Wasm(target_extension.CPU): "What the target's functions of NumPy are chosen by."
 
 # %% ../../nbs/79d_web.wasm.ipynb #72ea9dae
-NAME = "alphazero_nb.web"   # Of the target, in numba's registry
+NAME = f"wasm of {__name__}"   # Of the target, in numba's registry: a page and its module each have one
 
 
 class _Dispatcher(CPUDispatcher):
@@ -75,6 +75,7 @@ def _jit(function=None, **options):
 
 
 _BARE = dict(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+target_extension.target_registry.pop(NAME, None)   # A module is loaded again, a cell is run twice
 target_extension.target_registry[NAME] = _Wasm
 target_extension.dispatcher_registry[_Wasm] = _Dispatcher
 target_extension.jit_registry[_Wasm] = _jit

@@ -1,5 +1,5 @@
 "Rules and search as WebAssembly, in Node, play the games of Python and build its trees."
-import base64, functools, hashlib, json, subprocess
+import base64, functools, hashlib, json, subprocess, sys
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +243,15 @@ def test_rules_that_need_more_than_a_page_has_are_refused(rule, text):
 def test_games_in_python_and_hidden_cards_are_refused():
     with pytest.raises(NotExportable, match="has rules in Python"): compile_game(broken_games.heap())
     with pytest.raises(NotExportable, match="has hidden cards"): compile_game(get_game("blob"))
+
+
+def test_the_module_can_be_loaded_again():
+    code = ("import importlib, alphazero_nb.web.wasm as wasm\n"
+            "from numba import types\n"
+            "importlib.reload(wasm)\n"
+            "print(wasm.compile_text(lambda x: x + 1, types.int64(types.int64), wasm.new_helpers()).text)\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "define i32" in done.stdout, done.stderr
 
 
 def test_an_old_llvmlite_is_named(monkeypatch):
