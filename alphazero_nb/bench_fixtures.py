@@ -25,12 +25,12 @@ class SimulatedGPU:
         self.players, self.rows_per_s, self.overhead_s, self.overlaps = game.players, rows_per_s, overhead_s, overlaps
         self.free = self.busy_s = 0.0   # When it has ended its batches; how long it has computed
 
-    def begin(self, observations, edge_offsets, edge_actions):
+    def begin(self, inputs, edge_offsets, edge_actions):
         "Take a batch after the last one. Return a function that waits for its end."
-        seconds = self.overhead_s + len(observations) / self.rows_per_s
+        seconds = self.overhead_s + len(inputs) / self.rows_per_s
         self.free, self.busy_s = max(self.free, time.perf_counter()) + seconds, self.busy_s + seconds
         end, logits = self.free, np.zeros(len(edge_actions), np.float32)
-        values = np.zeros((len(observations), self.players), np.float32)
+        values = np.zeros((len(inputs), self.players), np.float32)
 
         def result():
             time.sleep(max(0.0, end - time.perf_counter()))

@@ -46,17 +46,17 @@ __all__ = ['AT_ONCE', 'bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 
 # %% ../nbs/80_benchmark.ipynb #d3aa370b
 def bare_rate(forward, game: Game, device, batch: int, threads: int, inside: int, seconds: float) -> float:
     "Return rows/s of `forward` alone in `threads` threads, each with `inside` threads in the forward pass."
-    planes = torch.zeros((batch, *game.input_shape), dtype=torch.int8, device=device.name)
+    inputs = torch.zeros((batch, *game.input_shape), dtype=torch.int8, device=device.name)
     rows, ready, warming, until = [0] * threads, threading.Barrier(threads + 1), threading.Lock(), [1e99]
     errors = []
 
     def work(index):
         if device.type == "cpu": torch.set_num_threads(inside)
         with torch.inference_mode():
-            with warming: forward(planes)
+            with warming: forward(inputs)
             ready.wait()
             while rows[index] == 0 or time.perf_counter() < until[0]:   # On a busy machine, its turn may come late
-                forward(planes)[1].cpu()
+                forward(inputs)[1].cpu()
                 rows[index] += batch
 
     def run(index):
@@ -115,7 +115,7 @@ def full_searches(game: Game, simulations: int | None, settings: SelfPlaySetting
 def _untrained(game: Game, preset: str, seed: int = 0, int8: bool = False):
     "Return a network with random weights. With `int8`, it has ranges."
     network = PolicyValueNet(game, preset, seed)
-    if int8 and type(network) is BoardNet: measure_ranges(network, torch.from_numpy(random_batch(game, 64).planes))
+    if int8 and type(network) is BoardNet: measure_ranges(network, torch.from_numpy(random_batch(game, 64).inputs))
     return network
 
 

@@ -32,8 +32,8 @@ EXTREMES = [-1, -2, 0, 1, 127, 128, -128, 255, 32767, -32768, 65535, 2**31 - 1, 
 class Uniform:
     "Evaluator that knows nothing."
     def __init__(self, game): self.game = game
-    def evaluate(self, observations, offsets, actions):
-        return np.zeros(len(actions), np.float32), np.zeros((len(observations), self.game.players), np.float32)
+    def evaluate(self, inputs, offsets, actions):
+        return np.zeros(len(actions), np.float32), np.zeros((len(inputs), self.game.players), np.float32)
 
 
 def line_of(game, rng, longest=40):

@@ -13,10 +13,10 @@ class HashEvaluator:
     that flips signs instead of asking each player's own value is found out."""
     def __init__(self, game): self.game, self.batches = game, []
 
-    def evaluate(self, observations, offsets, actions):
-        self.batches.append(len(observations))
-        logits, values = np.empty(len(actions), np.float32), np.empty((len(observations), self.game.players), np.float32)
-        for row, observation in enumerate(observations):
+    def evaluate(self, inputs, offsets, actions):
+        self.batches.append(len(inputs))
+        logits, values = np.empty(len(actions), np.float32), np.empty((len(inputs), self.game.players), np.float32)
+        for row, observation in enumerate(inputs):
             rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(observation).tobytes()))
             values[row] = rng.uniform(-1, 1, self.game.players)
             edges = slice(offsets[row], offsets[row + 1])
@@ -28,8 +28,8 @@ class Ignorant:
     "Every move as likely as any other, every position a draw."
     def __init__(self, game): self.game = game
 
-    def evaluate(self, observations, offsets, actions):
-        return np.zeros(len(actions), np.float32), np.zeros((len(observations), self.game.players), np.float32)
+    def evaluate(self, inputs, offsets, actions):
+        return np.zeros(len(actions), np.float32), np.zeros((len(inputs), self.game.players), np.float32)
 
 
 class Node:

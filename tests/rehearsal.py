@@ -128,7 +128,7 @@ def runs():
 
 def comes_back(game, learner) -> bool:
     "True if the network of a learner on the device plays on the CPU, with each backend and in 8-bit integers."
-    learner.measure_ranges(batch(game, 0).planes)
+    learner.measure_ranges(batch(game, 0).inputs)
     network = learner.average.module
     plain = fill_network(PolicyValueNet(game, "tiny"), network_arrays(network))
     pairs = [[NetworkEvaluator(game, each, CPU, shapes=(ROWS,), backend=backend, dtype=dtype).evaluate(*ask(game, 1))

@@ -18,11 +18,11 @@ function play(game, { seed, actions }) {   // A hash over every position of a ga
   }
 }
 
-function evaluate(game, rows) {   // The same numbers as `evaluate` of the test, from the observations alone
+function evaluate(game, rows) {   // The same numbers as `evaluate` of the test, from the inputs alone
   const logits = new Float32Array(rows.offsets[rows.count]), values = new Float32Array(rows.count * game.size.players);
   for (let row = 0; row < rows.count; row++) {
     let hash = 17;
-    for (let i = 0; i < game.size.inputs; i++) hash = (hash * 31 + rows.observations[row * game.size.inputs + i]) % 1000003;
+    for (let i = 0; i < game.size.inputs; i++) hash = (hash * 31 + rows.inputs[row * game.size.inputs + i]) % 1000003;
     hash = (hash + 1000003) % 1000003;
     for (let k = rows.offsets[row]; k < rows.offsets[row + 1]; k++) logits[k] = (hash * (rows.actions[k] + 7)) % 257 / 64;
     for (let seat = 0; seat < game.size.players; seat++) values[row * game.size.players + seat] = (hash + 11 * seat) % 201 / 100 - 1;

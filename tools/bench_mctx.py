@@ -123,7 +123,7 @@ def measure(python: str, windows: int, seconds: float) -> dict:
         print(f"mctx, {games} games in each process: {trials[games]:.0f} moves/s", flush=True)
     game, device = get_game("connect4"), get_device("cpu")
     network, settings = PolicyValueNet(game, "small").eval(), full_searches(game, SIMULATIONS, None)
-    measure_ranges(network, torch.from_numpy(random_batch(game, 64).planes))   # For 8-bit integers
+    measure_ranges(network, torch.from_numpy(random_batch(game, 64).inputs))   # For 8-bit integers
     ways = [row for row in best_bare(game, network, device)["tried"] if row["dtype"] != "int8"]
     best, rows = max(ways, key=lambda row: row["rate"]), []
     forward = inference_copy(network, device, best["backend"], best["dtype"])

@@ -116,7 +116,7 @@ def learn(preset, name, card, number):
     except RuntimeError as error:
         if number == "float16" or "diverged" not in str(error): raise
     finally: Cards.answer = 1.0
-    learner.measure_ranges(batch(game).planes)
+    learner.measure_ranges(batch(game).inputs)
     NetworkEvaluator(game, learner.average.module, card, ROWS).evaluate(*positions(game, 3))
 
 
@@ -191,14 +191,14 @@ def use(preset, name, card, number):
     game, network = make_network(preset, name)
     learner = Learner(network, card)
     learner.step(batch(game))
-    learner.measure_ranges(batch(game).planes)
+    learner.measure_ranges(batch(game).inputs)
     network = learner.average.module
     for dtype in (None, "int8"): NetworkEvaluator(game, network, "cpu", ROWS, dtype=dtype).evaluate(*positions(game))
     NetworkEvaluator(game, unpack(pack(network)), card, ROWS).evaluate(*positions(game))
     with tempfile.TemporaryDirectory() as folder:
         save_agent(Path(folder) / "agent.npz", game, preset, network)
         NetworkEvaluator(*read_agent(Path(folder) / "agent.npz"), card, ROWS).evaluate(*positions(game))
-    firing_rates(network, batch(game).planes)
+    firing_rates(network, batch(game).inputs)
 
 
 def plan():

@@ -148,9 +148,9 @@ class PigRollouts:
     def __init__(self, goal: int = 100, count: int = 8, seed: int = 0):
         self.goal, self.count, self.random = goal, count, np.array([seed], np.uint64)
 
-    def evaluate(self, observations, edge_offsets, edge_actions):
+    def evaluate(self, inputs, edge_offsets, edge_actions):
         "Return logits and values as every evaluator does."
-        scores = observations.reshape(len(observations), 4, self.goal)[:, :3].sum(2, dtype=np.int64)
+        scores = inputs.reshape(len(inputs), 4, self.goal)[:, :3].sum(2, dtype=np.int64)
         results = play_outs(scores, self.goal, self.count, self.random)
         return np.zeros(len(edge_actions), np.float32), np.stack([results, -results], 1)
 

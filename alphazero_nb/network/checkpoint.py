@@ -277,10 +277,10 @@ def _check_tensor(name: str, value) -> None:
 
 def _check_output(game: Game, network: nn.Module, device: str) -> None:
     "Raise a ValueError unless a network gives finite logits and values for two positions of a game."
-    planes = np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)
-    what = f"your network cannot evaluate two positions of {game.name}, shape {planes.shape}"
+    inputs = np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)
+    what = f"your network cannot evaluate two positions of {game.name}, shape {inputs.shape}"
     try:
-        with torch.no_grad(): answer = network(torch.from_numpy(planes).to(device).float())
+        with torch.no_grad(): answer = network(torch.from_numpy(inputs).to(device).float())
         shapes = [tuple(tensor.shape) for tensor in answer]
     except Exception as error: raise ValueError(f"{what}: {_first(error)}.") from error
     want = [(2, game.actions), (2, game.players)]

@@ -111,7 +111,7 @@ class NetworkEvaluator:
     def __init__(
         self,
         game: Game,
-        network: nn.Module,           # planes (batch, *shape) -> logits (batch, actions), values (batch, players)
+        network: nn.Module,           # inputs (batch, *shape) -> logits (batch, actions), values (batch, players)
         device: str | Device = "auto",
         max_batch: int = 256,         # Rows of the largest batch; longer requests are split
         shapes: tuple | None = None,  # Batch shapes in increasing order; powers of two by default
@@ -122,7 +122,7 @@ class NetworkEvaluator:
         self.game, self.device, self.backend, self.dtype = game, get_device(device), backend, dtype
         self.shapes = tuple(shapes or batch_shapes(max_batch))
         self.gathers, self.overlaps = self.device.type != "cpu", self.device.overlaps
-        self.version, self.stream, self.forward = -1, DeviceStream(self.device), None
+        self.stream, self.forward = DeviceStream(self.device), None
         self.set_network(network)
 
     def __repr__(self):
@@ -130,37 +130,36 @@ class NetworkEvaluator:
                 f"at most {self.shapes[-1]:,} positions a batch)")
 
     def set_network(self, network: nn.Module) -> None:
-        "Use these weights from the next call on and increment `version`."
+        "Use these weights from the next call on."
         from alphazero_nb.network.inference import inference_copy
         with self.stream.after_others():
             if not (self.backend == "graphs" and self.forward and self.forward.load(network)):
                 self.forward = inference_copy(network, self.device, self.backend, self.dtype)
-        self.version += 1
 
     def evaluate(
         self,
-        observations: np.ndarray,  # (n, input_size) int8
+        inputs: np.ndarray,        # (n, input_size) int8
         edge_offsets: np.ndarray,  # (n + 1,) int32
         edge_actions: np.ndarray,  # (edges,) int32
     ) -> tuple:                    # (edges,) float32 logits, (n, players) float32 values, the mover first
         "Return a logit per legal edge and the values per position. Raise an EvaluatorError if one is not finite."
-        return self.begin(observations, edge_offsets, edge_actions)()
+        return self.begin(inputs, edge_offsets, edge_actions)()
 
-    def begin(self, observations, edge_offsets, edge_actions) -> Callable:   # Arguments of `evaluate`
+    def begin(self, inputs, edge_offsets, edge_actions) -> Callable:   # Arguments of `evaluate`
         "Give the positions to the device. Return a function that waits for the result and returns it."
         parts, start = [], 0
-        while start < len(observations):
+        while start < len(inputs):
             part = slice(start, start + self.shapes[-1])
             offsets = edge_offsets[part.start:part.stop + 1]
             edges = slice(offsets[0], offsets[-1])
-            read = self._try_begin(observations[part], offsets - offsets[0], edge_actions[edges])
+            read = self._try_begin(inputs[part], offsets - offsets[0], edge_actions[edges])
             if read is None: continue
             parts.append((part, edges, read))
             start = part.stop
 
         def result():
             edge_logits = np.empty(len(edge_actions), np.float32)
-            values = np.empty((len(observations), self.game.players), np.float32)
+            values = np.empty((len(inputs), self.game.players), np.float32)
             for part, edges, read in parts:
                 edge_logits[edges], values[part] = read()
                 if not (np.isfinite(edge_logits[edges]).all() and np.isfinite(values[part]).all()):
@@ -169,10 +168,10 @@ class NetworkEvaluator:
             return edge_logits, values
         return result
 
-    def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
+    def submit(self, inputs, edge_offsets, edge_actions) -> Ticket:
         "Evaluate at once; the ticket's result() returns the result or raises the error."
-        ticket = Ticket((observations, edge_offsets, edge_actions))
-        try: ticket._resolve(self.evaluate(observations, edge_offsets, edge_actions))
+        ticket = Ticket((inputs, edge_offsets, edge_actions))
+        try: ticket._resolve(self.evaluate(inputs, edge_offsets, edge_actions))
         except Exception as error: ticket._resolve(error=error)
         return ticket
 
@@ -189,42 +188,42 @@ class NetworkEvaluator:
         if self.backend == "graphs": self.forward.forget()
         if self.device.type == "cuda": empty_cache()
 
-    def _begin(self, observations, edge_offsets, edge_actions) -> Callable:
+    def _begin(self, inputs, edge_offsets, edge_actions) -> Callable:
         "Start one forward pass. Return a function that returns edge logits and values."
         import torch
-        shape = next(s for s in self.shapes if s >= len(observations))
+        shape = next(s for s in self.shapes if s >= len(inputs))
         begin = self._there if self.gathers else self._here
         with torch.inference_mode(), self.stream.use(), few_threads(self.device, shape):
-            return begin(shape, observations, edge_offsets, edge_actions)
+            return begin(shape, inputs, edge_offsets, edge_actions)
 
-    def _run(self, planes) -> tuple:
+    def _run(self, inputs) -> tuple:
         "Return the logits and the values of a padded batch."
-        logits, values = self.forward(planes)
+        logits, values = self.forward(inputs)
         for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
-            if tensor.shape != (len(planes), width):
+            if tensor.shape != (len(inputs), width):
                 raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
-                                     f"{self.game.name} needs ({len(planes)}, {width}).")
+                                     f"{self.game.name} needs ({len(inputs)}, {width}).")
         return logits, values
 
-    def _here(self, shape, observations, edge_offsets, edge_actions) -> Callable:
+    def _here(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
         "`_begin` on the CPU."
         import torch
-        rows, edge_logits = len(observations), np.empty(len(edge_actions), np.float32)
+        rows, edge_logits = len(inputs), np.empty(len(edge_actions), np.float32)
         if shape > rows:
-            observations = np.concatenate([observations, np.zeros((shape - rows, observations.shape[1]), np.int8)])
-        logits, values = self._run(torch.from_numpy(observations).view(shape, *self.game.input_shape))
+            inputs = np.concatenate([inputs, np.zeros((shape - rows, inputs.shape[1]), np.int8)])
+        logits, values = self._run(torch.from_numpy(inputs).view(shape, *self.game.input_shape))
         pick_edges(logits[:rows].numpy(), edge_offsets, edge_actions, edge_logits)
         return lambda: (edge_logits, values[:rows].numpy())
 
-    def _there(self, shape, observations, edge_offsets, edge_actions) -> Callable:
-        "`_begin` on another device, which gets one array, the places of the edges and the planes, and returns one."
+    def _there(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
+        "`_begin` on another device, which gets one array, the places of the edges and the inputs, and returns one."
         import torch
-        rows, edges, width = len(observations), len(edge_actions), observations.shape[1]
+        rows, edges, width = len(inputs), len(edge_actions), inputs.shape[1]
         array = np.zeros(4 * edges + shape * width, np.int8)
         flat_edges(self.game.actions, edge_offsets, edge_actions, array[:4 * edges].view(np.int32))
-        array[4 * edges:].reshape(shape, width)[:rows] = observations
-        places, planes = send(array, self.device).split([4 * edges, shape * width])
-        logits, values = self._run(planes.view(shape, *self.game.input_shape))
+        array[4 * edges:].reshape(shape, width)[:rows] = inputs
+        places, inputs = send(array, self.device).split([4 * edges, shape * width])
+        logits, values = self._run(inputs.view(shape, *self.game.input_shape))
         picked = logits.flatten().index_select(0, places.view(torch.int32))
         read = read_later(torch.cat([picked, values[:rows].flatten()]), self.device)
 
@@ -238,32 +237,30 @@ class UniformEvaluator:
     "Evaluate positions with a uniform policy and values of 0."
     shapes = (1 << 30,)
 
-    def __init__(self, game: Game): self.game, self.version = game, 0
+    def __init__(self, game: Game): self.game = game
 
     def __repr__(self): return f"UniformEvaluator({self.game.name})"
 
-    def set_network(self, network: None) -> None:
-        "Increment `version`."
-        self.version += 1
+    def set_network(self, network: None) -> None: "Do nothing: there are no weights."
 
-    def evaluate(self, observations, edge_offsets, edge_actions) -> tuple:
+    def evaluate(self, inputs, edge_offsets, edge_actions) -> tuple:
         "Return zeros in the shapes that `NetworkEvaluator.evaluate` returns."
-        return np.zeros(len(edge_actions), np.float32), np.zeros((len(observations), self.game.players), np.float32)
+        return np.zeros(len(edge_actions), np.float32), np.zeros((len(inputs), self.game.players), np.float32)
 
-    def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
+    def submit(self, inputs, edge_offsets, edge_actions) -> Ticket:
         "Evaluate at once."
-        ticket = Ticket((observations, edge_offsets, edge_actions))
-        ticket._resolve(self.evaluate(observations, edge_offsets, edge_actions))
+        ticket = Ticket((inputs, edge_offsets, edge_actions))
+        ticket._resolve(self.evaluate(inputs, edge_offsets, edge_actions))
         return ticket
 
 # %% ../../nbs/22_network.evaluator.ipynb #bf3a1724
 def _merge(tickets):
     "Merge the requests of several tickets into one."
-    observations, offsets, actions = zip(*(ticket.request for ticket in tickets))
-    if len(tickets) == 1: return observations[0], offsets[0], actions[0]
+    inputs, offsets, actions = zip(*(ticket.request for ticket in tickets))
+    if len(tickets) == 1: return inputs[0], offsets[0], actions[0]
     starts = np.cumsum([0] + [len(a) for a in actions])
     shifted = [offset[:-1] + start for offset, start in zip(offsets, starts)] + [starts[-1:]]
-    return np.concatenate(observations), np.concatenate(shifted).astype(np.int32), np.concatenate(actions)
+    return np.concatenate(inputs), np.concatenate(shifted).astype(np.int32), np.concatenate(actions)
 
 
 def _split(tickets, edge_logits, values):
@@ -405,15 +402,15 @@ class BatchedEvaluator:
 
     def __repr__(self): return f"BatchedEvaluator({self.evaluator!r}, at most {self.max_batch:,} positions a batch)"
 
-    def submit(self, observations, edge_offsets, edge_actions) -> Ticket:
+    def submit(self, inputs, edge_offsets, edge_actions) -> Ticket:
         "Queue a request as for `NetworkEvaluator.evaluate`; the ticket's result() waits for the result."
-        ticket = Ticket((observations, edge_offsets, edge_actions))
+        ticket = Ticket((inputs, edge_offsets, edge_actions))
         self._threads.queue.put(ticket)
         return ticket
 
-    def evaluate(self, observations, edge_offsets, edge_actions) -> tuple:
+    def evaluate(self, inputs, edge_offsets, edge_actions) -> tuple:
         "Submit a request and wait for its result."
-        return self.submit(observations, edge_offsets, edge_actions).result()
+        return self.submit(inputs, edge_offsets, edge_actions).result()
 
     def get_stats(self) -> dict:
         """Return the totals and the `histograms()`.

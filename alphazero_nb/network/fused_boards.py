@@ -42,15 +42,15 @@ class Fused:
     "A network on the CPU in fused operators. The plain network computes batch sizes on which they fail."
     def __init__(self, net: nn.Module, dtype: torch.dtype): self.net, self.dtype, self.refused = net, dtype, set()
 
-    def __call__(self, planes):
-        if len(planes) in self.refused: return self.net(planes.to(self.dtype))
-        try: return self.fused(planes)
+    def __call__(self, inputs):
+        if len(inputs) in self.refused: return self.net(inputs.to(self.dtype))
+        try: return self.fused(inputs)
         except Exception as error:
-            answer = self.net(planes.to(self.dtype))   # Raises its own error if the input is invalid
+            answer = self.net(inputs.to(self.dtype))   # Raises its own error if the input is invalid
             why = f"{type(error).__name__}: {error}"
-            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(planes)} ({why}). "
+            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(inputs)} ({why}). "
                           "Batches of this size now run layer by layer, which is slower.")
-        self.refused.add(len(planes))
+        self.refused.add(len(inputs))
         return answer
 
 
@@ -99,8 +99,8 @@ class FusedNet(FusedBoardNet):
         self.hidden = _channels_last_weight(value.hidden, len(value.local.weight), cells)
         self.out = None if policy.board else _channels_last_weight(policy.out, len(policy.local.weight), cells)
 
-    def fused(self, planes):
-        x = self.trunk(planes.to(self.dtype))
+    def fused(self, inputs):
+        x = self.trunk(inputs.to(self.dtype))
         pooled = pool(x)
         return self.policy(self.net.policy, x, pooled), self.value(self.net.value, x, pooled)
 

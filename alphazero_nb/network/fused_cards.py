@@ -37,12 +37,12 @@ def narrow(number):
 
 
 @lean_kernel
-def split_inputs(planes, first, size, out):
+def split_inputs(inputs, first, size, out):
     "Write stretches of `size` inputs, from the one at `first` on, to out[stretch, row], followed by zeros."
-    for row in range(len(planes)):
+    for row in range(len(inputs)):
         for part in range(len(out)):
             start, target = first + part * size, out[part, row]
-            source = planes[row, start:start + size]
+            source = inputs[row, start:start + size]
             for k in range(len(source)): target[k] = np.float32(source[k]).view(np.uint32) >> np.uint32(16)
             for k in range(len(source), len(target)): target[k] = 0
 
@@ -144,10 +144,10 @@ class FusedSuitNet(Fused):
         self.mix, self.norms = FusedLayer(net.mix), [FusedNorm(norm, relu=True) for norm in net.norms]
         if hasattr(net, "hands"): self.mix_hands = FusedLayer(net.mix_hands)
 
-    def inputs(self, planes, linear: PackedLinear, first: int, parts: int = 1):
+    def layer_inputs(self, inputs, linear: PackedLinear, first: int, parts: int = 1):
         "Return the inputs of a layer, which begin at `first`, (parts·rows, size)."
-        out = torch.empty(parts, len(planes), linear.size, dtype=torch.bfloat16)
-        split_inputs(planes, first, linear.inputs, _halves(out))
+        out = torch.empty(parts, len(inputs), linear.size, dtype=torch.bfloat16)
+        split_inputs(inputs, first, linear.inputs, _halves(out))
         return out.flatten(0, 1)
 
     def pooled(self, x):
@@ -157,17 +157,17 @@ class FusedSuitNet(Fused):
         pool_halves(_halves(x), *total, _halves(out))
         return out
 
-    def fused(self, planes):
-        net, planes = self.net, planes.flatten(1).numpy()
-        table = self.inputs(planes, self.table, net.count * net.features)
-        parts = _plus(self.suit(self.inputs(planes, self.suit, 0, net.count)), self.around(table))
+    def fused(self, inputs):
+        net, inputs = self.net, inputs.flatten(1).numpy()
+        table = self.layer_inputs(inputs, self.table, net.count * net.features)
+        parts = _plus(self.suit(self.layer_inputs(inputs, self.suit, 0, net.count)), self.around(table))
         parts = self.mix(parts)
         whole = self.join.add(self.pooled(parts), self.table(table))
         for layer in self.trunk: whole = layer(whole)
-        cards = self.cards(self.norms[0](_plus(parts, self.back(whole)))).view(net.count, len(planes), -1)
+        cards = self.cards(self.norms[0](_plus(parts, self.back(whole)))).view(net.count, len(inputs), -1)
         logits = torch.cat([cards.transpose(0, 1).flatten(1), self.policy(self.norms[1](whole))], 1)
         if hasattr(net, "hands"):
-            hands = self.inputs(planes, self.hands, net.known, net.count)
+            hands = self.layer_inputs(inputs, self.hands, net.known, net.count)
             parts = self.mix_hands(self.hands.add(hands, parts))
             whole = self.join_hands.add(self.pooled(parts), whole)
         for layer in self.judge: whole = layer(whole)

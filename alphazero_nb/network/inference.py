@@ -40,7 +40,7 @@ def inference_copy(
     device: str | Device = "auto",
     backend: str = "auto",        # auto, eager, fused, compile or graphs
     dtype: str | None = None,     # Number format; the device's own by default. "int8" where `can_use_int8`
-) -> Callable:                    # int8 planes (batch, *shape) on the device -> float32 logits and values
+) -> Callable:                    # int8 inputs (batch, *shape) on the device -> float32 logits and values
     "Return a frozen, fast copy of `network`; later changes of the weights do not affect it."
     device = get_device(device)
     if backend not in BACKENDS:
@@ -63,10 +63,10 @@ def inference_copy(
     else: run = net.to(number, memory_format=last)
     if backend == "compile": run = _compiled(run)
 
-    def forward(planes):
-        if backend != "fused": planes = planes.to(number)
-        if planes.dim() == 4: planes = planes.contiguous(memory_format=last)
-        logits, values = run(planes)
+    def forward(inputs):
+        if backend != "fused": inputs = inputs.to(number)
+        if inputs.dim() == 4: inputs = inputs.contiguous(memory_format=last)
+        logits, values = run(inputs)
         return logits.float(), values.float()
     return RecordedCopy(net, forward, device) if backend == "graphs" else forward
 
@@ -76,8 +76,8 @@ def _compiled(net: nn.Module) -> Callable:
     import torch._inductor.config as config
     compiled = torch.compile(net, dynamic=False)
 
-    def run(planes):
-        with config.patch(freezing=True): return compiled(planes)
+    def run(inputs):
+        with config.patch(freezing=True): return compiled(inputs)
     return run
 
 # %% ../../nbs/21_network.inference.ipynb #3fbd0d6a
@@ -90,13 +90,13 @@ class RecordedCopy:
         self.net, self.forward, self.device, self.graphs = net, forward, device, {}
         self.lock = threading.Lock()   # Another thread may bring new weights; no batch gets half of them
 
-    def __call__(self, planes):
+    def __call__(self, inputs):
         with self.lock:
-            if len(planes) not in self.graphs: self.graphs[len(planes)] = self._record(planes)
-            return self.graphs[len(planes)](planes)
+            if len(inputs) not in self.graphs: self.graphs[len(inputs)] = self._record(inputs)
+            return self.graphs[len(inputs)](inputs)
 
-    def _record(self, planes) -> DeviceGraph:
-        try: return DeviceGraph(self.device, self.forward, planes)
+    def _record(self, inputs) -> DeviceGraph:
+        try: return DeviceGraph(self.device, self.forward, inputs)
         except torch.OutOfMemoryError: raise
         except RuntimeError as error:
             raise RuntimeError(f"backend 'graphs' cannot record {type(self.net).__name__}, for example because it waits "

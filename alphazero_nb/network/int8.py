@@ -19,11 +19,11 @@ from .fused_boards import FoldedPair, FusedNet, fold_batch_norm, fused_boards_wo
 __all__ = ['measure_ranges', 'pool_int8', 'QuantizedConv', 'Int8Net', 'int8_operators_work', 'can_use_int8']
 
 # %% ../../nbs/20d_network.int8.ipynb #5fb86c8a
-def measure_ranges(network: BoardNet, planes: torch.Tensor) -> None:
-    "Store the largest activation of each layer on these planes (batch, *shape) in `network.ranges`."
+def measure_ranges(network: BoardNet, inputs: torch.Tensor) -> None:
+    "Store the largest activation of each layer on these inputs (batch, *shape) in `network.ranges`."
     net = fold_batch_norm(copy.deepcopy(network).eval())
     with torch.inference_mode():
-        x = net.stem(planes.float()).relu_()
+        x = net.stem(inputs.float()).relu_()
         found = [x.amax()]
         for block in net.blocks:
             middle = block.first(x).relu_()
@@ -93,8 +93,8 @@ class Int8Net(FusedNet):
     def conv(self, conv, x, after="none"):
         return self.locals[conv](x, after, self.dtype) if conv in self.locals else super().conv(conv, x, after)
 
-    def fused(self, planes):
-        x = self.trunk(planes.view(torch.uint8) ^ 128)
+    def fused(self, inputs):
+        x = self.trunk(inputs.view(torch.uint8) ^ 128)
         pooled = torch.empty(len(x), 2 * x.shape[1])
         pool_int8(x.permute(0, 2, 3, 1).flatten(1, 2).numpy(), self.unit, pooled.numpy())
         pooled = pooled.to(self.dtype)

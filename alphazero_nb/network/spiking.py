@@ -15,7 +15,7 @@ __all__ = ['layer_spikes', 'firing_rates']
 # %% ../../nbs/20a_network.spiking.ipynb #61d56b05
 def layer_spikes(
     network: nn.Module,   # Contains layers of `Neurons`
-    planes,               # (batch, *shape) observations, on any device
+    inputs,               # (batch, *shape), on any device
 ) -> dict:                # Name of a layer: spikes, (STEPS, batch, ...) 0 or 1
     "Return what each layer of spiking neurons fired, in the order of the forward pass."
     found, hooks = {}, []
@@ -25,13 +25,13 @@ def layer_spikes(
             hooks.append(layer.register_forward_hook(keep))
     training, device = network.training, next(network.parameters()).device
     try:
-        with torch.no_grad(): network.eval()(torch.as_tensor(planes, device=device).float())
+        with torch.no_grad(): network.eval()(torch.as_tensor(inputs, device=device).float())
     finally:
         for hook in hooks: hook.remove()
         network.train(training)
     return found
 
 
-def firing_rates(network: nn.Module, planes) -> dict[str, float]:
+def firing_rates(network: nn.Module, inputs) -> dict[str, float]:
     "Return the share of neurons of each layer that fire in a step, averaged over steps and positions."
-    return {name: float(spikes.mean()) for name, spikes in layer_spikes(network, planes).items()}
+    return {name: float(spikes.mean()) for name, spikes in layer_spikes(network, inputs).items()}

@@ -18,7 +18,7 @@ __all__ = ['ROOM', 'TRIAL', 'PAYS', 'STATE', 'Cache', 'make_cache', 'entry_of', 
 # %% ../../nbs/30a_search.cache.ipynb #cac36143
 ROOM, TRIAL, PAYS = 16 << 20, 1 << 14, 0.05   # Bytes of a table; questions of a trial; share of answers that pays
 STATE = np.dtype([
-    ("version", "i8"),  # Version of the weights
+    ("epoch", "i8"),    # How often the table was reset
     ("asked", "i8"),    # Questions about these weights
     ("found", "i8"),    # Questions among them that the table answered
     ("total", "i8"),    # Answers for all weights
@@ -27,13 +27,13 @@ STATE = np.dtype([
 
 
 class Cache(NamedTuple):
-    "A hash table of evaluations by one version of the weights. Without entries, it never answers."
+    "A hash table of evaluations by the current weights. Without entries, it never answers."
     inputs: np.ndarray    # (entries, input_size) int8
     actions: np.ndarray   # (entries, max_legal) int32
     logits: np.ndarray    # (entries, max_legal) float32
     values: np.ndarray    # (entries, players) float32, the mover first
     counts: np.ndarray    # (entries,) int32, number of legal actions
-    versions: np.ndarray  # (entries,) int64, version of the weights; −1 while empty
+    epochs: np.ndarray    # (entries,) int64, epoch of the entry, which answers in no other; −1 while empty
     state: np.ndarray     # (1,) STATE
 
 
@@ -66,9 +66,9 @@ def lookup(cache, requests, row):
     if state.disabled or len(cache.counts) == 0: return -1
     state.asked += 1
     if state.asked == TRIAL and state.found < PAYS * TRIAL: state.disabled = 1
-    inputs, first = requests.observations[row], requests.edge_offsets[row]
+    inputs, first = requests.inputs[row], requests.edge_offsets[row]
     count, entry = requests.edge_offsets[row + 1] - first, entry_of(cache, inputs)
-    if cache.versions[entry] != state.version or cache.counts[entry] != count: return -1
+    if cache.epochs[entry] != state.epoch or cache.counts[entry] != count: return -1
     for k in range(len(inputs)):
         if cache.inputs[entry, k] != inputs[k]: return -1
     for k in range(count):
@@ -83,15 +83,15 @@ def insert(cache, requests, count, edge_logits, values):
     if cache.state[0].disabled or len(cache.counts) == 0: return
     for row in range(count):
         first, last = requests.edge_offsets[row], requests.edge_offsets[row + 1]
-        entry = entry_of(cache, requests.observations[row])
-        copy_row(cache.inputs[entry], requests.observations[row])
+        entry = entry_of(cache, requests.inputs[row])
+        copy_row(cache.inputs[entry], requests.inputs[row])
         copy_row(cache.actions[entry], requests.edge_actions[first:last])
         copy_row(cache.logits[entry], edge_logits[first:last])
         copy_row(cache.values[entry], values[row])
-        cache.counts[entry], cache.versions[entry] = last - first, cache.state[0].version
+        cache.counts[entry], cache.epochs[entry] = last - first, cache.state[0].epoch
 
 
-def reset(cache: Cache, version: int) -> None:
-    "Forget all entries if the weights have another version."
+def reset(cache: Cache) -> None:
+    "Forget all entries, because the weights are others."
     state = cache.state[0]
-    if state["version"] != version: state["version"], state["asked"], state["found"], state["disabled"] = version, 0, 0, 0
+    state["epoch"], state["asked"], state["found"], state["disabled"] = state["epoch"] + 1, 0, 0, 0

@@ -247,7 +247,7 @@ class RequestTables(NamedTuple):
     walks: np.ndarray         # (trees,) int32, the number of leaves that each tree has gathered for this batch
     rows: np.ndarray          # (rows,) int32, the tree of each row
     leaves: np.ndarray        # (rows,) int32, the node of each row
-    observations: np.ndarray  # (rows, input_size) int8
+    inputs: np.ndarray        # (rows, input_size) int8
     edge_offsets: np.ndarray  # (rows + 1,) int32, where each row's actions begin
     edge_actions: np.ndarray  # (rows · max_legal,) int32
     ends: np.ndarray          # (LANES,) int32, scratch array of fetch_paths
@@ -256,8 +256,8 @@ class RequestTables(NamedTuple):
 @lean_kernel
 def write_request(api, trees, requests, node, row):
     "Write the request for `node` into row number `row`."
-    requests.observations[row, :] = 0
-    write_inputs(api, trees.states[node], requests.observations[row])
+    requests.inputs[row, :] = 0
+    write_inputs(api, trees.states[node], requests.inputs[row])
     first, count, offset = trees.nodes[node].first, trees.nodes[node].count, requests.edge_offsets[row]
     for i in range(count): requests.edge_actions[offset + i] = trees.edges[first + i].action
     requests.edge_offsets[row + 1] = offset + count
@@ -360,7 +360,7 @@ class Requests:
     def arguments(self) -> tuple:
         "Return the arguments of an evaluator's `evaluate` or `submit`."
         t, count = self.tables, self.count
-        return t.observations[:count], t.edge_offsets[:count + 1], t.edge_actions[:t.edge_offsets[count]]
+        return t.inputs[:count], t.edge_offsets[:count + 1], t.edge_actions[:t.edge_offsets[count]]
 
     def apply(self, edge_logits, values) -> None:
         "Write the evaluations of all rows into their trees."

@@ -64,7 +64,7 @@ class Actor(threading.Thread):
 
     def turn(self, block: SlotBlock) -> bool:
         "Run one turn of a block. Return True if it waits for evaluations or has more to do."
-        block.receive(self.pool.inference.network.version)
+        block.receive(self.pool.inference.weights)
         self.fill(block)
         ready = block.advance()
         for _ in range(4):   # A game may end without the network; such games must not keep the other slots waiting
@@ -148,7 +148,7 @@ class Inference:
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
             game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
             backend=layout.backend, dtype="int8" if int8 else None)
-        self.version = version
+        self.version, self.weights = version, object()   # A run may train a version twice; the object tells them apart
         self.shared = evaluator is not None or network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
         self.threads_inside = 0 if network is None or self.shared else 1   # 0: leave PyTorch's own choice
@@ -158,7 +158,7 @@ class Inference:
     def set_network(self, network, version: int) -> None:
         "Use these weights from now on."
         self.network.set_network(network)
-        self.version = version
+        self.version, self.weights = version, object()
 
     def stats(self) -> dict:
         "Return total_batches, busy_s and queue_size of a shared evaluator, {} otherwise."

@@ -55,7 +55,7 @@ def candidate_layouts(game: Game, network, base: Layout) -> dict[str, Layout]:
 def fastest_variant(
     network,
     variants: list[Device],   # The first one is trusted
-    planes: np.ndarray,       # (batch, *shape) int8
+    inputs: np.ndarray,       # (batch, *shape) int8
     rounds: int = 8,          # Batches of each variant
     clock: Callable = time.perf_counter,
 ) -> Device:
@@ -67,7 +67,7 @@ def fastest_variant(
         start = clock()
         with torch.inference_mode(): logits, values = runs[variant](there)
         return torch.cat([logits.flatten(), values.flatten()]).cpu(), clock() - start
-    there, runs = torch.from_numpy(planes).to(variants[0].name), {each: inference_copy(network, each) for each in variants}
+    there, runs = torch.from_numpy(inputs).to(variants[0].name), {each: inference_copy(network, each) for each in variants}
     want, seconds = compute(variants[0])[0], {}
     for variant in variants * rounds:
         if seconds.get(variant) == math.inf: continue   # Out
@@ -85,8 +85,8 @@ def with_fastest_variant(game: Game, network, layouts: dict[str, Layout]) -> dic
     variants = device_variants(get_device(*devices))
     if len(variants) == 1: return layouts
     rows = max(layout.max_batch for layout in layouts.values())
-    planes = np.random.default_rng(0).integers(0, 2, (rows, *game.input_shape)).astype(np.int8)
-    best = fastest_variant(network, variants, planes)
+    inputs = np.random.default_rng(0).integers(0, 2, (rows, *game.input_shape)).astype(np.int8)
+    best = fastest_variant(network, variants, inputs)
     measured = dict(number_format=best.dtype, channels_last=best.channels_last)
     return {name: replace(layout, **measured) for name, layout in layouts.items()}
 

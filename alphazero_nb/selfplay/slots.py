@@ -304,7 +304,8 @@ class SlotBlock:
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
         # Sampled worlds hardly ever meet again, and would take noise in another order
-        self.cache, self.asked = make_cache(game, ROOM if cached and not game.has_hidden_information else 0), 0
+        self.cache = make_cache(game, ROOM if cached and not game.has_hidden_information else 0)
+        self.weights, self.asked = None, None   # What identifies the weights of the table, and of the ticket
 
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Start game `number` in an idle slot. Raise GameFailed if the rules raise an exception."
@@ -330,17 +331,18 @@ class SlotBlock:
         "Send the requests; `receive` waits for the evaluations."
         start = time.perf_counter()
         self.evaluations, self.batches = self.evaluations + self.requests.count, self.batches + 1
-        self.asked = int(self.cache.state[0]["version"])
+        self.asked = self.weights
         self.ticket = evaluator.submit(*self.requests.arguments())
         self.busy_s += time.perf_counter() - start
 
-    def receive(self, version: int = 0) -> None:   # version: the evaluator's
+    def receive(self, weights=None) -> None:   # weights: an object that identifies the current ones
         """Wait for the evaluations, if any are due, and write them into the trees. Keep those by the current weights.
         Raise GameFailed if the rules raise an exception."""
         answers = None if self.ticket is None else self.ticket.result()
-        reset(self.cache, version)
+        if weights is not self.weights: reset(self.cache)
+        self.weights = weights
         if answers is None: return
-        if self.asked == version: insert(self.cache, self.requests.tables, self.requests.count, *answers)
+        if self.asked is weights: insert(self.cache, self.requests.tables, self.requests.count, *answers)
         try: self.requests.apply(*answers)
         except NotFinite: raise
         except Exception as error:   # Of the rules, which are asked for the result so far

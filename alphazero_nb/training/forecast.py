@@ -86,7 +86,7 @@ def measure_speed(
     "Measure the speed of a device with an untrained network."
     play, train, device = play or default_settings(game), train or default_training(game), get_device(device)
     learner = Learner(PolicyValueNet(game, preset, 0), device, train)
-    if play.int8: learner.measure_ranges(random_batch(game, 64).planes)
+    if play.int8: learner.measure_ranges(random_batch(game, 64).inputs)
     layout, scheduler = engine.get("layout"), GameScheduler()
     if not isinstance(layout, Layout):
         layout = plan_layout(game, learner.network, str(device), worlds=count_worlds(game, play.search), **engine)

@@ -169,11 +169,11 @@ class Learner:
     def step(self, batch: Batch) -> tuple:  # policy loss, value loss: scalar tensors on the device
         "Take one step of AdamW. Raise a RuntimeError if training has diverged."
         self.network.train()
-        arrays = batch.planes, batch.policy, batch.values
-        planes, policy, targets = (send(array, self.device) for array in arrays)
-        last = planes.dim() == 4 and self.device.channels_last
-        planes = planes.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
-        with self._autocast(): logits, values = self.network(planes)
+        arrays = batch.inputs, batch.policy, batch.values
+        inputs, policy, targets = (send(array, self.device) for array in arrays)
+        last = inputs.dim() == 4 and self.device.channels_last
+        inputs = inputs.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
+        with self._autocast(): logits, values = self.network(inputs)
         policy_loss, value_loss = losses(logits, values, policy, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss = policy_loss + self.settings.value_weight * value_loss + SIZE_WEIGHT * logit_size(logits)
@@ -183,11 +183,11 @@ class Learner:
         self._apply(norm.item())   # The only time that the step waits for the device
         return policy_loss.detach(), value_loss.detach()
 
-    def measure_ranges(self, planes: np.ndarray) -> None:
-        "Store the ranges of the activations on these planes with the weights, for play in 8-bit integers."
+    def measure_ranges(self, inputs: np.ndarray) -> None:
+        "Store the ranges of the activations on these inputs with the weights, for play in 8-bit integers."
         average = self.average.module
         if type(average) is not BoardNet: return
-        measure_ranges(average, torch.from_numpy(planes).to(self.device.name))
+        measure_ranges(average, torch.from_numpy(inputs).to(self.device.name))
         self.network.ranges.copy_(average.ranges)   # The average moves towards the newest weights and buffers
 
     def _apply(self, norm: float) -> None:

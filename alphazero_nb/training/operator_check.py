@@ -179,7 +179,7 @@ def learn_once(game: Game, network: nn.Module, device: Device) -> tuple[np.ndarr
     batch = random_batch(game, ROWS)
     take_step = lambda each: np.array([float(loss) for loss in each.step(batch)])
     first, second = take_step(learner), take_step(learner)
-    learner.measure_ranges(batch.planes)
+    learner.measure_ranges(batch.inputs)
     restore_learner(restored, learner_arrays(learner))
     third = take_step(learner)
     return np.stack([first, take_step(restored) - third, second, third]), learner.network
@@ -187,10 +187,10 @@ def learn_once(game: Game, network: nn.Module, device: Device) -> tuple[np.ndarr
 
 def play_once(game: Game, network: nn.Module, device: Device, dtype: str) -> np.ndarray:
     "Return the logits of all actions and the values of a batch on a device, (numbers,) float32."
-    planes = np.random.default_rng(0).integers(0, 2, (ROWS, game.input_size)).astype(np.int8)
+    inputs = np.random.default_rng(0).integers(0, 2, (ROWS, game.input_size)).astype(np.int8)
     offsets = (np.arange(ROWS + 1) * game.actions).astype(np.int32)
     evaluator = NetworkEvaluator(game, network, device, shapes=(ROWS,), dtype=dtype)
-    answer = evaluator.evaluate(planes, offsets, np.tile(np.arange(game.actions, dtype=np.int32), ROWS))
+    answer = evaluator.evaluate(inputs, offsets, np.tile(np.arange(game.actions, dtype=np.int32), ROWS))
     return np.concatenate([numbers.ravel() for numbers in answer])
 
 # %% ../../nbs/65_training.operator_check.ipynb #ef22ae30

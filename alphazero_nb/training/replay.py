@@ -70,7 +70,7 @@ class Ring:
 @dataclass(frozen=True)
 class Batch:
     "Training examples."
-    planes: np.ndarray  # (n, *shape) int8
+    inputs: np.ndarray  # (n, *shape) int8
     policy: np.ndarray  # (n, actions) float32, rows sum to 1
     values: np.ndarray  # (n, players) float32 in [−1, 1], the mover first
 
@@ -91,12 +91,12 @@ class EntryTables(NamedTuple):
 
 
 @lean_kernel
-def gather(rows, entries, index, turn, symmetries, mix, planes, policy, targets):
-    "Fill `planes`, `policy` and `targets` with the rows in `index`, each transformed by its symmetry."
+def gather(rows, entries, index, turn, symmetries, mix, inputs, policy, targets):
+    "Fill `inputs`, `policy` and `targets` with the rows in `index`, each transformed by its symmetry."
     capacity, (turn_planes, turn_actions) = len(entries.visits), symmetries
     for row in range(len(index)):
         i, t = index[row] % len(rows.inputs), turn[row]
-        for cell in range(rows.inputs.shape[1]): planes[row, cell] = rows.inputs[i, turn_planes[t, cell]]
+        for cell in range(rows.inputs.shape[1]): inputs[row, cell] = rows.inputs[i, turn_planes[t, cell]]
         policy[row, :] = 0
         total, first = 0, rows.first_entry[i]
         for entry in range(first, first + rows.counts[i]): total += entries.visits[entry % capacity]
@@ -196,8 +196,8 @@ class Replay:
         game, (rows, entries, _) = self.game, self._held
         index = rows.first + rng.integers(len(rows), size=n)
         turn = rng.integers(len(game.symmetries[0]), size=n)
-        planes = np.empty((n, game.input_size), np.int8)
+        inputs = np.empty((n, game.input_size), np.int8)
         policy, values = np.empty((n, game.actions), np.float32), np.empty((n, game.players), np.float32)
         gather(RowTables(*rows.arrays), EntryTables(*entries.arrays), index, turn, tuple(game.symmetries),
-               search_value_weight, planes, policy, values)
-        return Batch(planes.reshape(n, *game.input_shape), policy, values)
+               search_value_weight, inputs, policy, values)
+        return Batch(inputs.reshape(n, *game.input_shape), policy, values)

@@ -284,7 +284,7 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
             if step % 20 == 19 or step + 1 == steps:
                 policy_loss, value_loss = (sums / (step + 1)).tolist()
                 emit(StepsTaken(state.iteration, state.learner.steps, policy_loss, value_loss, step + 1, steps))
-    if plan.play.int8: state.learner.measure_ranges(batch.planes[:256])
+    if plan.play.int8: state.learner.measure_ranges(batch.inputs[:256])
     policy_loss, value_loss = (sums / steps).tolist()
     return policy_loss, value_loss
 

@@ -104,7 +104,7 @@ class Compiled {   // A game's rules and its search
   rows(count) {
     const offsets = this.view(Int32Array, "OFFSETS", count + 1).slice();
     return { count, offsets, actions: this.view(Int32Array, "EDGE_ACTIONS", offsets[count]).slice(),
-             observations: this.view(Int8Array, "OBSERVATIONS", count * this.size.inputs).slice() };
+             inputs: this.view(Int8Array, "INPUT_ROWS", count * this.size.inputs).slice() };
   }
 
   apply(logits, values) {

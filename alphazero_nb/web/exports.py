@@ -21,7 +21,7 @@ from ..search.search import LANES, RequestTables, apply_evaluations, init_root, 
 __all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'ROOM', 'LEAVES', 'ROWS', 'IS_PAUSED', 'STATE',
            'LEGAL_ACTIONS', 'RESULT', 'INPUTS', 'CHANCES', 'COUNTS', 'NODES', 'EDGES', 'SUMS', 'STATES', 'REMAP',
            'RANDOM', 'ROLLED', 'LEFT', 'PENDING', 'SETTINGS', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES',
-           'OBSERVATIONS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS', 'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE',
+           'INPUT_ROWS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS', 'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE',
            'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS', 'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS',
            'FLOATS', 'RULES', 'SEARCH', 'room_of', 'place', 'place_rules', 'place_tree', 'place_requests', 'reserve',
            'array_at', 'state_at', 'trees_at', 'requests_at', 'pending_at', 'whole_seed', 'start', 'mover',
@@ -34,13 +34,13 @@ FORMULA = np.dtype([(name, "f8") for name in ("c_puct", "fpu", "proofs")])   # O
 FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a batch; rows in use; 1 within a gathering
           "STATE", "LEGAL_ACTIONS", "RESULT", "INPUTS", "CHANCES",   # From here on, places in memory
           "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "ROLLED", "LEFT", "PENDING", "SETTINGS",
-          "WAITING", "WALKS", "ROW_TREES", "ROW_LEAVES", "OBSERVATIONS", "OFFSETS", "EDGE_ACTIONS", "ENDS",
+          "WAITING", "WALKS", "ROW_TREES", "ROW_LEAVES", "INPUT_ROWS", "OFFSETS", "EDGE_ACTIONS", "ENDS",
           "LOGITS", "VALUES", "ROOT_VISITS", "ROOT_PLAYABLE", "ROOT_VALUES", "ROOT_PRIORS", "ROOT_EXACT", "MEANS",
           "FLOAT_COUNT", "STEP_COUNT", "STEPS", "OUTPUTS", "FLOATS")   # Of a network
 PLACES = {name: API_SIZE + k for k, name in enumerate(FIELDS)}
 PAGE_SIZE = API_SIZE + len(FIELDS)
 (ROOM, LEAVES, ROWS, IS_PAUSED, STATE, LEGAL_ACTIONS, RESULT, INPUTS, CHANCES, COUNTS, NODES, EDGES, SUMS, STATES, REMAP,
- RANDOM, ROLLED, LEFT, PENDING, SETTINGS, WAITING, WALKS, ROW_TREES, ROW_LEAVES, OBSERVATIONS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
+ RANDOM, ROLLED, LEFT, PENDING, SETTINGS, WAITING, WALKS, ROW_TREES, ROW_LEAVES, INPUT_ROWS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
  VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS,
  FLOATS) = PLACES.values()
 
@@ -94,7 +94,7 @@ def place_requests(page, end):
     rows, legal = page[LEAVES], page[MAX_LEGAL]
     for table in (WAITING, WALKS): end = place(page, table, end, 1, 4)
     for table in (ROW_TREES, ROW_LEAVES): end = place(page, table, end, rows, 4)
-    end = place(page, OBSERVATIONS, end, rows * (page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE]), 1)
+    end = place(page, INPUT_ROWS, end, rows * (page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE]), 1)
     end = place(page, OFFSETS, end, rows + 1, 4)
     end = place(page, EDGE_ACTIONS, end, rows * legal, 4)
     end = place(page, ENDS, end, LANES, 4)
@@ -149,11 +149,11 @@ def trees_at(page):
 @kernel
 def requests_at(page):
     "Return the tables of requests."
-    rows, inputs = page[LEAVES], page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE]
+    rows, size = page[LEAVES], page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE]
     return RequestTables(
         array_at(page[WAITING], 1, np.int32), array_at(page[WALKS], 1, np.int32),
         array_at(page[ROW_TREES], rows, np.int32), array_at(page[ROW_LEAVES], rows, np.int32),
-        array_at(page[OBSERVATIONS], (rows, inputs), np.int8), array_at(page[OFFSETS], rows + 1, np.int32),
+        array_at(page[INPUT_ROWS], (rows, size), np.int8), array_at(page[OFFSETS], rows + 1, np.int32),
         array_at(page[EDGE_ACTIONS], rows * page[MAX_LEGAL], np.int32), array_at(page[ENDS], LANES, np.int32))
 
 

@@ -13,7 +13,7 @@ from numba import types
 from ..core.compiled import lean_kernel
 from ..core.calls import MAX_LEGAL, OBSERVATION_SIZE, PLAYERS, PRIVILEGED_SIZE
 from ..core.game import Game
-from .exports import (EDGE_ACTIONS, FLOATS, FLOAT_COUNT, LOGITS, OBSERVATIONS, OFFSETS, OUTPUTS, STEP_COUNT,
+from .exports import (EDGE_ACTIONS, FLOATS, FLOAT_COUNT, LOGITS, INPUT_ROWS, OFFSETS, OUTPUTS, STEP_COUNT,
                                       STEPS, VALUES, array_at, kernel_signature, place)
 
 # %% auto #0
@@ -98,11 +98,11 @@ def run_layer(floats, step):
 
 # %% ../../nbs/79c_web.network.ipynb #f89a504e
 @lean_kernel
-def run_input(floats, step, observation):
-    "Write an observation (planes, cells) as (cells, planes)."
+def run_input(floats, step, inputs):
+    "Write the inputs (planes, cells) as (cells, planes)."
     cells, planes = step[HEIGHT] * step[WIDTH], step[COUNT]
     for cell in range(cells):
-        for plane in range(planes): floats[step[TARGET] + cell * planes + plane] = observation[plane * cells + cell]
+        for plane in range(planes): floats[step[TARGET] + cell * planes + plane] = inputs[plane * cells + cell]
 
 
 @lean_kernel
@@ -130,11 +130,11 @@ def run_norm(floats, step):
 
 
 @lean_kernel
-def run_steps(floats, steps, observation):
-    "Compute a network for one observation."
+def run_steps(floats, steps, inputs):
+    "Compute a network for the inputs of one position."
     for s in range(len(steps)):
         step = steps[s]
-        if step[KIND] == INPUT: run_input(floats, step, observation)
+        if step[KIND] == INPUT: run_input(floats, step, inputs)
         elif step[KIND] == LAYER: run_layer(floats, step)
         elif step[KIND] == POOL: run_pool(floats, step)
         else: run_norm(floats, step)
@@ -150,11 +150,11 @@ def reserve_network(page, end, floats, steps, outputs):
 
 def evaluate(page, row):
     "Write the logits and values of one row of requests to LOGITS and VALUES."
-    inputs, players, rows = page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE], page[PLAYERS], np.int64(row) + 1
+    size, players, rows = page[OBSERVATION_SIZE] + page[PRIVILEGED_SIZE], page[PLAYERS], np.int64(row) + 1
     floats = array_at(page[FLOATS], page[FLOAT_COUNT], np.float32)
     steps = array_at(page[STEPS], (page[STEP_COUNT], len(COLUMNS)), np.int32)
-    observations = array_at(page[OBSERVATIONS], (rows, inputs), np.int8)
-    run_steps(floats, steps, observations[row])
+    inputs = array_at(page[INPUT_ROWS], (rows, size), np.int8)
+    run_steps(floats, steps, inputs[row])
     offsets = array_at(page[OFFSETS], rows + 1, np.int32)
     actions = array_at(page[EDGE_ACTIONS], rows * page[MAX_LEGAL], np.int32)
     outputs = array_at(page[OUTPUTS], players + 1, np.int32)
@@ -177,10 +177,10 @@ class Packed:
     weights: int         # How many of `floats` are weights
     players: int
 
-    def __call__(self, observation: np.ndarray):
-        "Return the logits of all actions and the values for one observation."
+    def __call__(self, inputs: np.ndarray):
+        "Return the logits of all actions and the values for the inputs of one position."
         floats, players = self.floats.copy(), self.players
-        run_steps(floats, self.steps, np.ascontiguousarray(observation, np.int8).ravel())
+        run_steps(floats, self.steps, np.ascontiguousarray(inputs, np.int8).ravel())
         return floats[self.outputs[players:]], floats[self.outputs[:players]]
 
 

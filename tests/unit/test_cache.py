@@ -96,7 +96,7 @@ def test_games_that_need_no_network_do_not_keep_the_other_slots_waiting():
 def requests_of(game, rows, seed=0):
     "Return requests with random inputs and some of the actions."
     tables, rng = Requests(game, make_trees(rows, 4, game.max_legal, game.state_size, game.players)).tables, np.random.default_rng(seed)
-    tables.observations[:] = rng.integers(0, 2, tables.observations.shape)
+    tables.inputs[:] = rng.integers(0, 2, tables.inputs.shape)
     for row in range(rows):
         count = int(rng.integers(1, game.max_legal + 1))
         first = tables.edge_offsets[row]
@@ -118,9 +118,9 @@ def test_an_entry_answers_its_own_position_only(monkeypatch, name):
     assert [lookup(cache, tables, row) for row in range(24)] == [-1] * 23 + [0]
     assert np.array_equal(cache.logits[0, :last - first], logits[first:last]) and np.array_equal(cache.values[0], values[23])
     for cell in range(game.input_size):
-        tables.observations[23, cell] ^= 1
+        tables.inputs[23, cell] ^= 1
         assert lookup(cache, tables, 23) == -1
-        tables.observations[23, cell] ^= 1
+        tables.inputs[23, cell] ^= 1
     for edge in range(first, last):
         tables.edge_actions[edge] += 1
         assert lookup(cache, tables, 23) == -1
@@ -129,9 +129,7 @@ def test_an_entry_answers_its_own_position_only(monkeypatch, name):
     assert lookup(cache, tables, 23) == -1
     tables.edge_offsets[24] += 1
     assert lookup(cache, tables, 23) == 0
-    reset(cache, 0)
-    assert lookup(cache, tables, 23) == 0
-    reset(cache, 1)
+    reset(cache)
     assert lookup(cache, tables, 23) == -1
 
 
@@ -140,7 +138,7 @@ def test_the_entries_are_used_evenly():
     cache = make_cache(game)
     assert 1 << 15 <= len(cache.counts) and sum(array.nbytes for array in cache) <= page.ROOM
     tables, _, _ = requests_of(game, 4096)
-    places = np.array([page.entry_of(cache, row) for row in tables.observations]) % 256
+    places = np.array([page.entry_of(cache, row) for row in tables.inputs]) % 256
     counts = np.bincount(places, minlength=256)
     assert len(counts) == 256 and ((counts - 16) ** 2 / 16).sum() < 350   # Chi-squared with 255 degrees: 255 ± 23
 
@@ -151,8 +149,8 @@ def test_a_table_that_does_not_pay_rests_until_the_weights_change():
     for _ in range(TRIAL // 16): [lookup(cache, tables, row) for row in range(16)]
     assert cache.state[0]["disabled"]
     insert(cache, tables, 16, logits, values)
-    assert lookup(cache, tables, 0) == -1 and (cache.versions == -1).all()
-    reset(cache, 7)
+    assert lookup(cache, tables, 0) == -1 and (cache.epochs == -1).all()
+    reset(cache)
     insert(cache, tables, 16, logits, values)
     assert lookup(cache, tables, 0) >= 0
 
@@ -161,10 +159,10 @@ class Versions:
     "Evaluates with its version: value = version / 100. `during` is called in the middle of a batch."
     def __init__(self, game): self.game, self.version, self.during = game, 0, lambda: None
 
-    def submit(self, observations, edge_offsets, edge_actions):
+    def submit(self, inputs, edge_offsets, edge_actions):
         from alphazero_nb.network.evaluator import Ticket
-        ticket = Ticket((observations, edge_offsets, edge_actions))
-        values = np.full((len(observations), self.game.players), self.version / 100, np.float32)
+        ticket = Ticket((inputs, edge_offsets, edge_actions))
+        values = np.full((len(inputs), self.game.players), self.version / 100, np.float32)
         self.during()
         ticket._resolve((np.zeros(len(edge_actions), np.float32), values))
         return ticket
@@ -180,7 +178,7 @@ def test_other_weights_of_the_same_version_are_asked_again():
         engine.generate_games(32)
         for block in engine.pool.blocks:
             cache, evaluator = block.cache, engine.pool.inference.network
-            entries = np.flatnonzero((cache.versions == cache.state[0]["version"]) & (cache.counts > 0))
+            entries = np.flatnonzero((cache.epochs == cache.state[0]["epoch"]) & (cache.counts > 0))
             offsets = np.concatenate([[0], np.cumsum(cache.counts[entries])]).astype(np.int32)
             actions = np.concatenate([cache.actions[entry, :cache.counts[entry]] for entry in entries])
             _, values = evaluator.evaluate(cache.inputs[entries], offsets, actions)
@@ -193,10 +191,12 @@ def test_answers_of_old_weights_are_not_kept_for_new_ones():
     block, evaluator = slots_module.SlotBlock(game, 8, slots_module.SelfPlaySettings(), cached=True), Versions(game)
     for slot in range(8): block.begin(slot, slot, slot, 0)
 
+    weights = (0,)
     def newer(): evaluator.version += 1
     for turn in range(300):
-        block.receive(evaluator.version)
-        kept = block.cache.values[block.cache.versions == evaluator.version]
+        weights = weights if weights[0] == evaluator.version else (evaluator.version,)   # Another object for other weights
+        block.receive(weights)
+        kept = block.cache.values[block.cache.epochs == block.cache.state[0]["epoch"]]
         assert (kept == np.float32(evaluator.version / 100)).all()
         block.advance()
         for record in block.collect(): pass

@@ -65,8 +65,8 @@ from alphazero_nb.arena.players import get_player
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.search.agent import Agent
 class Uniform:
-    def evaluate(self, observations, offsets, actions):
-        return np.zeros(len(actions), np.float32), np.zeros((len(observations), 2), np.float32)
+    def evaluate(self, inputs, offsets, actions):
+        return np.zeros(len(actions), np.float32), np.zeros((len(inputs), 2), np.float32)
 small, large = get_game("gomoku(size=9)"), get_game("gomoku")
 agent, takers = Agent(small, Uniform(), 200), 0
 for player in (agent, get_player("rollouts:200", small), get_player("random", small)):

@@ -235,8 +235,8 @@ class Told:
     "Answers with given logits and the same values everywhere, the mover first."
     def __init__(self, logits, values=(.25, -.25)): self.logits, self.values, self.version = logits, values, 0
 
-    def evaluate(self, observations, offsets, actions):
-        return np.array([self.logits[a] for a in actions], np.float32), np.tile(np.float32(self.values), (len(observations), 1))
+    def evaluate(self, inputs, offsets, actions):
+        return np.array([self.logits[a] for a in actions], np.float32), np.tile(np.float32(self.values), (len(inputs), 1))
 
 
 def test_prior_is_the_softmax_over_legal_moves_and_visits_are_the_search():
@@ -317,10 +317,10 @@ class Gate:
     "An evaluator that waits for a sign."
     def __init__(self): self.open, self.entered = threading.Event(), threading.Event()
 
-    def evaluate(self, observations, offsets, actions):
+    def evaluate(self, inputs, offsets, actions):
         self.entered.set()
         assert self.open.wait(600)
-        return np.zeros(len(actions), np.float32), np.zeros((len(observations), 2), np.float32)
+        return np.zeros(len(actions), np.float32), np.zeros((len(inputs), 2), np.float32)
 
 
 def question(rows): return np.zeros((rows, 4), np.int8), np.zeros(rows + 1, np.int32), np.zeros(0, np.int32)

@@ -91,9 +91,9 @@ class Guessing:
     "Random logits and values."
     def __init__(self, game, seed): self.players, self.rng = game.players, np.random.default_rng(seed)
 
-    def evaluate(self, observations, offsets, actions):
+    def evaluate(self, inputs, offsets, actions):
         return (self.rng.normal(0, 1.5, len(actions)).astype(np.float32),
-                self.rng.uniform(-1, 1, (len(observations), self.players)).astype(np.float32))
+                self.rng.uniform(-1, 1, (len(inputs), self.players)).astype(np.float32))
 
 
 def searched(game, states, budget, leaves=1):
@@ -280,8 +280,8 @@ class Ill(Ignorant):
     def __init__(self, game, where, number, good=3): self.game, self.where, self.number, self.good = game, where, number, good
     version = 0
 
-    def evaluate(self, observations, offsets, actions):
-        answers = super().evaluate(observations, offsets, actions)
+    def evaluate(self, inputs, offsets, actions):
+        answers = super().evaluate(inputs, offsets, actions)
         self.good -= 1
         if self.good < 0: answers[self.where][-1] = self.number
         return answers

@@ -94,10 +94,10 @@ class Evaluator:
         self.values = rng.normal(size=(game.observation_size, game.players)).astype(np.float32)
         self.scale = 0 if flat else 1
 
-    def evaluate(self, observations, offsets, actions):
-        rows = np.repeat(np.arange(len(observations)), np.diff(offsets))
-        logits = (observations.astype(np.float32) @ self.actions)[rows, actions]
-        return self.scale * logits, self.scale * np.tanh(observations.astype(np.float32) @ self.values)
+    def evaluate(self, inputs, offsets, actions):
+        rows = np.repeat(np.arange(len(inputs)), np.diff(offsets))
+        logits = (inputs.astype(np.float32) @ self.actions)[rows, actions]
+        return self.scale * logits, self.scale * np.tanh(inputs.astype(np.float32) @ self.values)
 
 
 def random_line(game, rng):

@@ -457,7 +457,7 @@ class SlowReplay:
 def assert_same_batch(replay, slow, mix, seed):
     batch = replay.sample(64, np.random.default_rng(seed), mix)
     planes, policy, values = slow.sample(64, np.random.default_rng(seed), mix, len(replay))
-    assert np.array_equal(batch.planes, planes) and np.array_equal(batch.policy, policy)
+    assert np.array_equal(batch.inputs, planes) and np.array_equal(batch.policy, policy)
     assert np.array_equal(batch.values, values)
 
 
@@ -524,7 +524,7 @@ def test_a_resumed_buffer_needs_only_the_newest_games():
     resumed.add(records[30:])
     assert resumed.added == whole.added and len(resumed) == len(whole) == 100
     one, two = (replay.sample(50, np.random.default_rng(0), .3) for replay in (whole, resumed))
-    assert all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("planes", "policy", "values"))
+    assert all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("inputs", "policy", "values"))
     short = Replay(game, added=10**6)
     short.add(records[:3])
     assert len(short) == searched(records[:3]), "there are no more rows than were added here"

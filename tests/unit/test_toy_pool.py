@@ -49,7 +49,7 @@ class OneGame:
         self.block.advance()
         while self.block.requests.count:
             self.block.submit(self.evaluator)
-            self.block.receive(self.version)
+            self.block.receive()
             self.block.advance()
         return self.block.collect()[0]
 

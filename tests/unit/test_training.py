@@ -89,7 +89,7 @@ def test_a_shift_of_all_logits_is_undone():
     batches = [Batch(rng.integers(0, 2, (16, *game.input_shape)).astype(np.int8), np.full((16, 24), 1 / 24, np.float32),
                      np.zeros((16, 2), np.float32)) for _ in range(4)]
     for step in range(150): learner.step(batches[step % 4])
-    logits, _ = learner.network(torch.from_numpy(batches[0].planes).float())
+    logits, _ = learner.network(torch.from_numpy(batches[0].inputs).float())
     assert abs(float(logits.mean().detach())) < 30
 
 
@@ -103,7 +103,7 @@ def test_targets_are_the_visits_and_the_result_for_the_mover():
     for mix in (0., .25, 1.):
         batch = replay.sample(200, np.random.default_rng(0), mix)
         seen = set()
-        for planes, policy, values in zip(batch.planes, batch.policy, batch.values):
+        for planes, policy, values in zip(batch.inputs, batch.policy, batch.values):
             mine = [t for t in range(7) for turned in (0, 1) if (picture_of(game, record, t, turned) == planes).all()]
             t = mine[0]
             seen.add((t, tuple(policy)))
@@ -141,7 +141,7 @@ def test_sampling_turns_position_and_policy_alike(name):
         turned[actions] = policy
         want.add((observation[cells].tobytes(), turned.round(5).tobytes()))
     batch = replay.sample(400, rng)
-    got = {(p.tobytes(), q.round(5).tobytes()) for p, q in zip(batch.planes, batch.policy)}
+    got = {(p.tobytes(), q.round(5).tobytes()) for p, q in zip(batch.inputs, batch.policy)}
     assert got == want and len(want) == len(game.symmetries[0])
 
 
@@ -157,7 +157,7 @@ def test_the_window_keeps_the_newest_games():
     sizes = [window_size(n) for n in range(0, 10**6, 1000)]
     assert sizes == sorted(sizes) and sizes[20] == 20_000 and all(size <= n for size, n in zip(sizes, range(0, 10**6, 1000)))
     batch = replay.sample(50, np.random.default_rng(0))
-    assert np.allclose(batch.policy.sum(1), 1) and (batch.planes.reshape(50, -1).sum(1) < 5).all()
+    assert np.allclose(batch.policy.sum(1), 1) and (batch.inputs.reshape(50, -1).sum(1) < 5).all()
 
 
 def test_an_empty_buffer_says_so():

@@ -100,13 +100,13 @@ def test_random_games_are_those_of_python(name, in_node):
 
 
 class Hashed:
-    "An evaluator whose answers follow from the observations; tests/web_node.js has the same."
+    "An evaluator whose answers follow from the inputs; tests/web_node.js has the same."
     def __init__(self, game):
         self.players, size, prime = game.players, game.input_size, 1000003
         self.powers, self.first, self.prime = np.array([pow(31, size - 1 - i, prime) for i in range(size)]), 17 * pow(31, size, prime), prime
 
-    def evaluate(self, observations, offsets, actions):
-        hashes = (observations.astype(np.int64) @ self.powers + self.first) % self.prime
+    def evaluate(self, inputs, offsets, actions):
+        hashes = (inputs.astype(np.int64) @ self.powers + self.first) % self.prime
         rows = np.repeat(hashes, np.diff(offsets))
         values = (hashes[:, None] + 11 * np.arange(self.players)) % 201 / 100 - 1
         if self.players == 2: values[:, 1] = -values[:, 0]
@@ -272,7 +272,7 @@ def test_the_tables_have_the_sizes_of_the_package():
         requests = Requests(game, trees, leaves=8)
         arrays = dict(COUNTS=trees.counts, NODES=trees.nodes, EDGES=trees.edges, SUMS=trees.values, STATES=trees.states,
                       REMAP=trees.remap, RANDOM=trees.random, ROLLED=trees.rolled, LEFT=trees.left, PENDING=requests.pending,
-                      CHANCES=trees.chances, OBSERVATIONS=requests.tables.observations, OFFSETS=requests.tables.edge_offsets,
+                      CHANCES=trees.chances, INPUT_ROWS=requests.tables.inputs, OFFSETS=requests.tables.edge_offsets,
                       EDGE_ACTIONS=requests.tables.edge_actions, ENDS=requests.tables.ends)
         places = sorted(page[index] for name, index in exports.PLACES.items() if index >= exports.STATE)
         following = dict(zip(places, places[1:]))
