@@ -1,12 +1,12 @@
 "The check of the outputs that the notebooks keep."
-import json, sys
+import json
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT/"tools"))
 import outputs
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def cell(key, text=None, stderr=None, picture=False):
