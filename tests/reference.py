@@ -56,6 +56,12 @@ def judge(game, evaluator, node):
     return by_seat
 
 
+def explored(mean, prior, visits, walks, c_puct=1.5):
+    """The formula of `select_edge`, here for all slow searches: a mean result, and the exploration of an edge with so
+    many visits below a node with so many."""
+    return mean + c_puct * math.sqrt(walks) * float(prior) / (1 + visits)
+
+
 def puct(node, c_puct, fpu):
     """PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first. Walks
     that wait are visits without a result; a move with no others is expected to be worth the node's mean less fpu."""
@@ -67,7 +73,7 @@ def puct(node, c_puct, fpu):
         visits = edge.visits + edge.waiting
         untried = average - fpu * (1 if edge.waiting else math.sqrt(tried))
         mean = float(edge.value) / edge.visits if edge.visits else untried
-        return mean + c_puct * math.sqrt(walks) * float(edge.prior) / (1 + visits)
+        return explored(mean, edge.prior, visits, walks, c_puct)
     return max(node.edges, key=score)
 
 
@@ -144,7 +150,7 @@ def choice(node, ties_agree):
             result = float(edge.child.exact[node.mover])
             return result if result > -1 + 1e-5 else -1e9
         mean = float(edge.value) / edge.visits if edge.visits else untried
-        return mean + 1.5 * math.sqrt(node.visits) * float(edge.prior) / (1 + edge.visits)
+        return explored(mean, edge.prior, edge.visits, node.visits)
     best = max(node.edges, key=score)
     if ties_agree or best.child is None or best.child.exact is None: return best
     known = [edge for edge in node.edges if edge.child is not None and edge.child.exact is not None]

@@ -36,7 +36,7 @@ from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.saved_game import read_saved_game
 from alphazero_nb.ui.match_view import match_html, play_text
 from alphazero_nb.ui.plots import calibration, network_values, plot_games, value_pairs
-from reference import HashEvaluator
+from reference import HashEvaluator, explored
 from small_run import games_of_threads
 
 GAMES = ["pig(goal=12)", "2048(goal=32)"]
@@ -229,8 +229,8 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
     def choose(node):
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
         untried = float(node.sums[node.mover]) / node.visits - at * fpu * np.sqrt(tried)
-        return max(node.edges, key=lambda e: (float(e["value"]) / e["n"] if e["n"] else untried)
-                   + at * c_puct * np.sqrt(node.visits) * float(e["prior"]) / (1 + e["n"]))
+        return max(node.edges, key=lambda e: explored(float(e["value"]) / e["n"] if e["n"] else untried, e["prior"], e["n"],
+                                                      node.visits, at * c_puct))
 
     root = Node(state)
     root.sums, root.visits = root.sums + judge(root), 1
