@@ -445,7 +445,7 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                  ["--rules", "--minutes", "--games", "--threads", "--layout", "--gpus", "--workers", "--device",
                   "--json"]),
     "play": (_play, "play against a trained agent in the terminal",
-             dict(folder="the folder of a run, or a game of which the package has an agent: connect4"),
+             dict(folder="the folder of a run, or a game of which the package has an agent, for example connect4"),
              ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
     "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
             dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
