@@ -5,8 +5,9 @@
 # %% ../../nbs/76_ui.match_view.ipynb #93a4b5c6
 from __future__ import annotations
 
-import html
+import html, threading
 from collections import Counter
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Callable
 
@@ -22,9 +23,10 @@ from .match import Match, is_open, may_show, seat_view, viewer, visible_values
 from .match_text import first_line, player_name, refusal, result_words
 
 # %% auto #0
-__all__ = ['COMMANDS', 'FILE_COMMANDS', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points', 'latest_values',
-           'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'match_png', 'new_signs', 'mark_last',
-           'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'play_text']
+__all__ = ['COMMANDS', 'FILE_COMMANDS', 'COMPILING', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points',
+           'latest_values', 'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'match_png',
+           'new_signs', 'mark_last', 'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action',
+           'run_typed', 'explain_wait', 'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
 def shown_analysis(match: Match) -> tuple:
@@ -361,6 +363,19 @@ def run_typed(match: Match, words: str) -> str:
     else: return f"{words!r} is not a legal move; type one of {legal_words(match)}, or help."
     return match.said
 
+# %% ../../nbs/76_ui.match_view.ipynb #7d0e1f02
+COMPILING = "The first search on a machine is compiled, which takes about half a minute."
+
+
+@contextmanager
+def explain_wait(say: Callable, after_s: float = 3.0):
+    "Say what takes so long if the block has not ended after this time."
+    timer = threading.Timer(after_s, say, (COMPILING,))
+    timer.daemon = True
+    timer.start()
+    try: yield
+    finally: timer.cancel()
+
 # %% ../../nbs/76_ui.match_view.ipynb #66a0d927
 @safe_output()
 def play_text(
@@ -372,13 +387,14 @@ def play_text(
     named = match.game.has_hidden_information or match.game.seat_names
     try: letters = [] if named else piece_letters(match.game)
     except Exception: letters = []   # If the rules or their text fail, the game itself reports the error.
-    view, printed, seats = MatchView(match), None, ()
+    view, printed, seats, replied = MatchView(match), None, (), False
     against = f" against {match.name}" if match.agent else ""
     say(f"{match.game.name}{against}. Type a move, help for a list of commands, or quit.")
     while True:
         done = True
         while match.waiting and done:
-            done = match.reply()
+            with nullcontext() if replied else explain_wait(say): done = match.reply()
+            replied = True
             say(match.said)
         if not match.waiting and not (match.state is printed and match.line.seats == seats):
             say(text_board(view, letters))

@@ -1,6 +1,7 @@
 """A board to play on: whole games with clicks of all kinds, undo, files, widgets without a front end, typed moves."""
-import base64, importlib.util, json, re
+import base64, importlib.util, json, re, time
 from dataclasses import replace
+from functools import partial
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -16,8 +17,8 @@ from alphazero_nb.ui.board import Board, Square, Step, register_drawing
 from alphazero_nb.ui.match import Match, Refused
 from alphazero_nb.ui.match_text import player_name, result_words
 from alphazero_nb.ui.saved_game import read_saved_game
-from alphazero_nb.ui.match_view import (MatchView, expected_points, mark_last, match_html, piece_letters, play_text,
-                                        text_board, value_bar, value_curve)
+from alphazero_nb.ui.match_view import (COMPILING, MatchView, expected_points, explain_wait, mark_last, match_html,
+                                        piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
 from alphazero_nb.ui import board as board_module
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
@@ -764,6 +765,15 @@ def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
     assert isinstance(match, Match) and match.over
     printed = capsys.readouterr().out
     assert "'nonsense' is not a legal move; type one of " in printed and printed.strip().splitlines()[-1] == result_words(match.line, match.name)
+
+
+def test_a_slow_first_reply_is_explained_and_no_other_one(monkeypatch):
+    monkeypatch.setattr("alphazero_nb.ui.match_view.explain_wait", partial(explain_wait, after_s=.02))
+    match, reply = Match(get_game("tictactoe"), RandomPlayer(get_game("tictactoe"))), Match.reply
+    monkeypatch.setattr(Match, "reply", lambda self: time.sleep(.5) or reply(self))
+    said = typed(match, *"01")
+    first = next(k for k, line in enumerate(said) if "Your move." in line)
+    assert said.count(COMPILING) == 1 and said[first - 1] == COMPILING
 
 
 def test_where_nobody_can_type_the_game_waits():
