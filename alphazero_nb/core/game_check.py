@@ -145,6 +145,7 @@ class Checker(_Checker):
         count = self.read("legal", state, actions)
         self.law(1 <= count <= game.max_legal, "legal", f"there must be 1 to {game.max_legal} actions, not {count}")
         legal = actions[:count].tolist()
+        self.law(-7 not in legal, "legal", f"it returned {count}, but wrote {count - legal.count(-7)} of these actions")
         self.law(legal == sorted(set(legal)), "legal", f"actions must be in increasing order, not {legal}")
         self.law(0 <= legal[0] and legal[-1] < game.actions, "legal", f"actions must lie in 0 to {game.actions - 1}")
         self.hidden(state, mover, legal, self.seen(state))

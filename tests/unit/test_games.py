@@ -434,6 +434,11 @@ def legal_falling(state, actions):
     return n
 
 
+def legal_forgetful(state, actions):
+    actions[0] = 0
+    return 2
+
+
 def legal_twice(state, actions):
     actions[:2] = 0
     return 2
@@ -497,6 +502,7 @@ def resample_mover(state, seed): state[1] = 1 - state[1]
 BROKEN = {
     "illegal order": (dict(legal=legal_falling), "legal", "actions must be in increasing order, not [2, 1, 0]"),
     "duplicates": (dict(legal=legal_twice), "legal", "actions must be in increasing order, not [0, 0]"),
+    "actions not written": (dict(legal=legal_forgetful), "legal", "it returned 2, but wrote 1 of these actions"),
     "no action": (dict(legal=legal_none), "legal", "there must be 1 to 3 actions, not 0"),
     "too many actions": (dict(legal=legal_too_many), "legal", "out of bounds"),
     "unknown action": (dict(legal=legal_unknown), "legal", "actions must lie in 0 to 2"),
