@@ -305,7 +305,7 @@ class SlotBlock:
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
         # Sampled worlds hardly ever meet again, and would take noise in another order
         self.cache = make_cache(game, ROOM if cached and not game.has_hidden_information else 0)
-        self.weights, self.asked = None, None   # What identifies the weights of the table, and of the ticket
+        self.weights, self.asked = None, None   # What identifies the weights of the cache, and of the ticket
 
     def begin(self, slot: int, number: int, seed: int, version: int) -> None:
         "Start game `number` in an idle slot. Raise GameFailed if the rules raise an exception."
@@ -353,7 +353,7 @@ class SlotBlock:
         self.ticket = None
 
     @property
-    def cache_hits(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the table
+    def cache_hits(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the cache
 
     def collect(self) -> list[GameRecord]:
         "Return the games that have ended since the last call, and mark their slots idle."
