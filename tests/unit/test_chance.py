@@ -229,8 +229,8 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
     def choose(node):
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
         untried = float(node.sums[node.mover]) / node.visits - at * fpu * np.sqrt(tried)
-        return max(node.edges, key=lambda e: explored(float(e["value"]) / e["n"] if e["n"] else untried, e["prior"], e["n"],
-                                                      node.visits, at * c_puct))
+        mean = lambda e: float(e["value"]) / e["n"] if e["n"] else untried
+        return max(node.edges, key=lambda e: explored(mean(e), e["prior"], e["n"], node.visits, at * c_puct))
 
     root = Node(state)
     root.sums, root.visits = root.sums + judge(root), 1
