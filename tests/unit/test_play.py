@@ -1,7 +1,6 @@
 """A board to play on: whole games with clicks of all kinds, undo, files, widgets without a front end, typed moves."""
-import base64, importlib.util, json, re, time
+import base64, importlib.util, json, re, threading
 from dataclasses import replace
-from functools import partial
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -768,9 +767,11 @@ def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
 
 
 def test_a_slow_first_reply_is_explained_and_no_other_one(monkeypatch):
-    monkeypatch.setattr("alphazero_nb.ui.match_view.explain_wait", partial(explain_wait, after_s=.02))
+    told = threading.Event()
+    monkeypatch.setattr("alphazero_nb.ui.match_view.explain_wait",
+                        lambda say: explain_wait(lambda words: (say(words), told.set()), after_s=0))
     match, reply = Match(get_game("tictactoe"), RandomPlayer(get_game("tictactoe"))), Match.reply
-    monkeypatch.setattr(Match, "reply", lambda self: time.sleep(.5) or reply(self))
+    monkeypatch.setattr(Match, "reply", lambda self: told.wait(60) and reply(self))
     said = typed(match, *"01")
     first = next(k for k, line in enumerate(said) if "Your move." in line)
     assert said.count(COMPILING) == 1 and said[first - 1] == COMPILING
