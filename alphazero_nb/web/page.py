@@ -18,7 +18,7 @@ from ..network.pretrained import load_pretrained
 from ..network.saved_run import load_network, read_saved
 from ..search.search import SearchSettings
 from ..ui.board import has_piece_planes
-from ..ui.svg import _CHESSMEN
+from ..ui.svg import CHESSMEN
 from .driver import driver
 from .network import pack_network
 from .wasm import check_exportable, compile_game
@@ -38,7 +38,7 @@ def _labels(game: Game, kind: str) -> dict:
 def _chess(game: Game) -> dict:
     from alphazero_nb.games import chess, chess_board
     size = game.shape[1]
-    leads = chess._LEADS[size, :chess.WAYS[size] - chess.UNDER].tolist()
+    leads = chess.LEADS[size, :chess.WAYS[size] - chess.UNDER].tolist()
     return dict(kind="chess", size=size, leads=leads, mover=chess_board.MOVER, at=chess_board.BOARD)
 
 
@@ -85,11 +85,11 @@ def page_data(
     check_exportable(game)
     levels, settings, drawing = sorted({*LEVELS, simulations}), SearchSettings(), page_drawing(game)
     names = [] if drawing["kind"] == "chess" else [game.action_name(action) for action in range(game.actions)]
-    outcomes = [game._outcome_names(k) for k in range(game.outcomes)] if game._outcome_names else []
+    outcomes = [game.outcome_name(outcome) for outcome in range(game.outcomes)]
     start = game.new_match().tolist() if game.match_start else None
     packed = _network_data(game, network)   # Before the module: it fails at once
     return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), chance=game.has_chance,
-                shape=list(game.shape), start=start, men={key: list(value) for key, value in _CHESSMEN.items()},
+                shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
                 simulations=simulations, levels=levels, room=max(levels),
                 settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs),
                 network=packed, module=_base64(compile_game(game)))

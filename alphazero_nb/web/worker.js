@@ -33,7 +33,7 @@ function startLine(seed) {
 }
 
 function nameOf(state, mover, action) {
-  if (mover === -2) return data.outcomes[action] ?? `outcome ${action}`;
+  if (mover === -2) return data.outcomes[action];
   return data.drawing.kind === "chess" ? chessMove(state, action, data.drawing) : data.names[action] ?? String(action);
 }
 
