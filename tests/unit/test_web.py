@@ -1,5 +1,6 @@
 "Rules and search as WebAssembly, in Node, play the games of Python and build its trees."
-import base64, functools, hashlib, json, subprocess, sys
+import base64, functools, hashlib, json, re, subprocess, sys
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
+from alphazero_nb.ui.board import find_drawing, last_places, plane_board
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
+from alphazero_nb.web.page import page_drawing
 from alphazero_nb.web.wasm import NotExportable, compile_game
 
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
@@ -59,15 +62,19 @@ def in_node(tmp_path_factory):
     folder, modules = tmp_path_factory.mktemp("web"), {}
     (folder/"driver.js").write_text(driver(), encoding="utf-8")
 
-    def run(game, **job):
+    def module(game):
         if game not in modules:
             modules[game] = folder/f"{len(modules)}.wasm"
             modules[game].write_bytes(compile_game(game))
+        return modules[game]
+
+    def run(game, **job):
         (folder/"job.json").write_text(json.dumps(dict(visits=200, leaves=8) | job), encoding="utf-8")
-        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(modules[game]), str(folder/"job.json")],
+        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(module(game)), str(folder/"job.json")],
                               capture_output=True, text=True, encoding="utf-8", timeout=600)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+    run.driver, run.module = folder/"driver.js", module
     return run
 
 
@@ -342,3 +349,78 @@ def test_other_networks_are_refused():
     with pytest.raises(NotPackable, match="cannot compute a SpikingNet; choose the preset tiny"):
         pack_network(game, PolicyValueNet(game, "spiking"))
     with pytest.raises(NotPackable, match="cannot compute a Linear"): pack_network(game, torch.nn.Linear(3, 3))
+
+
+# The board ---------------------------------------------------------------------------------------
+
+DRAWN = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "gomoku(size=15)": 100, "dots": 1000, "othello": 1000,
+         "othello(size=6)": 100, "chess": 1000, "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000,
+         "chess(fen=r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1)": 300}   # Positions compared
+
+
+def line_positions(game, rng, count):
+    "The first positions of random games with all before them, as lists of states and of actions."
+    while count > 0:
+        states, actions = [game.new(int(rng.integers(2**53)))], []
+        while count > 0:
+            yield states, actions
+            count, legal = count - 1, game.legal_actions(states[-1])
+            if not legal: break
+            actions = [*actions, int(rng.choice(legal))]
+            states = [*states, game.play(states[-1], actions[-1])]
+
+
+def as_data(board) -> dict | None:
+    "A board as JSON gives it back."
+    if board is None: return None
+    assert board.areas == () and board.paint is None
+    data = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(board).items()}
+    return {key: value for key, value in data.items() if key not in ("areas", "paint")} | dict(
+        squares=[vars(square) for square in board.squares], steps=[vars(step) for step in board.steps])
+
+
+def boards_in_node(drawing, positions, *more):
+    boards = NODE_SCRIPT.with_name("boards_node.js"), files("alphazero_nb")/"web"/"boards.js"
+    done = subprocess.run([node(), *map(str, (*boards, *more))], input=json.dumps(dict(drawing=drawing, positions=positions), default=int),
+                          capture_output=True, text=True, encoding="utf-8", timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def expected_board(game, draw, states, actions) -> tuple:
+    "What Node must say about a position, and the job that asks it."
+    legal, name = game.legal_actions(states[-1]) if game.mover(states[-1]) >= 0 else [], game.name.partition("(")[0]
+    board, job, last = draw(states, actions), dict(states=[state.tolist() for state in states[-2:]], legal=legal), []
+    if board and actions and game.mover(states[-2]) >= 0:
+        job |= dict(before=game.legal_actions(states[-2]), action=actions[-1])
+        last = sorted(last_places(draw(states[:-1], actions[:-1]), board, actions[-1]))
+    names = [game.move_name(states[-1], action) for action in legal] if name == "chess" else []
+    return dict(board=as_data(board), names=names, last=last), job
+
+
+def numbers_below(game, state) -> list[str]:
+    "The numbers in the lines below the board, from the game's text."
+    if game.name.startswith("2048"): return re.findall(r"score (\d+)", game.text(state))
+    return [*re.findall(r": (\d+)", game.text(state)), "100"] if game.name == "pig(goal=100)" else []
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_drawings_are_those_of_python(name):
+    "Squares, labels, steps, places of the last move, names of moves, and the lines below the board."
+    game, rng = get_game(name), np.random.default_rng(7)
+    draw, drawing = find_drawing(game), page_drawing(game)
+    lines = list(line_positions(game, rng, DRAWN[name]))
+    expected, jobs = zip(*(expected_board(game, draw, *line) for line in lines))
+    for (states, _), theirs, ours in zip(lines, expected, boards_in_node(drawing, jobs), strict=True):
+        assert re.findall(r"\d+", " ".join(ours.pop("caption"))) == numbers_below(game, states[-1])
+        assert ours == theirs, states[-1].tolist()
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "gomoku(size=9)"])
+def test_drawings_from_planes_are_those_of_python(name, in_node):
+    "What a game of one's own gets whose planes show the pieces."
+    game, rng, (_, height, width) = get_game(name), np.random.default_rng(7), get_game(name).shape
+    def draw(states, actions): return plane_board(game, states, actions)
+    expected, jobs = zip(*(expected_board(game, draw, *line) for line in line_positions(game, rng, 200)))
+    found = boards_in_node(dict(kind="planes", height=height, width=width), jobs, in_node.driver, in_node.module(game))
+    for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
