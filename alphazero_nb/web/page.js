@@ -2,7 +2,7 @@
 // The page: it draws what the worker says, and sends it moves. Everything that a person wrote enters as text.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const SVG = "http://www.w3.org/2000/svg", PATIENCE_MS = 20000;
+const SVG = "http://www.w3.org/2000/svg";
 const BLUE = "#0072B2", ORANGE = "#D55E00", GREEN = "#009E73", INK = "#3A3F45", PANEL = "#E6EAF0", EMPTY = "#FBFCFD";
 const SEATS = [BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B"];
 const TILES = ["#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDCF72", "#EDC850", "#D9B13B", GREEN, BLUE];
@@ -208,7 +208,7 @@ function endWorker(reason) {
 
 function watch() {   // A rule that never returns ends the worker
   clearTimeout(watchdog);
-  if (pending.size) watchdog = setTimeout(() => endWorker(`the rules did not answer within ${PATIENCE_MS / 1000} seconds`), PATIENCE_MS);
+  if (pending.size) watchdog = setTimeout(() => endWorker(`the rules did not answer within ${data.patience} seconds`), 1000 * data.patience);
 }
 
 function ask(kind, more = {}) {

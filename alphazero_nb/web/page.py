@@ -24,7 +24,7 @@ from .network import pack_network
 from .wasm import check_exportable, compile_game
 
 # %% auto #0
-__all__ = ['LEVELS', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
+__all__ = ['LEVELS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
 def _labels(game: Game, kind: str) -> dict:
@@ -58,6 +58,7 @@ def page_drawing(game: Game) -> dict:
 
 # %% ../../nbs/79f_web.page.ipynb #b6c754ee
 LEVELS = (16, 64, 200, 400, 800, 1600)   # Simulations that a page offers
+PATIENCE_S = 20   # Seconds after which a page ends rules that do not return
 
 
 def _base64(content: bytes) -> str: return base64.b64encode(content).decode()
@@ -90,7 +91,7 @@ def page_data(
     packed = _network_data(game, network)   # Before the module: it fails at once
     return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), chance=game.has_chance,
                 shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
-                simulations=simulations, levels=levels, room=max(levels),
+                simulations=simulations, levels=levels, room=max(levels), patience=PATIENCE_S,
                 settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs),
                 network=packed, module=_base64(compile_game(game)))
 
