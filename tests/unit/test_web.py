@@ -1,5 +1,5 @@
 "Rules and search as WebAssembly, in Node, play the games of Python and build its trees."
-import base64, functools, hashlib, json, re, subprocess, sys
+import base64, functools, hashlib, importlib.util, json, re, subprocess, sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -9,17 +9,21 @@ import torch
 from numba import njit
 
 import broken_games
+from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
+from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
 from alphazero_nb.ui.board import find_drawing, last_places, plane_board
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
+from alphazero_nb.web import page
 from alphazero_nb.web.page import page_drawing
 from alphazero_nb.web.wasm import NotExportable, compile_game
 
@@ -424,3 +428,33 @@ def test_drawings_from_planes_are_those_of_python(name, in_node):
     expected, jobs = zip(*(expected_board(game, draw, *line) for line in line_positions(game, rng, 200)))
     found = boards_in_node(dict(kind="planes", height=height, width=width), jobs, in_node.driver, in_node.module(game))
     for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
+
+
+# Agents that cannot become a page ------------------------------------------------------------------
+
+def refused(monkeypatch, tmp_path, game, network):
+    "The message of `export_page` for an agent with this game and network."
+    monkeypatch.setattr(page, "find_agent", lambda agent: (game, network, []))
+    with pytest.raises(ValueError) as error: page.export_page("an agent", tmp_path/"page.html")
+    return str(error.value)
+
+
+def test_games_and_networks_that_cannot_become_a_page_are_named_in_a_sentence(monkeypatch, tmp_path):
+    tictactoe = game_of("tictactoe")
+    said = {"rules in Python": refused(monkeypatch, tmp_path, broken_games.heap(), None),
+            "hidden cards": refused(monkeypatch, tmp_path, get_game("blob"), None),
+            "cannot compute a SpikingNet; choose the preset": refused(monkeypatch, tmp_path, tictactoe, PolicyValueNet(tictactoe, "spiking")),
+            "cannot compute a Linear; choose the preset": refused(monkeypatch, tmp_path, tictactoe, torch.nn.Linear(3, 3))}
+    if importlib.util.find_spec("pyspiel"):
+        said["tic_tac_toe) has rules in Python"] = refused(monkeypatch, tmp_path, get_game("openspiel(game=tic_tac_toe)"), None)
+    for words, message in said.items(): assert words in message and message.endswith(".") and "\n" not in message and len(message) < 200
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("agent, words", [
+    (RandomPlayer(get_game("tictactoe")), "a page needs the network of an agent that was trained here"),
+    (Agent(get_game("tictactoe"), UniformEvaluator(get_game("tictactoe"))), "a page needs the network of an agent that was trained here"),
+    ("nowhere", "there is no folder 'nowhere'"), ("pretrained:go", "go"), ("pretrained:blob(players=4,cards=5)", "hidden cards")])
+def test_agents_that_cannot_become_a_page_are_named_in_a_sentence(agent, words, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(words)) as error: page.export_page(agent, tmp_path/"page.html")
+    assert "\n" not in str(error.value) and list(tmp_path.iterdir()) == []
