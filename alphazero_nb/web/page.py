@@ -17,7 +17,7 @@ from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
 from ..network.saved_run import load_network, read_saved
 from ..search.search import SearchSettings
-from ..ui.board import has_piece_planes
+from ..ui.board import has_piece_planes, plane_owners
 from ..ui.svg import CHESSMEN
 from .driver import driver
 from .network import pack_network
@@ -42,6 +42,19 @@ def _chess(game: Game) -> dict:
     return dict(kind="chess", size=size, leads=leads, mover=chess_board.MOVER, at=chess_board.BOARD)
 
 
+def _has_pieces(game: Game, games: int = 4) -> bool:
+    "Return True if `cells` places the moves, and the first planes show each player's pieces in some random games."
+    if game.cells is None or len(game.shape) != 3 or game.shape[0] < game.players: return False
+    rng = np.random.default_rng(0)
+    try:
+        for state in map(game.new, range(games)):
+            while not game.over(state):
+                plane_owners(game, state, game.mover(state))
+                state = game.play(state, int(rng.choice(game.legal_actions(state))))
+    except Exception: return False   # The planes are something else; if the rules fail, playing reports it
+    return True
+
+
 def page_drawing(game: Game) -> dict:
     "Return how a page draws a game, for `drawBoard` in boards.js."
     word = game.name.partition("(")[0] if game.packaged else ""
@@ -54,6 +67,8 @@ def page_drawing(game: Game) -> dict:
     if word == "chess": return _chess(game)
     if word in ("2048", "pig"): return dict(kind=dict(pig="pig").get(word, "tiles"))
     if not game.has_chance and has_piece_planes(game): return dict(kind="planes", height=height, width=width)
+    if not game.has_chance and _has_pieces(game):
+        return dict(kind="cells", height=height, width=width, cells=game.cells.tolist())
     return dict(kind="numbers")
 
 # %% ../../nbs/79f_web.page.ipynb #b6c754ee

@@ -265,6 +265,21 @@ def test_the_module_can_be_loaded_again():
     assert done.returncode == 0 and "define i32" in done.stdout, done.stderr
 
 
+def test_search_and_network_are_compiled_once_on_a_machine(in_node, monkeypatch):
+    "A new process takes them from disk, for any game; a damaged file is made again."
+    from alphazero_nb.web import wasm
+    game, made = game_of("nim"), []
+    module = in_node.module(game).read_bytes()
+    wasm.compile_kernels.cache_clear()
+    monkeypatch.setattr(wasm, "_make_kernels", lambda names: made.append(names))
+    assert compile_game(game) == module and not made
+    monkeypatch.setattr(wasm, "_how", lambda: "in another way")
+    wasm.compile_kernels.cache_clear()
+    with pytest.raises(TypeError): compile_game(game)
+    assert made == [(*wasm.EXPORTS, *wasm.MATHEMATICS)]
+    wasm.compile_kernels.cache_clear()
+
+
 def test_an_old_llvmlite_is_named(monkeypatch):
     from alphazero_nb.web import wasm
     wasm._machine.cache_clear()
@@ -420,13 +435,15 @@ def test_the_drawings_are_those_of_python(name):
         assert ours == theirs, states[-1].tolist()
 
 
+@pytest.mark.parametrize("kind", ["planes", "cells"])
 @pytest.mark.parametrize("name", ["tictactoe", "gomoku(size=9)"])
-def test_drawings_from_planes_are_those_of_python(name, in_node):
+def test_drawings_from_planes_are_those_of_python(name, kind, in_node):
     "What a game of one's own gets whose planes show the pieces."
     game, rng, (_, height, width) = get_game(name), np.random.default_rng(7), get_game(name).shape
     def draw(states, actions): return plane_board(game, states, actions)
     expected, jobs = zip(*(expected_board(game, draw, *line) for line in line_positions(game, rng, 200)))
-    found = boards_in_node(dict(kind="planes", height=height, width=width), jobs, in_node.driver, in_node.module(game))
+    drawing = dict(kind=kind, height=height, width=width, cells=list(range(height * width)))
+    found = boards_in_node(drawing, jobs, in_node.driver, in_node.module(game))
     for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
 
 
