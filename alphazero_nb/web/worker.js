@@ -40,6 +40,7 @@ function nameOf(state, mover, action) {
 function step(action) {
   const at = line.moves.length, state = line.states[at], mover = line.movers[at];
   game.state.set(state);
+  if (!game.legal().includes(action)) throw new RuleError(`move ${at + 1} is not legal`);   // From a link
   game.play(action);
   line.moves.push(action);
   line.names.push(nameOf(state, mover, action));

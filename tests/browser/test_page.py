@@ -186,7 +186,7 @@ def test_a_link_opens_the_same_position(name, exported, visit):
 
 def test_a_link_with_an_illegal_move_says_so(exported, visit):
     page = visit(exported("tictactoe"), "#moves=4,4")
-    assert status(page, "stopped") == "The game stopped: this action is not legal here."
+    assert status(page, "stopped") == "The game stopped: move 2 is not legal."
     page.locator("#new").click()
     status(page, "Your move")
 
