@@ -568,7 +568,7 @@ function drawBoard() {
   if (!board) { drawNumbers(frame); return; }
   const marks = marksOf(board), { made, plan } = picture(board, marks);
   frame.append(made);
-  frame.style.maxWidth = `${Math.max(300, Math.min(560, Math.round(1.3 * plan.width)))}px`;
+  frame.style.maxWidth = `${Math.max(300, Math.min(560, Math.round(1.4 * plan.width)))}px`;
   const places = board.squares.map((_, place) => place).filter((place) => clickable(board, place));
   if (!places.includes(cursor)) [cursor = 0] = places;
   for (const place of places) {
@@ -619,16 +619,17 @@ function drawNumbers(frame) {   // A game without a board: its planes as the net
     rows = data.shape.length === 3 ? height : Math.ceil(width / columns);
   const across = count > 1 && columns <= 8 ? 2 : 1,
     kept = Math.min(count, 12),
-    side = Math.floor(344 / across / columns) - 1,
+    side = Math.min(40, Math.floor(344 / across / columns) - 1),
     most = Math.max(1, ...shown.planes.map(Math.abs));
   const gap = 14,
-    high = Math.ceil(kept / across) * (rows * side + gap) + gap,
+    high = Math.ceil(kept / across) * (rows * (side + 1) + gap) + gap,
+    left = (360 / across - columns * (side + 1)) / 2,
     body = [rect(0, 0, 360, high, { rx: 10, fill: PANEL })];
   for (let plane = 0; plane < kept; plane++)
     for (let cell = 0; cell < height * width; cell++) {
       const value = shown.planes[plane * height * width + cell];
-      const x = 8 + (plane % across) * 176 + (cell % columns) * (side + 1),
-        y = gap + Math.floor(plane / across) * (rows * side + gap) + Math.floor(cell / columns) * side;
+      const x = left + (plane % across) * 180 + (cell % columns) * (side + 1),
+        y = gap + Math.floor(plane / across) * (rows * (side + 1) + gap) + Math.floor(cell / columns) * (side + 1);
       body.push(
         rect(x, y, side - 1, side - 1, {
           rx: 3,
@@ -673,28 +674,16 @@ function drawButtons() {
   frame.replaceChildren(...buttons);
 }
 
-function drawMoves() {
-  const list = at("moves"),
-    shown = viewed ? viewed.moves.length : position.moves.length;
-  list.replaceChildren(
-    ...position.names.map((name, i) => {
-      const chance = position.movers[i] === -2;
-      return element(
-        "li",
-        {},
-        element(
-          "button",
-          {
-            type: "button",
-            class: chance ? "chance" : "",
-            ...(i + 1 === shown ? { "aria-current": "true" } : {}),
-            onclick: () => look(i + 1),
-          },
-          chance ? name : `${i + 1}. ${name}`,
-        ),
-      );
-    }),
-  );
+function drawMoves() {   // Rolls have no number
+  const list = at("moves"), shown = viewed ? viewed.moves.length : position.moves.length;
+  let number = 0;
+  const entry = (name, i) => {
+    const chance = position.movers[i] === -2, current = i + 1 === shown ? { "aria-current": "true" } : {};
+    const words = chance ? name : `${++number}. ${name}`;
+    return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", ...current,
+                                                 onclick: () => look(i + 1) }, words));
+  };
+  list.replaceChildren(...position.names.map(entry));
   list.querySelector("[aria-current]")?.scrollIntoView?.({ block: "nearest" });
   at("back").hidden = !viewed;
 }
@@ -708,16 +697,15 @@ function showSearch({ visits, means, evaluations, seconds }) {
 }
 
 function drawBar(means) {
-  const bar = at("bar"), share = chanceOf(means[0]);
+  const bar = at("bar"), share = chanceOf(means[0]), drawn = position.board?.look || "holes";
+  const look = drawn === "tiles" ? "holes" : drawn, two = data.seats.length === 2;   // The colours of the pieces
   at("share").style.width = `${share}%`;
-  at("share").style.background = seatColor(
-    position.board?.look === "lines" ? "holes" : position.board?.look || "holes",
-    0,
-  );
-  const text =
-    data.seats.length === 2
-      ? `${seatName(0)} ${share} %, ${seatName(1)} ${100 - share} %`
-      : means.map((mean, seat) => `${seatName(seat)} ${chanceOf(mean)} %`).join(", ");
+  at("share").style.background = seatColor(look, 0);
+  bar.style.background = two ? seatColor(look, 1) : "";
+  bar.hidden = data.seats.length === 1;   // Points are no chances
+  const chances = data.seats.map((name, seat) => `${name} ${chanceOf(means[seat])} %`);
+  if (two) chances[1] = `${seatName(1)} ${100 - share} %`;
+  const text = bar.hidden ? `Expected result: ${means[0].toFixed(2)}` : chances.join(", ");
   at("expected").textContent = text;
   bar.setAttribute("aria-label", `Expected result: ${text}`);
 }
@@ -788,6 +776,7 @@ function render(text = "") {
   at("hint").hidden = thinking;
   at("hint").disabled = !yours();
   at("undo").disabled = position.moves.length === 0;
+  at("swap").hidden = data.seats.length < 2;
   at("swap").disabled = data.seats.length < 2 || humans().length !== 1;
 }
 
@@ -836,7 +825,7 @@ function fill() {
   at("facts").replaceChildren(...data.facts.map((line) => element("li", {}, line)));
   const choice = (value, text) => element("option", { value }, text);
   at("seat").replaceChildren(
-    ...data.seats.map((name, seat) => choice(seat, data.seats.length === 1 ? "you" : name)),
+    ...data.seats.map((name, seat) => choice(seat, data.seats.length === 1 ? "You" : name)),
     ...(data.seats.length > 1 ? [choice("all", "both sides")] : []),
     choice("none", "nobody, watch"),
   );
