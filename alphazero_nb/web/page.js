@@ -351,6 +351,7 @@ const humans = () =>
 const over = () => position.mover === -1;
 const yours = () => !failed && !over() && !viewed && humans().includes(position.mover);
 const seatName = (seat) => data.seats[seat];
+const alone = alone;   // Then a result counts points, and is no chance
 const who = (seat) =>
   humans().length === 1 && humans()[0] === seat
     ? "You"
@@ -702,10 +703,9 @@ function drawBar(means) {
   at("share").style.width = `${share}%`;
   at("share").style.background = seatColor(look, 0);
   bar.style.background = two ? seatColor(look, 1) : "";
-  bar.hidden = data.seats.length === 1;   // Points are no chances
   const chances = data.seats.map((name, seat) => `${name} ${chanceOf(means[seat])} %`);
   if (two) chances[1] = `${seatName(1)} ${100 - share} %`;
-  const text = bar.hidden ? `Expected result: ${means[0].toFixed(2)}` : chances.join(", ");
+  const text = alone ? `Expected result: ${means[0].toFixed(2)}` : chances.join(", ");
   at("expected").textContent = text;
   bar.setAttribute("aria-label", `Expected result: ${text}`);
 }
@@ -713,7 +713,7 @@ function drawBar(means) {
 function drawCurve() {
   const frame = at("curve"), points = [...results].sort((a, b) => a[0] - b[0]);
   frame.replaceChildren();
-  frame.hidden = !over() || points.length < 2;
+  frame.hidden = alone || !over() || points.length < 2;
   if (frame.hidden) return;
   const last = Math.max(1, position.moves.length), x = (ply) => 34 + (310 * ply) / last, y = (mean) => 60 - 46 * mean;
   points.push([position.moves.length, position.returns]);
@@ -750,7 +750,7 @@ function status() {
   if (failed) return `The game stopped: ${failed}.`.replace(/\.\.$/, ".");
   if (viewed) return `After move ${viewed.moves.length} of ${position.moves.length}.`;
   if (over()) {
-    if (data.seats.length === 1)
+    if (alone)
       return `The game is over. ${position.caption[0] || `Result: ${position.returns[0].toFixed(2)}`}`;
     const most = Math.max(...position.returns),
       best = position.returns.flatMap((result, seat) => (result === most ? [seat] : []));
@@ -776,8 +776,8 @@ function render(text = "") {
   at("hint").hidden = thinking;
   at("hint").disabled = !yours();
   at("undo").disabled = position.moves.length === 0;
-  at("swap").hidden = data.seats.length < 2;
-  at("swap").disabled = data.seats.length < 2 || humans().length !== 1;
+  at("swap").hidden = at("bar").hidden = alone;
+  at("swap").disabled = humans().length !== 1;
 }
 
 function arrowKey(event) {   // One tab stop; arrows move the cursor to the nearest square in that direction
@@ -825,7 +825,7 @@ function fill() {
   at("facts").replaceChildren(...data.facts.map((line) => element("li", {}, line)));
   const choice = (value, text) => element("option", { value }, text);
   at("seat").replaceChildren(
-    ...data.seats.map((name, seat) => choice(seat, data.seats.length === 1 ? "You" : name)),
+    ...data.seats.map((name, seat) => choice(seat, alone ? "You" : name)),
     ...(data.seats.length > 1 ? [choice("all", "both sides")] : []),
     choice("none", "nobody, watch"),
   );
