@@ -351,7 +351,7 @@ const humans = () =>
 const over = () => position.mover === -1;
 const yours = () => !failed && !over() && !viewed && humans().includes(position.mover);
 const seatName = (seat) => data.seats[seat];
-const alone = alone;   // Then a result counts points, and is no chance
+const alone = data.seats.length === 1;   // Then a result counts points, and is no chance
 const who = (seat) =>
   humans().length === 1 && humans()[0] === seat
     ? "You"
