@@ -133,7 +133,7 @@ def test_a_game_with_clicks(name, exported, visit):
 def test_2048_with_keys(exported, visit):
     page, keys = visit(exported("2048")), ("ArrowLeft", "ArrowDown", "ArrowRight", "ArrowUp")
     status(page, "Your move")
-    for turn in range(40):
+    for turn in range(15):
         before = len(moves(page))
         for key in keys:
             page.keyboard.press(key)
@@ -143,7 +143,7 @@ def test_2048_with_keys(exported, visit):
     state, played = game_of("2048").new(page.evaluate("seed")), moves(page)
     for action in played: state = game_of("2048").play(state, action)
     score, = re.findall(r"\d+", page.locator("#caption").inner_text())
-    assert len(played) > 40 and f"score {score}" in game_of("2048").text(state)
+    assert len(played) > 15 and f"score {score}" in game_of("2048").text(state)
 
 
 def test_the_keyboard_plays(exported, visit):
