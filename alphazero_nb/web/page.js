@@ -715,7 +715,7 @@ function drawCurve() {
   frame.replaceChildren();
   frame.hidden = alone || !over() || points.length < 2;
   if (frame.hidden) return;
-  const last = Math.max(1, position.moves.length), x = (ply) => 34 + (310 * ply) / last, y = (mean) => 60 - 46 * mean;
+  const last = Math.max(1, position.moves.length), x = (ply) => 44 + (300 * ply) / last, y = (mean) => 60 - 46 * mean;
   points.push([position.moves.length, position.returns]);
   frame.append(
     element("h2", {}, `Expected result of ${seatName(0)}`),
@@ -726,11 +726,11 @@ function drawCurve() {
         role: "img",
         "aria-label": points.map(([ply, means]) => `move ${ply}: ${chanceOf(means[0])} %`).join(", "),
       },
-      ...[1, 0, -1].map((mean) => stroke(34, y(mean), 344, y(mean), "#8a93a0", 0.7, 0.6)),
+      ...[1, 0, -1].map((mean) => stroke(44, y(mean), 344, y(mean), "#8a93a0", 0.7, 0.6)),
       ...[1, 0, -1].map((mean) =>
         shape(
           "text",
-          { x: 28, y: y(mean) + 4, font_size: 11, text_anchor: "end", class: "axis" },
+          { x: 38, y: y(mean) + 4, font_size: 11, text_anchor: "end", class: "axis" },
           `${chanceOf(mean)} %`,
         ),
       ),
@@ -822,6 +822,7 @@ function fill() {
   at("title").textContent = data.title;
   at("author").textContent = data.author ? `by ${data.author}` : "";
   at("note").textContent = data.note;
+  document.querySelector("details").hidden = !data.note && !data.facts.length;
   at("facts").replaceChildren(...data.facts.map((line) => element("li", {}, line)));
   const choice = (value, text) => element("option", { value }, text);
   at("seat").replaceChildren(
