@@ -447,6 +447,17 @@ def test_drawings_from_planes_are_those_of_python(name, kind, in_node):
     for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
 
 
+def test_a_game_of_ones_own_is_drawn_from_its_planes_or_as_numbers(monkeypatch):
+    game = broken_games.nim()
+    own = Game("own", **{name: get_game("tictactoe").functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe")},
+               state_size=get_game("tictactoe").state_size, players=2, actions=9, shape=get_game("tictactoe").shape, max_length=9, cells=np.arange(9))
+    assert page_drawing(game) == dict(kind="numbers") and page_drawing(own) == dict(kind="planes", height=3, width=3)
+    monkeypatch.setattr(page, "has_piece_planes", lambda game: False)   # As where a move puts two pieces
+    assert page_drawing(own) == dict(kind="cells", height=3, width=3, cells=list(range(9))) and page_drawing(game) == dict(kind="numbers")
+    own.cells = None
+    assert page_drawing(own) == dict(kind="numbers")
+
+
 # Agents that cannot become a page ------------------------------------------------------------------
 
 def refused(monkeypatch, tmp_path, game, network):
