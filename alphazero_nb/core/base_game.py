@@ -192,11 +192,14 @@ class BaseGame(StatePlay):
         "Return the name of an action for people."
         return self._action_names(action) if self._action_names else str(action)
 
+    def outcome_name(self, outcome: int) -> str:
+        "Return the name of an outcome of chance for people."
+        return self._outcome_names(outcome) if self._outcome_names else f"outcome {outcome}"
+
     def move_name(self, state, action: int) -> str:
         "Return the name of an action in this position, or of an outcome where chance moves."
         state = self.as_state(state)
-        if self.mover(state) == CHANCE:
-            return self._outcome_names(action) if self._outcome_names else f"outcome {action}"
+        if self.mover(state) == CHANCE: return self.outcome_name(action)
         return self._move_names(state, action) if self._move_names else self.action_name(action)
 
     def text(self, state) -> str:

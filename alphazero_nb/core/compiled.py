@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins, dis, enum, functools, hashlib, os, pickle, re, sys, types, uuid, weakref
 from pathlib import Path
+from typing import Callable
 
 import llvmlite, numba
 import numpy as np
@@ -27,8 +28,8 @@ except ImportError: register_dispatcher = None   # Other version of numba: every
 from .patches import hold_in_numba
 
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'DiskCache', 'kernel', 'lean_kernel',
-           'compile_for', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
+__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'DiskCache', 'keep_on_disk', 'kernel',
+           'lean_kernel', 'compile_for', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -261,6 +262,28 @@ class DiskCache:
             self.store.locator.ensure_cache_path()
             _write_file(file, dumps(self.store.reduce(result)))
         except OSError: return   # The next process compiles again
+
+# %% ../../nbs/02_core.compiled.ipynb #4f27330d
+def keep_on_disk(
+    name: str,        # Beginning of the file's name
+    functions,        # Functions of one module, plain or compiled: they decide about the result, and where its file is
+    key: str,         # What else decides about it
+    make: Callable,   # Returns the result as bytes
+) -> bytes:
+    "Return what `make` makes of functions, from disk if it was made of the same functions before."
+    content = digest(*functions) if register_dispatcher else None
+    if content is None: return make()
+    try: folder = CompileResultCacheImpl(getattr(functions[0], "py_func", functions[0])).locator
+    except (RuntimeError, OSError, TypeError): return make()
+    file = Path(folder.get_cache_path())/f"{name}-{_hash(content, key).hex()}.nbc"
+    kept = _read_file(file)
+    if kept is not None: return kept
+    made = make()
+    try:
+        folder.ensure_cache_path()
+        _write_file(file, made)
+    except OSError: pass   # The next process makes it again
+    return made
 
 # %% ../../nbs/02_core.compiled.ipynb #35ef6ef4
 if register_dispatcher: hold_in_numba()

@@ -16,9 +16,9 @@ from .chess_board import (BOARD, CASTLING, CLOCK, CUT, EN_PASSANT, ENDED, FENS, 
 from .chess_moves import CHECKMATE, STALEMATE, can_take_passed, dead_end, legal_moves, make_move
 
 # %% auto #0
-__all__ = ['UNDER', 'WAYS', 'FIFTY_MOVES', 'REPETITION', 'MATERIAL', 'LENGTH', 'DARK', 'DRAW', 'BY_MATERIAL', 'MATCH_PLIES',
-           'PIECE_PLANES', 'PLANES', 'VARIANTS', 'LONGEST', 'MOST_LEGAL', 'action_of', 'move_of', 'fingerprint',
-           'remember', 'no_mate_possible', 'ending', 'match_start', 'mover', 'legal', 'play', 'material',
+__all__ = ['UNDER', 'WAYS', 'LEADS', 'FIFTY_MOVES', 'REPETITION', 'MATERIAL', 'LENGTH', 'DARK', 'DRAW', 'BY_MATERIAL',
+           'MATCH_PLIES', 'PIECE_PLANES', 'PLANES', 'VARIANTS', 'LONGEST', 'MOST_LEGAL', 'action_of', 'move_of',
+           'fingerprint', 'remember', 'no_mate_possible', 'ending', 'match_start', 'mover', 'legal', 'play', 'material',
            'count_material', 'returns', 'write_pieces', 'write_position', 'fill_plane', 'observe', 'action_text',
            'move_text', 'text', 'position', 'chess']
 
@@ -33,10 +33,10 @@ def _ways(size):
 UNDER = 9   # Promotions to knight, bishop and rook, each to the left, ahead and to the right
 WAYS = {size: len(_ways(size)) + UNDER for size in FENS}   # Planes of the policy, by size
 _WAY = np.full((9, 15, 15), -1, np.int16)                  # By size, up + 7, right + 7: the number of the way
-_LEADS = np.zeros((9, 64), np.int16)                       # By size and way: 8 · up + right
+LEADS = np.zeros((9, 64), np.int16)                        # By size and way: 8 · up + right
 for _size in FENS:
     for _number, (_up, _right) in enumerate(_ways(_size)):
-        _WAY[_size, _up + 7, _right + 7], _LEADS[_size, _number] = _number, 8 * _up + _right
+        _WAY[_size, _up + 7, _right + 7], LEADS[_size, _number] = _number, 8 * _up + _right
 
 # %% ../../nbs/18_games.chess.ipynb #b70f7307
 @lean_kernel
@@ -56,7 +56,7 @@ def move_of(size, action):
     else: start, way = action // 49 // 5 * 8 + action // 49 % 5, action % 49
     under = way - (64 if size == 8 else 40)
     if under >= 0: return start << 8 | (under // 3 + 1) << 6 | start + 7 + under % 3
-    return start << 8 | start + _LEADS[size, way]
+    return start << 8 | start + LEADS[size, way]
 
 # %% ../../nbs/18_games.chess.ipynb #9148ea42
 FIFTY_MOVES, REPETITION, MATERIAL, LENGTH = 3, 4, 5, 6   # Further ends; page 17 has CHECKMATE and STALEMATE

@@ -23,7 +23,7 @@ from .saved_game import line_to_dict, read_saved_game
 __all__ = ['analyse_positions', 'agent_move', 'with_simulations', 'viewer', 'is_open', 'may_show', 'visible_values', 'seat_view',
            'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue', 'play_move', 'play_reply',
            'give_hint', 'analyse_game', 'change_simulations', 'undo_command', 'redo_command', 'look_at',
-           'start_new_game', 'swap_seats', 'save_match', 'load_match', 'command', 'Match']
+           'start_new_game', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def analyse_positions(agent, states) -> list[Analysis]:
@@ -265,6 +265,19 @@ def load_match(match: MatchState, path) -> str:
     match.past += tuple(line.until(ply) for ply, mover in enumerate(movers) if mover in line.seats)
     return words
 
+# %% ../../nbs/75_ui.match.ipynb #9dbb6178
+def write_agent_page(match: MatchState, path) -> str:
+    "Write the agent as one HTML file that plays; the file name ends with .html."
+    from alphazero_nb import export_page
+    if match.agent is None: raise Refused("There is no agent to write: people have all seats.")
+    if not str(path).strip(): raise Refused("The file name is empty; enter a name.")
+    try:
+        path = Path(path).expanduser().with_suffix(".html")
+        if path.exists(): raise Refused(f"{path} already exists; choose another name.")
+        export_page(match.agent, path)
+    except (OSError, ValueError, RuntimeError) as error: raise Refused(f"{first_line(error)}.") from None
+    return f"{path} plays as {match.name}, in any browser and without a notebook."
+
 # %% ../../nbs/75_ui.match.ipynb #4922c03d
 def command(work: Callable) -> Callable:
     """Return a method that runs `work`, sets `said` to its message and returns True.
@@ -303,7 +316,7 @@ class Match(MatchState):
     hint, analyse, set_simulations = command(give_hint), command(analyse_game), command(change_simulations)
     undo, redo, look = command(undo_command), command(redo_command), command(look_at)
     new, swap = command(start_new_game), command(swap_seats)
-    save, load = command(save_match), command(load_match)
+    save, load, write_page = command(save_match), command(load_match), command(write_agent_page)
 
     def say(self, words: str, done: bool = False) -> bool:
         "Set the message and return `done`."

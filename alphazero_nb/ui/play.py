@@ -109,6 +109,8 @@ class Controls:
         self.analyse = button("Analyse", "Let the agent search every position")
         self.back, self.forth = button("◀", "One move back", "40px"), button("▶", "One move forward", "40px")
         self.save, self.load = button("Save", "Save to this file"), button("Load", "Load from this file")
+        self.page = button("Web page", "Write the agent as one HTML file that plays, under this name and .html")
+        if match.agent is None: self.page.layout.display = "none"
         self.visits = w.ToggleButton(value=True, description="Visits", tooltip="Show the visits of the agent's search",
                                      layout=w.Layout(width="auto", margin="2px"))
         self.turn = w.ToggleButton(value=False, description="Turn board", tooltip="See the board from the other side",
@@ -122,7 +124,7 @@ class Controls:
         searched = row(self.strength, self.visits, display="" if match.agent else "none")
         self.game_rows = w.VBox([row(self.undo, self.redo, self.hint), row(self.new, self.swap, self.turn), searched])
         self.look_row = row(self.back, self.ply, self.forth, self.analyse)
-        self.file_row = row(self.file, self.save, self.load)
+        self.file_row = row(self.file, self.save, self.load, self.page)
 
 # %% ../../nbs/77_ui.play.ipynb #d3e3f4a5
 class BoardWidgets:
@@ -152,6 +154,8 @@ class BoardWidgets:
         c.forth.on_click(lambda _: do(match.look, match.ply + 1))
         c.save.on_click(lambda _: do(match.save, c.file.value))
         c.load.on_click(lambda _: do(match.load, c.file.value, answer=True))
+        c.page.on_click(lambda _: (match.say("Writing the page. The first one takes about half a minute."),
+                                   self.draw(thinking=True), do(match.write_page, c.file.value)))
         c.ply.observe(lambda change: self.syncing or do(match.look, change["new"]), "value")
         c.strength.observe(lambda change: do(match.set_simulations, change["new"]), "value")
         c.visits.observe(lambda _: self.draw(), "value")

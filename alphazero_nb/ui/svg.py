@@ -9,8 +9,8 @@ import base64, html, io, re
 from xml.etree import ElementTree
 
 # %% auto #0
-__all__ = ['BLUE', 'ORANGE', 'GREEN', 'GREY', 'svg_circle', 'svg_rect', 'svg_line', 'svg_polygon', 'svg_text', 'svg_picture',
-           'svg_image', 'svg_chessman', 'svg_png']
+__all__ = ['BLUE', 'ORANGE', 'GREEN', 'GREY', 'CHESSMEN', 'svg_circle', 'svg_rect', 'svg_line', 'svg_polygon', 'svg_text',
+           'svg_picture', 'svg_image', 'svg_chessman', 'svg_png']
 
 # %% ../../nbs/70_ui.svg.ipynb #5b1f0a05
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#808080"
@@ -66,7 +66,7 @@ def _ball(x, y, r): return f"M{x - r:g} {y:g}a{r} {r} 0 1 1 {2 * r:g} 0a{r} {r} 
 
 
 _FOOT = "M-.62 .88V.74C-.62 .63-.55 .58-.44 .58H.44C.55 .58 .62 .63 .62 .74V.88Z"
-_CHESSMEN = dict(   # Letter: (body, lines)
+CHESSMEN = dict(   # Letter: (body, lines)
     P=(_FOOT + _ball(0, -.34, .3) + "M-.36 0C-.36-.1-.3-.12-.2-.12H.2C.3-.12 .36-.1 .36 0"
        "V.04H.2C.22 .3 .34 .46 .46 .6H-.46C-.34 .46-.22 .3-.2 .04H-.36Z", "M-.2 .05H.2"),
     R=(_FOOT + "M-.54-.84H-.3V-.66H-.12V-.84H.12V-.66H.3V-.84H.54V-.44L.38-.28V.3L.5 .6H-.5L-.38 .3V-.28L-.54-.44Z",
@@ -85,7 +85,7 @@ _CHESSMEN = dict(   # Letter: (body, lines)
 
 def svg_chessman(letter: str, x, y, size, fill: str, line: str) -> str:
     "Return a chess piece (P, N, B, R, Q or K), centred at a point; `size` is its height."
-    body, lines = _CHESSMEN[letter]
+    body, lines = CHESSMEN[letter]
     eye = f'<circle cx="-.38" cy="-.4" r=".08" fill="{line}" stroke="none"/>' if letter == "N" else ""
     return (f'<g transform="translate({x:.1f} {y:.1f}) scale({size / 2:.2f})" stroke="{line}" stroke-linejoin="round" '
             f'stroke-linecap="round"><path d="{body}" fill="{fill}" stroke-width=".18" paint-order="stroke"/>'

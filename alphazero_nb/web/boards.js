@@ -5,12 +5,20 @@ const board = (look, heights, widths, squares, more = {}) =>
   ({ look, heights, widths, squares, rows: [], columns: [], steps: [], turns: false, ...more });
 const repeat = (value, count) => Array(count).fill(value);
 
-function stoneBoard(owners, height, width, look, more = {}, squares = owners.map((seat, place) => square(place, seat))) {
+function stoneBoard(
+  owners,
+  height,
+  width,
+  look,
+  more = {},
+  squares = owners.map((seat, place) => square(place, seat)),
+) {
   const side = Math.min(84, Math.max(26, Math.floor(360 / Math.max(height, width))));
   return board(look, repeat(side, height), repeat(side, width), squares, more);
 }
 
-const owners = (state, { at, height, width }) => Array.from(state.subarray(at, at + height * width), (piece) => piece - 1);
+const owners = (state, { at, height, width }) =>
+  Array.from(state.subarray(at, at + height * width), (piece) => piece - 1);
 
 function fallingBoard(state, drawing) {
   const { height, width, columns } = drawing, found = owners(state, drawing);
@@ -21,7 +29,9 @@ function fallingBoard(state, drawing) {
 }
 
 function tileBoard(state) {
-  const squares = Array.from(state.subarray(0, 16), (tile) => square(-1, tile - 1, { sign: tile ? String(2 ** tile) : "" }));
+  const squares = Array.from(state.subarray(0, 16), (tile) =>
+    square(-1, tile - 1, { sign: tile ? String(2 ** tile) : "" }),
+  );
   return board("tiles", repeat(84, 4), repeat(84, 4), squares);
 }
 
@@ -43,12 +53,27 @@ const has = (state, at, bit) => (state[at + (bit >> 4)] >> (bit & 15)) & 1;
 
 function chessPieces(state, { size, mover, at }) {   // Letters by place in reading order, as White sees them
   const pieces = repeat("", size * size);
-  for (let rank = 0; rank < size; rank++) for (let file = 0; file < size; file++) {
-    const [pawn, knight, diagonal, straight, king, own] = [0, 1, 2, 3, 4, 5].map((set) => has(state, at + 4 * set, 8 * rank + file));
-    const letter = pawn ? "P" : knight ? "N" : diagonal && straight ? "Q" : diagonal ? "B" : straight ? "R" : king ? "K" : "";
-    const row = state[mover] === 0 ? size - 1 - rank : rank;
-    if (letter) pieces[row * size + file] = Boolean(own) === (state[mover] === 0) ? letter : letter.toLowerCase();
-  }
+  for (let rank = 0; rank < size; rank++)
+    for (let file = 0; file < size; file++) {
+      const [pawn, knight, diagonal, straight, king, own] = [0, 1, 2, 3, 4, 5].map((set) =>
+        has(state, at + 4 * set, 8 * rank + file),
+      );
+      const letter = pawn
+        ? "P"
+        : knight
+          ? "N"
+          : diagonal && straight
+            ? "Q"
+            : diagonal
+              ? "B"
+              : straight
+                ? "R"
+                : king
+                  ? "K"
+                  : "";
+      const row = state[mover] === 0 ? size - 1 - rank : rank;
+      if (letter) pieces[row * size + file] = Boolean(own) === (state[mover] === 0) ? letter : letter.toLowerCase();
+    }
   return pieces;
 }
 
@@ -56,9 +81,13 @@ const DIAGONALS = [[1, 1], [1, -1], [-1, 1], [-1, -1]], STRAIGHTS = [[0, 1], [1,
 const HOPS = [[1, 2], [2, 1], [-1, 2], [-2, 1], [1, -2], [2, -1], [-1, -2], [-2, -1]];
 
 function inCheck(pieces, size, white) {
-  const king = pieces.indexOf(white ? "K" : "k"), y = Math.floor(king / size), x = king % size;
-  const at = (row, column) => (row < 0 || row >= size || column < 0 || column >= size ? "#" : pieces[row * size + column]);
-  const enemy = (letter, kinds) => letter && kinds.includes(letter.toUpperCase()) && (letter === letter.toUpperCase()) !== white;
+  const king = pieces.indexOf(white ? "K" : "k"),
+    y = Math.floor(king / size),
+    x = king % size;
+  const at = (row, column) =>
+    row < 0 || row >= size || column < 0 || column >= size ? "#" : pieces[row * size + column];
+  const enemy = (letter, kinds) =>
+    letter && kinds.includes(letter.toUpperCase()) && (letter === letter.toUpperCase()) !== white;
   const ray = ([down, right]) => {
     for (let far = 1; ; far++) { const letter = at(y + far * down, x + far * right); if (letter) return letter; }
   };
@@ -82,7 +111,11 @@ function chessBoard(state, drawing, legal) {
   const { size, mover } = drawing, pieces = chessPieces(state, drawing), white = state[mover] === 0;
   const checked = inCheck(pieces, size, white) ? (white ? "K" : "k") : null;
   const squares = pieces.map((letter) =>
-    square(-1, letter ? Number(letter !== letter.toUpperCase()) : -1, { sign: letter.toUpperCase(), alert: letter !== "" && letter === checked }));
+    square(-1, letter ? Number(letter !== letter.toUpperCase()) : -1, {
+      sign: letter.toUpperCase(),
+      alert: letter !== "" && letter === checked,
+    }),
+  );
   const place = (name) => size * (size - Number(name[1])) + "abcdefgh".indexOf(name[0]);
   const rank = (name) => "qrbn".indexOf(name.slice(4)), words = { q: "queen", r: "rook", b: "bishop", n: "knight" };
   const named = legal.map((action) => ({ action, name: chessMove(state, action, drawing) }));
@@ -90,8 +123,12 @@ function chessBoard(state, drawing, legal) {
   const steps = named.map(({ action, name }) =>
     ({ action, start: place(name.slice(0, 2)), to: place(name.slice(2, 4)), word: words[name[4]] || "" }));
   const sides = repeat(Math.floor(400 / size), size);
-  return board("chess", sides, sides, squares,
-               { rows: sides.map((_, row) => size - row), columns: [..."abcdefgh".slice(0, size)], steps, turns: true });
+  return board("chess", sides, sides, squares, {
+    rows: sides.map((_, row) => size - row),
+    columns: [..."abcdefgh".slice(0, size)],
+    steps,
+    turns: true,
+  });
 }
 
 // Any other game whose first planes are the pieces of each player, the mover's first.
@@ -136,6 +173,23 @@ function planeBoard(game, drawing, states, legal) {
   return stoneBoard(found, height, width, "cells", {}, found.map((seat, place) => square(clicks[place], seat)));
 }
 
+function cellBoard(game, drawing, states, legal) {   // The same, if `cells` says where each move belongs
+  const state = states[states.length - 1], { height, width, cells } = drawing, clicks = repeat(-1, height * width);
+  game.state.set(state);
+  const mover = game.mover;
+  let seat = Math.max(0, mover);
+  if (mover < 0 && states.length > 1) {
+    // The planes do not say whose they are; old pieces stay
+    const before = cellBoard(game, drawing, states.slice(0, -1), []).squares,
+      seats = repeat(0, game.size.players).map((_, k) => k);
+    const stays = (found) => before.every((square, place) => square.seat < 0 || square.seat === found[place]);
+    seat = Math.max(0, seats.findIndex((each) => stays(planeOwners(game, drawing, state, each))));
+  }
+  const found = planeOwners(game, drawing, state, seat);
+  for (const action of legal) clicks[cells[action]] = action;
+  return stoneBoard(found, height, width, "cells", {}, found.map((owner, place) => square(clicks[place], owner)));
+}
+
 function drawBoard(game, drawing, states, legal) {   // A board, or null for a game that has none
   const state = states[states.length - 1];
   switch (drawing.kind) {
@@ -145,13 +199,19 @@ function drawBoard(game, drawing, states, legal) {   // A board, or null for a g
     case "dots": return dotsBoard(state, drawing);
     case "chess": return chessBoard(state, drawing, legal);
     case "planes": return planeBoard(game, drawing, states, legal);
+    case "cells": return cellBoard(game, drawing, states, legal);
     default: return null;
   }
 }
 
 function caption(state, drawing) {   // Lines below the board
   if (drawing.kind === "tiles") return [`Score: ${1000 * state[18] + state[17]}`];
-  if (drawing.kind === "pig") return [`First player: ${state[1]} points`, `Second player: ${state[2]} points`, `This turn: ${state[3]} points of ${state[6]} to win`];
+  if (drawing.kind === "pig")
+    return [
+      `First player: ${state[1]} points`,
+      `Second player: ${state[2]} points`,
+      `This turn: ${state[3]} points of ${state[6]} to win`,
+    ];
   return [];
 }
 

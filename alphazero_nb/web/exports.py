@@ -111,13 +111,14 @@ def reserve(page, heap, visits, leaves):
 @intrinsic
 def array_at(typingctx, address, shape, dtype):
     "Return the array at an address, (shape,) or (rows, columns), of a number type or a dtype."
-    kind = types.Array(getattr(dtype, "dtype", None) or dtype.instance_type, getattr(shape, "count", 1), "C")
+    several = isinstance(shape, types.BaseTuple)
+    kind = types.Array(dtype.dtype, len(shape) if several else 1, "C")
 
     def codegen(context, builder, signature, args):
         array, size = context.make_array(kind)(context, builder), context.get_abi_sizeof(context.get_data_type(kind.dtype))
-        counts = cgutils.unpack_tuple(builder, args[1]) if kind.ndim > 1 else [args[1]]
-        counts = [context.cast(builder, count, types.unliteral(getattr(shape, "dtype", shape)), types.intp)
-                  for count in counts]
+        counts = cgutils.unpack_tuple(builder, args[1]) if several else [args[1]]
+        count_type = types.unliteral(shape.dtype if several else shape)
+        counts = [context.cast(builder, count, count_type, types.intp) for count in counts]
         item = context.get_constant(types.intp, size)
         strides = [item] if kind.ndim == 1 else [builder.mul(item, counts[1]), item]
         data = builder.inttoptr(args[0], array.data.type)

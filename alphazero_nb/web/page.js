@@ -2,10 +2,11 @@
 // The page: it draws what the worker says, and sends it moves. Everything that a person wrote enters as text.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const SVG = "http://www.w3.org/2000/svg", PATIENCE_MS = 20000;
+const SVG = "http://www.w3.org/2000/svg";
 const BLUE = "#0072B2", ORANGE = "#D55E00", GREEN = "#009E73", INK = "#3A3F45", PANEL = "#E6EAF0", EMPTY = "#FBFCFD";
 const SEATS = [BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B"];
-const TILES = ["#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDCF72", "#EDC850", "#D9B13B", GREEN, BLUE];
+const TILES = ["#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDCF72", "#EDC850", "#D9B13B",
+               GREEN, BLUE];
 const STYLES = { cells: [PANEL, 0.36], crosses: [PANEL, 0.27], lines: ["#EFE3CB", 0.45], holes: ["#C9D3E2", 0.4],
                  edges: [PANEL, 0.3], tiles: ["#BBADA0", 0.44], chess: [PANEL, 0.45] };
 const MEN = { P: "pawn", N: "knight", B: "bishop", R: "rook", Q: "queen", K: "king" };
@@ -32,9 +33,14 @@ function shape(name, attributes = {}, ...children) {
 const rect = (x, y, width, height, style) => shape("rect", { x, y, width, height, ...style });
 const circle = (cx, cy, r, style) => shape("circle", { cx, cy, r, ...style });
 const stroke = (x1, y1, x2, y2, color, width, opacity = 1) =>
-  shape("line", { x1, y1, x2, y2, stroke: color, stroke_width: width, stroke_opacity: opacity, stroke_linecap: "round" });
+  shape("line", { x1, y1, x2, y2, stroke: color, stroke_width: width, stroke_opacity: opacity,
+                  stroke_linecap: "round" });
 const words = (x, y, text, size, color, weight = "normal") =>
-  shape("text", { x, y: y + 0.36 * size, font_size: size, fill: color, font_weight: weight, text_anchor: "middle" }, String(text));
+  shape(
+    "text",
+    { x, y: y + 0.36 * size, font_size: size, fill: color, font_weight: weight, text_anchor: "middle" },
+    String(text),
+  );
 
 function seatColor(look, seat) {
   if (look === "lines" && seat < 2) return ["#26282B", "#FFFFFF"][seat];
@@ -45,9 +51,17 @@ function seatColor(look, seat) {
 
 function chessman(letter, x, y, size, fill, line) {
   const [body, lines] = data.men[letter];
-  const made = shape("g", { transform: `translate(${x} ${y}) scale(${size / 2})`, stroke: line, stroke_linejoin: "round", stroke_linecap: "round" },
-                     shape("path", { d: body, fill, stroke_width: 0.18, paint_order: "stroke" }),
-                     shape("path", { d: lines, fill: "none", stroke_width: 0.07 }));
+  const made = shape(
+    "g",
+    {
+      transform: `translate(${x} ${y}) scale(${size / 2})`,
+      stroke: line,
+      stroke_linejoin: "round",
+      stroke_linecap: "round",
+    },
+    shape("path", { d: body, fill, stroke_width: 0.18, paint_order: "stroke" }),
+    shape("path", { d: lines, fill: "none", stroke_width: 0.07 }),
+  );
   if (letter === "N") made.append(circle(-0.38, -0.4, 0.08, { fill: line, stroke: "none" }));
   return made;
 }
@@ -56,10 +70,16 @@ function piece(look, seat, x, y, side, sign) {
   const color = seatColor(look, seat), r = STYLES[look][1] * side;
   if (look === "chess") return [chessman(sign || "P", x, y, 2 * r, color, ["#1F2226", "#D5DAE0"][seat % 2])];
   if (look === "tiles")
-    return [rect(x - r, y - r, 2 * r, 2 * r, { rx: 6, fill: color }), words(x, y, sign, 0.3 * side, seat > 1 ? "#FFFFFF" : INK, "bold")];
+    return [
+      rect(x - r, y - r, 2 * r, 2 * r, { rx: 6, fill: color }),
+      words(x, y, sign, 0.3 * side, seat > 1 ? "#FFFFFF" : INK, "bold"),
+    ];
   if (look === "crosses" && seat === 0)
-    return [1, -1].map((up) => stroke(x - 0.85 * r, y - up * 0.85 * r, x + 0.85 * r, y + up * 0.85 * r, color, side / 9));
-  if (look === "crosses" && seat === 1) return [circle(x, y, r, { fill: "none", stroke: color, stroke_width: side / 9 })];
+    return [1, -1].map((up) =>
+      stroke(x - 0.85 * r, y - up * 0.85 * r, x + 0.85 * r, y + up * 0.85 * r, color, side / 9),
+    );
+  if (look === "crosses" && seat === 1)
+    return [circle(x, y, r, { fill: "none", stroke: color, stroke_width: side / 9 })];
   if (look === "lines" && seat < 2) return [circle(x, y, r, { fill: color, stroke: "#77797C", stroke_width: 1 })];
   const ring = { fill: "none", stroke: "#FFFFFF", stroke_width: Math.max(1.5, r / 9), stroke_opacity: 0.85 };
   return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : [])];
@@ -81,15 +101,28 @@ function background(board, { places, margin, width, height }) {
   const body = [rect(0, 0, width, height, { rx: 10, fill: STYLES[board.look][0] })], columns = board.widths.length;
   if (board.look === "holes") body.push(...places.map(([x, y, w]) => circle(x, y, 0.42 * w, { fill: EMPTY })));
   if (board.look === "cells" || board.look === "crosses" || board.look === "tiles")
-    body.push(...places.map(([x, y, w, h]) => rect(x - w / 2 + 1.5, y - h / 2 + 1.5, w - 3, h - 3, { rx: 5, fill: board.look === "tiles" ? "#CDC1B4" : EMPTY })));
+    body.push(
+      ...places.map(([x, y, w, h]) =>
+        rect(x - w / 2 + 1.5, y - h / 2 + 1.5, w - 3, h - 3, {
+          rx: 5,
+          fill: board.look === "tiles" ? "#CDC1B4" : EMPTY,
+        }),
+      ),
+    );
   if (board.look === "lines") {
     const ends = board.heights.map((_, row) => [places[row * columns], places[row * columns + columns - 1]]);
     ends.push(...board.widths.map((_, column) => [places[column], places[places.length - columns + column]]));
     body.push(...ends.map(([a, b]) => stroke(a[0], a[1], b[0], b[1], "#8F7F5F", 1)));
   }
   if (board.look === "chess")
-    body.push(...places.map(([x, y, w, h], place) => rect(x - w / 2, y - h / 2, w, h, {
-      fill: (Math.floor(place / columns) + board.heights.length - 1 + (place % columns)) % 2 ? "#F1EEE6" : "#A3B8CF" })));
+    body.push(
+      ...places.map(([x, y, w, h], place) =>
+        rect(x - w / 2, y - h / 2, w, h, {
+          fill:
+            (Math.floor(place / columns) + board.heights.length - 1 + (place % columns)) % 2 ? "#F1EEE6" : "#A3B8CF",
+        }),
+      ),
+    );
   body.push(...board.rows.map((name, row) => words(margin / 2, places[row * columns][1], name, 11, "#5B6470")));
   body.push(...board.columns.map((name, column) => words(places[column][0], height - margin / 2, name, 11, "#5B6470")));
   return body;
@@ -99,32 +132,55 @@ function marked(board, marks, place, [x, y, side]) {
   const share = marks.shares.get(place) || 0, { seat } = board.squares[place], body = [];
   if (share >= 0.005 && seat < 0) {
     const r = Math.max(3, 0.46 * side * Math.sqrt(share));
-    if (share >= 0.05 && board.look === "lines") body.push(circle(x, y, Math.max(r, 0.28 * side), { fill: STYLES.lines[0] }));
+    if (share >= 0.05 && board.look === "lines")
+      body.push(circle(x, y, Math.max(r, 0.28 * side), { fill: STYLES.lines[0] }));
     body.push(circle(x, y, r, { fill: GREEN, fill_opacity: 0.3 }));
     if (share >= 0.05) body.push(words(x, y, Math.round(100 * share), Math.max(9, Math.min(15, 0.3 * side)), INK));
   }
   if (marks.legal.has(place) && seat >= 0)
-    body.push(circle(x, y, 0.45 * side, { fill: "none", stroke: INK, stroke_width: 0.06 * side, stroke_opacity: 0.45 }));
+    body.push(
+      circle(x, y, 0.45 * side, { fill: "none", stroke: INK, stroke_width: 0.06 * side, stroke_opacity: 0.45 }),
+    );
   else if (marks.legal.has(place) && share < 0.05)
     body.push(circle(x, y, Math.max(2, (board.steps.length ? 0.12 : 0.06) * side), { fill: INK, fill_opacity: 0.4 }));
   if (marks.last.has(place) && board.look !== "chess" && board.look !== "tiles") {
     if (seat >= 0 && board.look !== "crosses")
       body.push(circle(x, y, 0.1 * side, { fill: seatColor(board.look, seat) === "#FFFFFF" ? ORANGE : "#FFFFFF" }));
-    else body.push(rect(x - side / 2 + 2.5, y - side / 2 + 2.5, side - 5, side - 5, { rx: 5, fill: "none", stroke: INK, stroke_width: 2, stroke_opacity: 0.45 }));
+    else
+      body.push(
+        rect(x - side / 2 + 2.5, y - side / 2 + 2.5, side - 5, side - 5, {
+          rx: 5,
+          fill: "none",
+          stroke: INK,
+          stroke_width: 2,
+          stroke_opacity: 0.45,
+        }),
+      );
   }
-  if (place === marks.best) body.push(circle(x, y, 0.44 * side, { fill: "none", stroke: GREEN, stroke_width: 2.5, stroke_dasharray: "5 4" }));
+  if (place === marks.best)
+    body.push(circle(x, y, 0.44 * side, { fill: "none", stroke: GREEN, stroke_width: 2.5, stroke_dasharray: "5 4" }));
   return body;
 }
 
-function edge(board, marks, place, [x, y, w, h]) {   // A dot, a line or a box of dots and boxes
-  const columns = board.widths.length, row = Math.floor(place / columns), column = place % columns, { seat, sign } = board.squares[place];
+function edge(board, marks, place, [x, y, w, h]) {
+  // A dot, a line or a box of dots and boxes
+  const columns = board.widths.length,
+    row = Math.floor(place / columns),
+    column = place % columns,
+    { seat, sign } = board.squares[place];
   if (row % 2 === 0 && column % 2 === 0) return [];
   if (row % 2 && column % 2) {
     if (seat < 0) return [];
-    const tint = rect(x - w / 2 - 9, y - h / 2 - 9, w + 18, h + 18, { fill: seatColor(board.look, seat), fill_opacity: 0.18 });
+    const tint = rect(x - w / 2 - 9, y - h / 2 - 9, w + 18, h + 18, {
+      fill: seatColor(board.look, seat),
+      fill_opacity: 0.18,
+    });
     return [tint, ...piece(board.look, seat, x, y, 0.8 * Math.min(w, h), "")];
   }
-  const dx = column % 2 ? w / 2 + 7 : 0, dy = column % 2 ? 0 : h / 2 + 7, share = marks.shares.get(place) || 0, last = marks.last.has(place);
+  const dx = column % 2 ? w / 2 + 7 : 0,
+    dy = column % 2 ? 0 : h / 2 + 7,
+    share = marks.shares.get(place) || 0,
+    last = marks.last.has(place);
   const line = (color, width, opacity) => stroke(x - dx, y - dy, x + dx, y + dy, color, width, opacity);
   if (sign) return [line(last ? ORANGE : INK, last ? 6 : 4.5)];
   const body = marks.legal.has(place) && share < 0.005 ? [line(INK, 2, 0.13)] : [];
@@ -135,12 +191,21 @@ function edge(board, marks, place, [x, y, w, h]) {   // A dot, a line or a box o
 }
 
 function behind(board, marks, place, [x, y, side]) {
-  const corner = [x - side / 2, y - side / 2, side, side], frame = [x - side / 2 + 1.5, y - side / 2 + 1.5, side - 3, side - 3], body = [];
-  if (marks.last.has(place) && board.look === "chess") body.push(rect(...corner, { fill: "#F2C94C", fill_opacity: 0.6 }));
+  const corner = [x - side / 2, y - side / 2, side, side],
+    frame = [x - side / 2 + 1.5, y - side / 2 + 1.5, side - 3, side - 3],
+    body = [];
+  if (marks.last.has(place) && board.look === "chess")
+    body.push(rect(...corner, { fill: "#F2C94C", fill_opacity: 0.6 }));
   if (board.squares[place].alert)
-    body.push(rect(...corner, { fill: "#C8202F", fill_opacity: 0.35 }), rect(...frame, { fill: "none", stroke: "#C8202F", stroke_width: 3 }));
+    body.push(
+      rect(...corner, { fill: "#C8202F", fill_opacity: 0.35 }),
+      rect(...frame, { fill: "none", stroke: "#C8202F", stroke_width: 3 }),
+    );
   if (place === marks.chosen)
-    body.push(rect(...corner, { fill: GREEN, fill_opacity: 0.25 }), rect(...frame, { fill: "none", stroke: GREEN, stroke_width: 3 }));
+    body.push(
+      rect(...corner, { fill: GREEN, fill_opacity: 0.25 }),
+      rect(...frame, { fill: "none", stroke: GREEN, stroke_width: 3 }),
+    );
   return body;
 }
 
@@ -148,13 +213,33 @@ function arrows(board, marks, { places }) {
   const side = Math.min(...board.widths), body = [];
   for (const [, { start, to, share }] of marks.arrows) {
     if (share < 0.02) continue;
-    const [x, y] = places[start], [toX, toY] = places[to], far = Math.hypot(toX - x, toY - y) || 1, width = side * (0.06 + 0.3 * share);
-    const u = (toX - x) / far, v = (toY - y) / far, head = width / 2 + 0.12 * side, neck = far - head - 0.12 * side, end = far - 0.05 * side;
+    const [x, y] = places[start],
+      [toX, toY] = places[to],
+      far = Math.hypot(toX - x, toY - y) || 1,
+      width = side * (0.06 + 0.3 * share);
+    const u = (toX - x) / far,
+      v = (toY - y) / far,
+      head = width / 2 + 0.12 * side,
+      neck = far - head - 0.12 * side,
+      end = far - 0.05 * side;
     const corner = (along, across) => `${x + along * u - across * v},${y + along * v + across * u}`;
-    const corners = [[0.1 * side, -width / 2], [neck, -width / 2], [neck, -head], [end, 0], [neck, head], [neck, width / 2], [0.1 * side, width / 2]];
-    body.push(shape("polygon", { points: corners.map((each) => corner(...each)).join(" "), fill: GREEN, fill_opacity: 0.55 }));
+    const corners = [
+      [0.1 * side, -width / 2],
+      [neck, -width / 2],
+      [neck, -head],
+      [end, 0],
+      [neck, head],
+      [neck, width / 2],
+      [0.1 * side, width / 2],
+    ];
+    body.push(
+      shape("polygon", { points: corners.map((each) => corner(...each)).join(" "), fill: GREEN, fill_opacity: 0.55 }),
+    );
     if (share >= 0.05)
-      body.push(circle((x + toX) / 2, (y + toY) / 2, 9.5, { fill: "#FFFFFF", fill_opacity: 0.85 }), words((x + toX) / 2, (y + toY) / 2, Math.round(100 * share), 11, INK));
+      body.push(
+        circle((x + toX) / 2, (y + toY) / 2, 9.5, { fill: "#FFFFFF", fill_opacity: 0.85 }),
+        words((x + toX) / 2, (y + toY) / 2, Math.round(100 * share), 11, INK),
+      );
   }
   return body;
 }
@@ -164,18 +249,39 @@ function picture(board, marks) {
   plan.places.forEach((spot, place) => {
     const { seat, sign } = board.squares[place];
     if (board.look === "edges") body.push(...edge(board, marks, place, spot));
-    else body.push(...behind(board, marks, place, spot), ...(seat >= 0 ? piece(board.look, seat, spot[0], spot[1], spot[2], sign) : []), ...marked(board, marks, place, spot));
+    else
+      body.push(
+        ...behind(board, marks, place, spot),
+        ...(seat >= 0 ? piece(board.look, seat, spot[0], spot[1], spot[2], sign) : []),
+        ...marked(board, marks, place, spot),
+      );
   });
   if (board.look === "edges")
-    plan.places.forEach(([x, y], place) => { if (Math.floor(place / columns) % 2 === 0 && (place % columns) % 2 === 0) body.push(circle(x, y, 5.5, { fill: INK })); });
-  const made = shape("svg", { viewBox: `0 0 ${plan.width} ${plan.height}`, "aria-hidden": "true" }, ...body, ...arrows(board, marks, plan));
+    plan.places.forEach(([x, y], place) => {
+      if (Math.floor(place / columns) % 2 === 0 && (place % columns) % 2 === 0)
+        body.push(circle(x, y, 5.5, { fill: INK }));
+    });
+  const made = shape(
+    "svg",
+    { viewBox: `0 0 ${plan.width} ${plan.height}`, "aria-hidden": "true" },
+    ...body,
+    ...arrows(board, marks, plan),
+  );
   return { made, plan };
 }
 
 function turned(board) {
-  const last = board.squares.length - 1, back = (list) => [...list].reverse();
-  return { ...board, heights: back(board.heights), widths: back(board.widths), squares: back(board.squares), rows: back(board.rows), columns: back(board.columns),
-           steps: board.steps.map((step) => ({ ...step, start: last - step.start, to: last - step.to })) };
+  const last = board.squares.length - 1,
+    back = (list) => [...list].reverse();
+  return {
+    ...board,
+    heights: back(board.heights),
+    widths: back(board.widths),
+    squares: back(board.squares),
+    rows: back(board.rows),
+    columns: back(board.columns),
+    steps: board.steps.map((step) => ({ ...step, start: last - step.start, to: last - step.to })),
+  };
 }
 
 // The worker --------------------------------------------------------------------------------------
@@ -191,7 +297,10 @@ function startWorker() {
     const wait = pending.get(message.id);
     pending.delete(message.id);
     watch();
-    if (wait) { if (message.error === undefined) wait.resolve(message.result); else wait.reject(new Error(message.error)); }
+    if (wait) {
+      if (message.error === undefined) wait.resolve(message.result);
+      else wait.reject(new Error(message.error));
+    }
   };
   worker.onerror = (event) => { event.preventDefault(); endWorker(event.message || "the worker stopped"); };
   return ask("open", data);
@@ -208,7 +317,11 @@ function endWorker(reason) {
 
 function watch() {   // A rule that never returns ends the worker
   clearTimeout(watchdog);
-  if (pending.size) watchdog = setTimeout(() => endWorker(`the rules did not answer within ${PATIENCE_MS / 1000} seconds`), PATIENCE_MS);
+  if (pending.size)
+    watchdog = setTimeout(
+      () => endWorker(`the rules did not answer within ${data.patience} seconds`),
+      1000 * data.patience,
+    );
 }
 
 function ask(kind, more = {}) {
@@ -222,13 +335,31 @@ function ask(kind, more = {}) {
 
 // The game ----------------------------------------------------------------------------------------
 
-let seed = 0, position = null, viewed = null, thinking = false, failed = "", chosen = -1, offered = [], hint = null, cursor = 0, turn = 0;
-let results = new Map();   // Number of moves: expected results by seat
-const humans = () => ({ all: data.seats.map((_, seat) => seat), none: [] })[at("seat").value] || [Number(at("seat").value)];
+let seed = 0,
+  position = null,
+  viewed = null,
+  thinking = false,
+  failed = "",
+  chosen = -1,
+  offered = [],
+  hint = null,
+  cursor = 0,
+  turn = 0;
+let results = new Map(); // Number of moves: expected results by seat
+const humans = () =>
+  ({ all: data.seats.map((_, seat) => seat), none: [] })[at("seat").value] || [Number(at("seat").value)];
 const over = () => position.mover === -1;
 const yours = () => !failed && !over() && !viewed && humans().includes(position.mover);
 const seatName = (seat) => data.seats[seat];
-const who = (seat) => (humans().length === 1 && humans()[0] === seat ? "You" : humans().includes(seat) ? seatName(seat) : humans().length ? "The agent" : seatName(seat));
+const alone = data.seats.length === 1;   // Then a result counts points, and is no chance
+const who = (seat) =>
+  humans().length === 1 && humans()[0] === seat
+    ? "You"
+    : humans().includes(seat)
+      ? seatName(seat)
+      : humans().length
+        ? "The agent"
+        : seatName(seat);
 
 function fail(error) { failed = error.message; thinking = false; if (worker) endWorker("stopped"); render(); }
 
@@ -312,8 +443,17 @@ function swapSides() {
 
 async function look(count) {   // An earlier position of this game
   if (thinking) return;
-  if (count >= position.moves.length) { viewed = null; render(); return; }
-  try { viewed = await ask("look", { seed, moves: position.moves.slice(0, count) }); render(); } catch (error) { fail(error); }
+  if (count >= position.moves.length) {
+    viewed = null;
+    render();
+    return;
+  }
+  try {
+    viewed = await ask("look", { seed, moves: position.moves.slice(0, count) });
+    render();
+  } catch (error) {
+    fail(error);
+  }
 }
 
 // Links -------------------------------------------------------------------------------------------
@@ -326,13 +466,29 @@ function linkText() {
 let written = "";
 function writeLink() {
   written = linkText();
-  try { history.replaceState(null, "", position.moves.length ? written : "#"); } catch { /* Some browsers refuse this for files */ }
+  try {
+    history.replaceState(null, "", position.moves.length ? written : "#");
+  } catch {
+    /* Some browsers refuse this for files */
+  }
 }
 
 function openLink() {
-  const fields = new Map(location.hash.slice(1).split("&").map((part) => part.split("=", 2)));
-  const numbers = (fields.get("moves") || "").split(",").filter((part) => /^\d{1,6}$/.test(part)).map(Number);
-  seed = /^\d{1,10}$/.test(fields.get("seed") || "") ? Number(fields.get("seed")) % 2 ** 31 : data.chance ? Math.floor(Math.random() * 2 ** 31) : 0;
+  const fields = new Map(
+    location.hash
+      .slice(1)
+      .split("&")
+      .map((part) => part.split("=", 2)),
+  );
+  const numbers = (fields.get("moves") || "")
+    .split(",")
+    .filter((part) => /^\d{1,6}$/.test(part))
+    .map(Number);
+  seed = /^\d{1,10}$/.test(fields.get("seed") || "")
+    ? Number(fields.get("seed")) % 2 ** 31
+    : data.chance
+      ? Math.floor(Math.random() * 2 ** 31)
+      : 0;
   return goTo(numbers);
 }
 
@@ -348,21 +504,36 @@ function say(text) { at("said").textContent = text; }
 
 function view() {
   const shown = viewed || position;
-  return shown.board && shown.board.turns && humans().length === 1 && humans()[0] === 1 ? turned(shown.board) : shown.board;
+  return shown.board && shown.board.turns && humans().length === 1 && humans()[0] === 1
+    ? turned(shown.board)
+    : shown.board;
 }
 
 const flipped = () => view() !== (viewed || position).board;
 
 function marksOf(board) {
-  const last = board.squares.length - 1, turnPlace = (place) => (flipped() ? last - place : place), can = yours() && !thinking;
-  const aims = new Map(board.squares.flatMap(({ action, aim }, place) => (action >= 0 && aim ? [[action, place]] : [])));
-  const legal = new Set(), shares = new Map(), arrows = new Map();
-  if (can && board.steps.length) for (const step of board.steps) { if (step.start === chosen) legal.add(step.to); }
+  const last = board.squares.length - 1,
+    turnPlace = (place) => (flipped() ? last - place : place),
+    can = yours() && !thinking;
+  const aims = new Map(
+    board.squares.flatMap(({ action, aim }, place) => (action >= 0 && aim ? [[action, place]] : [])),
+  );
+  const legal = new Set(),
+    shares = new Map(),
+    arrows = new Map();
+  if (can && board.steps.length)
+    for (const step of board.steps) {
+      if (step.start === chosen) legal.add(step.to);
+    }
   else if (can) for (const { action } of position.legal) if (aims.has(action)) legal.add(aims.get(action));
   const steps = new Map(board.steps.map((step) => [step.action, step]));
   for (const [action, share] of hint && !viewed ? hint.shares : []) {
     const step = steps.get(action);
-    if (step) arrows.set(`${step.start} ${step.to}`, { ...step, share: share + (arrows.get(`${step.start} ${step.to}`)?.share || 0) });
+    if (step)
+      arrows.set(`${step.start} ${step.to}`, {
+        ...step,
+        share: share + (arrows.get(`${step.start} ${step.to}`)?.share || 0),
+      });
     else if (aims.has(action)) shares.set(aims.get(action), share);
   }
   return { legal, shares, arrows, last: new Set((viewed || position).last.map(turnPlace)), chosen,
@@ -370,9 +541,20 @@ function marksOf(board) {
 }
 
 function placeName(board, place, marks) {
-  const columns = board.widths.length, row = Math.floor(place / columns), column = place % columns, { seat, sign, action } = board.squares[place];
-  const label = `${board.columns[column] ?? `column ${column + 1}`}${board.rows.length ? "" : ", row "}${board.rows[row] ?? row + 1}`;
-  const on = seat < 0 ? (sign ? "drawn" : "empty") : board.look === "tiles" ? sign : `${seatName(seat)}${board.look === "chess" ? ` ${MEN[sign]}` : ""}`;
+  const columns = board.widths.length,
+    row = Math.floor(place / columns),
+    column = place % columns,
+    { seat, sign, action } = board.squares[place];
+  const name = board.columns[column] ?? `column ${column + 1}`;
+  const label = `${name}${board.rows.length ? "" : ", row "}${board.rows[row] ?? row + 1}`;
+  const on =
+    seat < 0
+      ? sign
+        ? "drawn"
+        : "empty"
+      : board.look === "tiles"
+        ? sign
+        : `${seatName(seat)}${board.look === "chess" ? ` ${MEN[sign]}` : ""}`;
   const playable = marks.legal.has(place) || (action >= 0 && position.legal.some((each) => each.action === action));
   return `${label}: ${on}${playable && yours() ? ", can be played" : ""}${place === chosen ? ", chosen" : ""}`;
 }
@@ -387,12 +569,18 @@ function drawBoard() {
   if (!board) { drawNumbers(frame); return; }
   const marks = marksOf(board), { made, plan } = picture(board, marks);
   frame.append(made);
-  frame.style.maxWidth = `${Math.max(300, Math.min(560, Math.round(1.3 * plan.width)))}px`;
+  frame.style.maxWidth = `${Math.max(300, Math.min(560, Math.round(1.4 * plan.width)))}px`;
   const places = board.squares.map((_, place) => place).filter((place) => clickable(board, place));
   if (!places.includes(cursor)) [cursor = 0] = places;
   for (const place of places) {
-    const [x, y, w, h] = plan.places[place], wide = board.look === "edges" ? [Math.max(w, 26), Math.max(h, 26)] : [w, h];
-    const button = element("button", { type: "button", tabindex: place === cursor ? 0 : -1, "aria-label": placeName(board, place, marks), "data-place": place });
+    const [x, y, w, h] = plan.places[place],
+      wide = board.look === "edges" ? [Math.max(w, 26), Math.max(h, 26)] : [w, h];
+    const button = element("button", {
+      type: "button",
+      tabindex: place === cursor ? 0 : -1,
+      "aria-label": placeName(board, place, marks),
+      "data-place": place,
+    });
     const share = (value, whole) => `${(100 * value) / whole}%`;
     Object.assign(button.style, { left: share(x - wide[0] / 2, plan.width), top: share(y - wide[1] / 2, plan.height),
                                   width: share(wide[0], plan.width), height: share(wide[1], plan.height) });
@@ -406,48 +594,97 @@ function drawNumbers(frame) {   // A game without a board: its planes as the net
   frame.style.maxWidth = "560px";
   const shown = viewed || position;
   if (!shown.planes) {
-    const points = shown.caption.map((line) => Number(line.match(/\d+/)[0])), goal = Number(shown.caption[2].match(/of (\d+)/)[1]);
-    const names = [seatName(0), seatName(1), "This turn"], body = [rect(0, 0, 360, 160, { rx: 10, fill: PANEL })];
+    const points = shown.caption.map((line) => Number(line.match(/\d+/)[0])),
+      goal = Number(shown.caption[2].match(/of (\d+)/)[1]);
+    const names = [seatName(0), seatName(1), "This turn"],
+      body = [rect(0, 0, 360, 160, { rx: 10, fill: PANEL })];
     points.forEach((value, i) => {
-      const y = 38 + 42 * i, left = shape("text", { x: 14, y: y + 5, font_size: 14, fill: INK }, names[i].length > 12 ? `${names[i].slice(0, 11)}…` : names[i]);
+      const y = 38 + 42 * i,
+        left = shape(
+          "text",
+          { x: 14, y: y + 5, font_size: 14, fill: INK },
+          names[i].length > 12 ? `${names[i].slice(0, 11)}…` : names[i],
+        );
       body.push(left, rect(112, y - 9, 190, 18, { rx: 5, fill: EMPTY }), words(331, y, value, 15, INK, "bold"));
-      body.push(rect(112, y - 9, (190 * Math.min(value, goal)) / goal, 18, { rx: 5, fill: [SEATS[0], SEATS[1], GREEN][i] }));
+      body.push(
+        rect(112, y - 9, (190 * Math.min(value, goal)) / goal, 18, { rx: 5, fill: [SEATS[0], SEATS[1], GREEN][i] }),
+      );
     });
-    frame.append(shape("svg", { viewBox: "0 0 360 160", role: "img", "aria-label": shown.caption.join(", ") }, ...body));
+    frame.append(
+      shape("svg", { viewBox: "0 0 360 160", role: "img", "aria-label": shown.caption.join(", ") }, ...body),
+    );
     return;
   }
   const [count, height, width] = data.shape.length === 3 ? data.shape : [1, 1, shown.planes.length];
-  const columns = data.shape.length === 3 ? width : Math.min(width, 16), rows = data.shape.length === 3 ? height : Math.ceil(width / columns);
-  const across = count > 1 && columns <= 8 ? 2 : 1, kept = Math.min(count, 12), side = Math.floor(344 / across / columns) - 1, most = Math.max(1, ...shown.planes.map(Math.abs));
-  const gap = 14, high = Math.ceil(kept / across) * (rows * side + gap) + gap, body = [rect(0, 0, 360, high, { rx: 10, fill: PANEL })];
-  for (let plane = 0; plane < kept; plane++) for (let cell = 0; cell < height * width; cell++) {
-    const value = shown.planes[plane * height * width + cell];
-    const x = 8 + (plane % across) * 176 + (cell % columns) * (side + 1), y = gap + Math.floor(plane / across) * (rows * side + gap) + Math.floor(cell / columns) * side;
-    body.push(rect(x, y, side - 1, side - 1, { rx: 3, fill: value ? BLUE : EMPTY, fill_opacity: value ? 0.25 + (0.75 * Math.abs(value)) / most : 1 }));
-    if (data.shape.length === 1 && side >= 14) body.push(words(x + side / 2 - 0.5, y + side / 2, cell, 9, value ? "#FFFFFF" : "#5B6470"));
-  }
-  const ones = shown.planes.flatMap((value, i) => (value ? [`${i}: ${value}`] : [])).slice(0, 60).join(", ");
-  frame.append(shape("svg", { viewBox: `0 0 360 ${high}`, role: "img", "aria-label": `What the network sees: ${ones}` }, ...body));
+  const columns = data.shape.length === 3 ? width : Math.min(width, 16),
+    rows = data.shape.length === 3 ? height : Math.ceil(width / columns);
+  const across = count > 1 && columns <= 8 ? 2 : 1,
+    kept = Math.min(count, 12),
+    side = Math.min(40, Math.floor(344 / across / columns) - 1),
+    most = Math.max(1, ...shown.planes.map(Math.abs));
+  const gap = 14,
+    high = Math.ceil(kept / across) * (rows * (side + 1) + gap) + gap,
+    left = (360 / across - columns * (side + 1)) / 2,
+    body = [rect(0, 0, 360, high, { rx: 10, fill: PANEL })];
+  for (let plane = 0; plane < kept; plane++)
+    for (let cell = 0; cell < height * width; cell++) {
+      const value = shown.planes[plane * height * width + cell];
+      const x = left + (plane % across) * 180 + (cell % columns) * (side + 1),
+        y = gap + Math.floor(plane / across) * (rows * (side + 1) + gap) + Math.floor(cell / columns) * (side + 1);
+      body.push(
+        rect(x, y, side - 1, side - 1, {
+          rx: 3,
+          fill: value ? BLUE : EMPTY,
+          fill_opacity: value ? 0.25 + (0.75 * Math.abs(value)) / most : 1,
+        }),
+      );
+      if (data.shape.length === 1 && side >= 14)
+        body.push(words(x + side / 2 - 0.5, y + side / 2, cell, 9, value ? "#FFFFFF" : "#5B6470"));
+    }
+  const ones = shown.planes
+    .flatMap((value, i) => (value ? [`${i}: ${value}`] : []))
+    .slice(0, 60)
+    .join(", ");
+  frame.append(
+    shape("svg", { viewBox: `0 0 360 ${high}`, role: "img", "aria-label": `What the network sees: ${ones}` }, ...body),
+  );
 }
 
 function drawButtons() {
-  const frame = at("actions"), board = position.board, can = yours() && !thinking;
-  const placed = new Set(board ? [...board.squares.filter(({ aim }) => aim).map(({ action }) => action), ...board.steps.map(({ action }) => action)] : []);
+  const frame = at("actions"),
+    board = position.board,
+    can = yours() && !thinking;
+  const placed = new Set(
+    board
+      ? [
+          ...board.squares.filter(({ aim }) => aim).map(({ action }) => action),
+          ...board.steps.map(({ action }) => action),
+        ]
+      : [],
+  );
   const free = can ? position.legal.filter(({ action }) => !placed.has(action)) : [];
   const share = new Map(hint ? hint.shares : []);
-  const buttons = (offered.length ? offered.map(({ action, word }) => ({ action, name: word })) : free).map(({ action, name }) =>
-    element("button", { type: "button", "data-action": action, onclick: () => playAction(action) },
-            name + (share.has(action) ? ` · ${Math.round(100 * share.get(action))} %` : "")));
+  const buttons = (offered.length ? offered.map(({ action, word }) => ({ action, name: word })) : free).map(
+    ({ action, name }) =>
+      element(
+        "button",
+        { type: "button", "data-action": action, onclick: () => playAction(action) },
+        name + (share.has(action) ? ` · ${Math.round(100 * share.get(action))} %` : ""),
+      ),
+  );
   frame.replaceChildren(...buttons);
 }
 
-function drawMoves() {
+function drawMoves() {   // Rolls have no number
   const list = at("moves"), shown = viewed ? viewed.moves.length : position.moves.length;
-  list.replaceChildren(...position.names.map((name, i) => {
-    const chance = position.movers[i] === -2;
-    return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", ...(i + 1 === shown ? { "aria-current": "true" } : {}), onclick: () => look(i + 1) },
-      chance ? name : `${i + 1}. ${name}`));
-  }));
+  let number = 0;
+  const entry = (name, i) => {
+    const chance = position.movers[i] === -2, current = i + 1 === shown ? { "aria-current": "true" } : {};
+    const words = chance ? name : `${++number}. ${name}`;
+    return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", ...current,
+                                                 onclick: () => look(i + 1) }, words));
+  };
+  list.replaceChildren(...position.names.map(entry));
   list.querySelector("[aria-current]")?.scrollIntoView?.({ block: "nearest" });
   at("back").hidden = !viewed;
 }
@@ -461,10 +698,14 @@ function showSearch({ visits, means, evaluations, seconds }) {
 }
 
 function drawBar(means) {
-  const bar = at("bar"), share = chanceOf(means[0]);
+  const bar = at("bar"), share = chanceOf(means[0]), drawn = position.board?.look || "holes";
+  const look = drawn === "tiles" ? "holes" : drawn, two = data.seats.length === 2;   // The colours of the pieces
   at("share").style.width = `${share}%`;
-  at("share").style.background = seatColor(position.board?.look === "lines" ? "holes" : position.board?.look || "holes", 0);
-  const text = data.seats.length === 2 ? `${seatName(0)} ${share} %, ${seatName(1)} ${100 - share} %` : means.map((mean, seat) => `${seatName(seat)} ${chanceOf(mean)} %`).join(", ");
+  at("share").style.background = seatColor(look, 0);
+  bar.style.background = two ? seatColor(look, 1) : "";
+  const chances = data.seats.map((name, seat) => `${name} ${chanceOf(means[seat])} %`);
+  if (two) chances[1] = `${seatName(1)} ${100 - share} %`;
+  const text = alone ? `Expected result: ${means[0].toFixed(2)}` : chances.join(", ");
   at("expected").textContent = text;
   bar.setAttribute("aria-label", `Expected result: ${text}`);
 }
@@ -472,24 +713,47 @@ function drawBar(means) {
 function drawCurve() {
   const frame = at("curve"), points = [...results].sort((a, b) => a[0] - b[0]);
   frame.replaceChildren();
-  frame.hidden = !over() || points.length < 2;
+  frame.hidden = alone || !over() || points.length < 2;
   if (frame.hidden) return;
-  const last = Math.max(1, position.moves.length), x = (ply) => 34 + (310 * ply) / last, y = (mean) => 60 - 46 * mean;
+  const last = Math.max(1, position.moves.length), x = (ply) => 44 + (300 * ply) / last, y = (mean) => 60 - 46 * mean;
   points.push([position.moves.length, position.returns]);
-  frame.append(element("h2", {}, `Expected result of ${seatName(0)}`), shape("svg", { viewBox: "0 0 360 132", role: "img",
-    "aria-label": points.map(([ply, means]) => `move ${ply}: ${chanceOf(means[0])} %`).join(", ") },
-    ...[1, 0, -1].map((mean) => stroke(34, y(mean), 344, y(mean), "#8a93a0", 0.7, 0.6)),
-    ...[1, 0, -1].map((mean) => shape("text", { x: 28, y: y(mean) + 4, font_size: 11, text_anchor: "end", class: "axis" }, `${chanceOf(mean)} %`)),
-    shape("text", { x: 344, y: 128, font_size: 11, text_anchor: "end", class: "axis" }, `${last} moves`),
-    shape("polyline", { points: points.map(([ply, means]) => `${x(ply)},${y(means[0])}`).join(" "), fill: "none", stroke: BLUE, stroke_width: 2.5, stroke_linejoin: "round" })));
+  frame.append(
+    element("h2", {}, `Expected result of ${seatName(0)}`),
+    shape(
+      "svg",
+      {
+        viewBox: "0 0 360 132",
+        role: "img",
+        "aria-label": points.map(([ply, means]) => `move ${ply}: ${chanceOf(means[0])} %`).join(", "),
+      },
+      ...[1, 0, -1].map((mean) => stroke(44, y(mean), 344, y(mean), "#8a93a0", 0.7, 0.6)),
+      ...[1, 0, -1].map((mean) =>
+        shape(
+          "text",
+          { x: 38, y: y(mean) + 4, font_size: 11, text_anchor: "end", class: "axis" },
+          `${chanceOf(mean)} %`,
+        ),
+      ),
+      shape("text", { x: 344, y: 128, font_size: 11, text_anchor: "end", class: "axis" }, `${last} moves`),
+      shape("polyline", {
+        points: points.map(([ply, means]) => `${x(ply)},${y(means[0])}`).join(" "),
+        fill: "none",
+        stroke: BLUE,
+        stroke_width: 2.5,
+        stroke_linejoin: "round",
+      }),
+    ),
+  );
 }
 
 function status() {
   if (failed) return `The game stopped: ${failed}.`.replace(/\.\.$/, ".");
   if (viewed) return `After move ${viewed.moves.length} of ${position.moves.length}.`;
   if (over()) {
-    if (data.seats.length === 1) return `The game is over. ${position.caption[0] || `Result: ${position.returns[0].toFixed(2)}`}`;
-    const most = Math.max(...position.returns), best = position.returns.flatMap((result, seat) => (result === most ? [seat] : []));
+    if (alone)
+      return `The game is over. ${position.caption[0] || `Result: ${position.returns[0].toFixed(2)}`}`;
+    const most = Math.max(...position.returns),
+      best = position.returns.flatMap((result, seat) => (result === most ? [seat] : []));
     return best.length === 1 ? `${who(best[0])} won.` : "The game is a draw.";
   }
   if (thinking) return "The agent is thinking…";
@@ -512,7 +776,8 @@ function render(text = "") {
   at("hint").hidden = thinking;
   at("hint").disabled = !yours();
   at("undo").disabled = position.moves.length === 0;
-  at("swap").disabled = data.seats.length < 2 || humans().length !== 1;
+  at("swap").hidden = at("bar").hidden = alone;
+  at("swap").disabled = humans().length !== 1;
 }
 
 function arrowKey(event) {   // One tab stop; arrows move the cursor to the nearest square in that direction
@@ -523,17 +788,31 @@ function arrowKey(event) {   // One tab stop; arrows move the cursor to the near
   let best = -1, least = Infinity;
   board.squares.forEach((_, place) => {
     if (!clickable(board, place)) return;
-    const dx = places[place][0] - x, dy = places[place][1] - y, along = dx * way[0] + dy * way[1], across = Math.abs(dx * way[1]) + Math.abs(dy * way[0]);
-    if (along > 1 && along + 3 * across < least) { least = along + 3 * across; best = place; }
+    const dx = places[place][0] - x,
+      dy = places[place][1] - y,
+      along = dx * way[0] + dy * way[1],
+      across = Math.abs(dx * way[1]) + Math.abs(dy * way[0]);
+    if (along > 1 && along + 3 * across < least) {
+      least = along + 3 * across;
+      best = place;
+    }
   });
   if (best < 0) return;
-  for (const button of at("board").querySelectorAll("button")) button.tabIndex = Number(button.dataset.place) === best ? 0 : -1;
+  for (const button of at("board").querySelectorAll("button"))
+    button.tabIndex = Number(button.dataset.place) === best ? 0 : -1;
   cursor = best;
   at("board").querySelector('[tabindex="0"]').focus();
 }
 
-document.addEventListener("keydown", (event) => {   // 2048: arrows anywhere
-  if (!position?.board || position.board.look !== "tiles" || event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement) return;
+document.addEventListener("keydown", (event) => {
+  // 2048: arrows anywhere
+  if (
+    !position?.board ||
+    position.board.look !== "tiles" ||
+    event.target instanceof HTMLSelectElement ||
+    event.target instanceof HTMLInputElement
+  )
+    return;
   const found = position.legal.find(({ name }) => event.key === `Arrow${name[0].toUpperCase()}${name.slice(1)}`);
   if (event.key.startsWith("Arrow")) event.preventDefault();
   if (found) playAction(found.action);
@@ -543,16 +822,29 @@ function fill() {
   at("title").textContent = data.title;
   at("author").textContent = data.author ? `by ${data.author}` : "";
   at("note").textContent = data.note;
+  document.querySelector("details").hidden = !data.note && !data.facts.length;
   at("facts").replaceChildren(...data.facts.map((line) => element("li", {}, line)));
   const choice = (value, text) => element("option", { value }, text);
-  at("seat").replaceChildren(...data.seats.map((name, seat) => choice(seat, data.seats.length === 1 ? "you" : name)),
-                             ...(data.seats.length > 1 ? [choice("all", "both sides")] : []), choice("none", "nobody, watch"));
+  at("seat").replaceChildren(
+    ...data.seats.map((name, seat) => choice(seat, alone ? "You" : name)),
+    ...(data.seats.length > 1 ? [choice("all", "both sides")] : []),
+    choice("none", "nobody, watch"),
+  );
   if (data.seats.length > 2) at("seat").querySelector('[value="all"]').textContent = "all sides";
-  at("level").replaceChildren(...data.levels.map((count) => choice(count, `${count.toLocaleString("en")} simulations`)));
+  at("level").replaceChildren(
+    ...data.levels.map((count) => choice(count, `${count.toLocaleString("en")} simulations`)),
+  );
   at("level").value = data.simulations;
   at("board").addEventListener("keydown", arrowKey);
-  const buttons = { hint: showHint, undo, new: newGame, swap: swapSides, copy: copyLink, back: () => look(position.moves.length),
-                    stop: () => worker?.postMessage({ kind: "stop" }) };
+  const buttons = {
+    hint: showHint,
+    undo,
+    new: newGame,
+    swap: swapSides,
+    copy: copyLink,
+    back: () => look(position.moves.length),
+    stop: () => worker?.postMessage({ kind: "stop" }),
+  };
   for (const [id, run] of Object.entries(buttons)) at(id).addEventListener("click", run);
   at("seat").addEventListener("change", () => goTo(position ? position.moves : []));
   window.addEventListener("hashchange", () => { if (location.hash !== written) openLink(); });

@@ -17,14 +17,14 @@ from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
 from ..network.saved_run import load_network, read_saved
 from ..search.search import SearchSettings
-from ..ui.board import has_piece_planes
-from ..ui.svg import _CHESSMEN
+from ..ui.board import has_piece_planes, plane_owners
+from ..ui.svg import CHESSMEN
 from .driver import driver
 from .network import pack_network
 from .wasm import check_exportable, compile_game
 
 # %% auto #0
-__all__ = ['LEVELS', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
+__all__ = ['LEVELS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
 def _labels(game: Game, kind: str) -> dict:
@@ -38,8 +38,21 @@ def _labels(game: Game, kind: str) -> dict:
 def _chess(game: Game) -> dict:
     from alphazero_nb.games import chess, chess_board
     size = game.shape[1]
-    leads = chess._LEADS[size, :chess.WAYS[size] - chess.UNDER].tolist()
+    leads = chess.LEADS[size, :chess.WAYS[size] - chess.UNDER].tolist()
     return dict(kind="chess", size=size, leads=leads, mover=chess_board.MOVER, at=chess_board.BOARD)
+
+
+def _has_pieces(game: Game, games: int = 4) -> bool:
+    "Return True if `cells` places the moves, and the first planes show each player's pieces in some random games."
+    if game.cells is None or len(game.shape) != 3 or game.shape[0] < game.players: return False
+    rng = np.random.default_rng(0)
+    try:
+        for state in map(game.new, range(games)):
+            while not game.over(state):
+                plane_owners(game, state, game.mover(state))
+                state = game.play(state, int(rng.choice(game.legal_actions(state))))
+    except Exception: return False   # The planes are something else; if the rules fail, playing reports it
+    return True
 
 
 def page_drawing(game: Game) -> dict:
@@ -54,10 +67,13 @@ def page_drawing(game: Game) -> dict:
     if word == "chess": return _chess(game)
     if word in ("2048", "pig"): return dict(kind=dict(pig="pig").get(word, "tiles"))
     if not game.has_chance and has_piece_planes(game): return dict(kind="planes", height=height, width=width)
+    if not game.has_chance and _has_pieces(game):
+        return dict(kind="cells", height=height, width=width, cells=game.cells.tolist())
     return dict(kind="numbers")
 
 # %% ../../nbs/79f_web.page.ipynb #b6c754ee
 LEVELS = (16, 64, 200, 400, 800, 1600)   # Simulations that a page offers
+PATIENCE_S = 20   # Seconds after which a page ends rules that do not return
 
 
 def _base64(content: bytes) -> str: return base64.b64encode(content).decode()
@@ -85,12 +101,12 @@ def page_data(
     check_exportable(game)
     levels, settings, drawing = sorted({*LEVELS, simulations}), SearchSettings(), page_drawing(game)
     names = [] if drawing["kind"] == "chess" else [game.action_name(action) for action in range(game.actions)]
-    outcomes = [game._outcome_names(k) for k in range(game.outcomes)] if game._outcome_names else []
+    outcomes = [game.outcome_name(outcome) for outcome in range(game.outcomes)]
     start = game.new_match().tolist() if game.match_start else None
     packed = _network_data(game, network)   # Before the module: it fails at once
     return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), chance=game.has_chance,
-                shape=list(game.shape), start=start, men={key: list(value) for key, value in _CHESSMEN.items()},
-                simulations=simulations, levels=levels, room=max(levels),
+                shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
+                simulations=simulations, levels=levels, room=max(levels), patience=PATIENCE_S,
                 settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs),
                 network=packed, module=_base64(compile_game(game)))
 

@@ -5,8 +5,9 @@
 # %% ../../nbs/79d_web.wasm.ipynb #36cf99a8
 from __future__ import annotations
 
-import functools, math, pickle, re
+import functools, hashlib, math, pickle, re
 from dataclasses import dataclass
+from importlib.resources import files
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -16,7 +17,7 @@ from numba.core import codegen, cpu, target_extension, types, typing
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.np.arrayobj import populate_array
-from ..core.compiled import Rewired, is_library, lean_kernel
+from ..core.compiled import Rewired, is_library, keep_on_disk, lean_kernel
 from ..core.calls import MATERIAL, PRIVILEGED, RESAMPLE_HIDDEN, SIGNATURES
 from ..core.game import Game
 from .exports import API_SIZE, PAGE_SIZE, RULES, SEARCH
@@ -26,7 +27,7 @@ from .linker import Undefined, link
 # %% auto #0
 __all__ = ['NAME', 'TRIPLE', 'MATHEMATICS', 'ARENA', 'EXPORTS', 'FAILED', 'Compiled', 'compile_text', 'new_helpers',
            'describe_error', 'put_texts', 'for_wasm', 'NoWasm', 'whole_power', 'exponential', 'logarithm', 'power',
-           'tangent', 'compile_kernel', 'compile_module', 'NotExportable', 'check_exportable', 'compile_game']
+           'tangent', 'compile_kernels', 'compile_module', 'NotExportable', 'check_exportable', 'compile_game']
 
 # %% ../../nbs/79d_web.wasm.ipynb #ef7ceb76
 class _Library(codegen.CPUCodeLibrary):
@@ -345,10 +346,10 @@ def _add_reader(module, name: str, address) -> None:
 _HOST = "numba.dynamic.globals"   # Variables that hold an address of this process; those that nothing uses disappear
 
 
-def _assemble(texts, exports):
-    "Return LLVM's module of all these texts, optimised."
-    module = llvm.parse_assembly(texts[0])
-    for text in texts[1:]: module.link_in(llvm.parse_assembly(text))
+def _assemble(modules, exports):
+    "Return one module of LLVM made of all these, optimised."
+    module, *others = modules
+    for other in others: module.link_in(other)
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration and item.name not in exports and not item.name.startswith(_HOST): item.linkage = "internal"
     module.verify()
@@ -357,28 +358,48 @@ def _assemble(texts, exports):
     builder.getModulePassManager().run(module, builder)
     return module
 
+# %% ../../nbs/79d_web.wasm.ipynb #688d71eb
+def _kernel(name: str) -> tuple:
+    "Return the function of an export or of the mathematics, and its signature."
+    if name not in MATHEMATICS: return EXPORTS[name]
+    function, count = MATHEMATICS[name]
+    return function.py_func, types.float64(*[types.float64] * count)
+
+
+def _make_kernels(names: tuple) -> bytes:
+    helpers = new_helpers()
+    compiled = [compile_text(*_kernel(name), helpers) for name in names]
+    symbols = [each.symbol for each in compiled]
+    module = _assemble([llvm.parse_assembly(for_wasm(each.text)) for each in compiled], symbols)
+    return pickle.dumps((symbols, module.as_bitcode()))
+
 
 @functools.cache
-def _kernel_helpers() -> Rewired: return new_helpers()
+def compile_kernels(names: tuple) -> tuple:   # {name: Compiled, without its text}, LLVM's bitcode of all
+    "Return exports and functions of the mathematics, compiled once for all games and processes."
+    functions, signatures = zip(*map(_kernel, names))
+    symbols, code = pickle.loads(keep_on_disk("web.kernels", functions, repr((names, signatures, _how())),
+                                              lambda: _make_kernels(names)))
+    return {name: Compiled(symbol, "", signature) for name, symbol, signature in zip(names, symbols, signatures)}, code
 
 
-@functools.cache
-def compile_kernel(name: str) -> Compiled:
-    "Return an export or a function of the mathematics, compiled once in a process; it is the same for every game."
-    if name in MATHEMATICS:
-        function, count = MATHEMATICS[name]
-        return compile_text(function.py_func, types.float64(*[types.float64] * count), _kernel_helpers())
-    return compile_text(*EXPORTS[name], _kernel_helpers())
+def _how() -> str:
+    "Return a hash of this module, which says how a function is compiled."
+    return hashlib.sha256((files("alphazero_nb") / "web" / "wasm.py").read_bytes()).hexdigest()
 
-
-def _add_functions(module, api, rules: dict, exports) -> None:
-    "Add everything that the compiled functions need and that JavaScript calls."
+# %% ../../nbs/79d_web.wasm.ipynb #2c3dc651
+def _callers(api, rules: dict, kernels: dict) -> str:
+    "Return everything that the compiled functions need and that JavaScript calls, as LLVM text."
+    module = ir.Module("page")
+    module.triple, module.data_layout = TRIPLE, _layout()
     used, failure = _add_memory(module), _variable(module, "page.failure", _POINTER)
     page = _add_page(module, api, {k: _add_rule(module, used, rule) for k, rule in rules.items()})
-    for name in exports: _add_export(module, page, failure, name, compile_kernel(name))
-    for name in MATHEMATICS: _add_mathematics(module, name, compile_kernel(name))
+    for name, kernel in kernels.items():
+        if name in MATHEMATICS: _add_mathematics(module, name, kernel)
+        else: _add_export(module, page, failure, name, kernel)
     _add_reader(module, "page", page)
     _add_reader(module, "failure", failure)
+    return str(module)
 
 # %% ../../nbs/79d_web.wasm.ipynb #36cfc5c2
 def compile_module(
@@ -387,13 +408,12 @@ def compile_module(
     exports=EXPORTS,     # Names of those that the module gets
 ) -> bytes:              # Raises Undefined for what is missing, a ValueError for data of this machine
     "Return a WebAssembly module of a game's rules and of exports."
-    _machine()   # It may be missing; compiling takes a quarter of a minute
-    helpers, module = new_helpers(), ir.Module("page")
-    module.triple, module.data_layout = TRIPLE, _layout()
-    rules, names = {k: compile_text(*rule, helpers) for k, rule in rules.items()}, [*exports, "page", "failure"]
-    _add_functions(module, api, rules, exports)
-    compiled = [*rules.values(), *map(compile_kernel, exports), *map(compile_kernel, MATHEMATICS)]
-    whole = _assemble([for_wasm(each.text) for each in compiled] + [str(module)], names)
+    _machine()   # It may be missing; compiling takes a while
+    helpers, names = new_helpers(), [*exports, "page", "failure"]
+    rules = {k: compile_text(*rule, helpers) for k, rule in rules.items()}
+    kernels, code = compile_kernels((*exports, *MATHEMATICS))
+    texts = [*(for_wasm(rule.text) for rule in rules.values()), _callers(api, rules, kernels)]
+    whole = _assemble([llvm.parse_bitcode(code), *map(llvm.parse_assembly, texts)], names)
     if any(each.name.startswith(_HOST) for each in whole.global_variables):
         raise ValueError("the rules use a global array that is larger than 1 MB or not in one piece; make it smaller, or "
                          "contiguous (np.ascontiguousarray)")

@@ -33,13 +33,14 @@ function startLine(seed) {
 }
 
 function nameOf(state, mover, action) {
-  if (mover === -2) return data.outcomes[action] ?? `outcome ${action}`;
+  if (mover === -2) return data.outcomes[action];
   return data.drawing.kind === "chess" ? chessMove(state, action, data.drawing) : data.names[action] ?? String(action);
 }
 
 function step(action) {
   const at = line.moves.length, state = line.states[at], mover = line.movers[at];
   game.state.set(state);
+  if (!game.legal().includes(action)) throw new RuleError(`move ${at + 1} is not legal`);   // From a link
   game.play(action);
   line.moves.push(action);
   line.names.push(nameOf(state, mover, action));
@@ -79,9 +80,20 @@ function position() {   // What the page shows
   while (by >= 0 && line.movers[by] === -2) by--;
   if (drawn && by >= 0) last = lastPlaces(boardAt(by), drawn, line.moves[by]);
   game.state.set(state);
-  const planes = drawn || data.drawing.kind === "pig" ? null : Array.from(game.inputs().subarray(0, game.size.observation));
-  return { moves: [...line.moves], names: [...line.names], movers: [...line.movers], mover, board: drawn, last, returns, planes,
-           legal: legal.map((action) => ({ action, name: nameOf(state, mover, action) })), caption: caption(state, data.drawing) };
+  const planes =
+    drawn || data.drawing.kind === "pig" ? null : Array.from(game.inputs().subarray(0, game.size.observation));
+  return {
+    moves: [...line.moves],
+    names: [...line.names],
+    movers: [...line.movers],
+    mover,
+    board: drawn,
+    last,
+    returns,
+    planes,
+    legal: legal.map((action) => ({ action, name: nameOf(state, mover, action) })),
+    caption: caption(state, data.drawing),
+  };
 }
 
 function plant() {   // Make the current position the root, with what an earlier search knows about it
@@ -103,8 +115,14 @@ function plant() {   // Make the current position the root, with what an earlier
 function found() {
   const root = game.root(), total = root.playable.reduce((sum, visits) => sum + visits, 0) || 1;
   const shares = root.actions.map((action, k) => [action, root.playable[k] / total]);
-  return { visits: root.visits, means: root.means, shares, evaluations: job.evaluations, seconds: (performance.now() - job.begin) / 1000,
-           action: shares.reduce((best, each) => (each[1] > best[1] ? each : best), shares[0] || [-1, 0])[0] };
+  return {
+    visits: root.visits,
+    means: root.means,
+    shares,
+    evaluations: job.evaluations,
+    seconds: (performance.now() - job.begin) / 1000,
+    action: shares.reduce((best, each) => (each[1] > best[1] ? each : best), shares[0] || [-1, 0])[0],
+  };
 }
 
 function think(id, { seed, moves, simulations }) {

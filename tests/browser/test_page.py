@@ -1,8 +1,13 @@
-"An exported page in Chromium, opened from a file and without network: it plays a game, asks for nothing, and shows hostile words as text."
+"""Exported pages in Chromium, opened from a file and without network: games are played with clicks and keys, positions are those of
+Python, a page asks for nothing, and hostile words are text."""
+import base64
+import functools
 import importlib.util
 import re
 import shutil
+import time
 
+import numpy as np
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -11,28 +16,75 @@ if not CHROMIUM or not importlib.util.find_spec("playwright"):
 
 from playwright.sync_api import sync_playwright
 
-from alphazero_nb.web.page import export_page
+import broken_games
+from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.ui.board import find_drawing
+from alphazero_nb.web.page import export_page, page_data, page_html
+from alphazero_nb.web.wasm import compile_game
 
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>" + "long " * 400
+PAWN = "chess(fen=1n2k2r/P6p/8/8/8/8/p6P/1N2K2R w Kk - 0 1)"
+PLAYED = ["tictactoe", "gomoku(size=5)", "dots(rows=3,cols=3)", "othello(size=6)"]   # With clicks, to the end
+COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim"]
+
+
+@functools.cache
+def game_of(name): return broken_games.nim() if name == "nim" else get_game(name)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    "The page of the agent that ships, and everything that it logged or asked for."
-    file, seen = tmp_path_factory.mktemp("page")/"connect4.html", []
-    export_page("pretrained:connect4", file, title=HOSTILE, author=HOSTILE, note=HOSTILE, simulations=16)
-    assert file.stat().st_size < 1.5e6
+def chromium():
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=600_000)
-        context = chromium.new_context(offline=True, viewport=dict(width=360, height=800))
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=600_000)
+        try: yield browser
+        finally: browser.close()
+
+
+def write(file, data):
+    file.write_text(page_html(data), encoding="utf-8")
+    return file
+
+
+@functools.cache
+def data_of(name):
+    "The data of a page with a small network that knows nothing, made once for all tests."
+    game = game_of(name)
+    return page_data(game, PolicyValueNet(game, "tiny", seed=1), 16, title=game.name, author="", note="", facts=[])
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    "Return the file of a game's page; Connect Four is the agent that ships, with hostile words."
+    folder = tmp_path_factory.mktemp("pages")
+
+    @functools.cache
+    def file_of(name):
+        file = folder/f"{len(list(folder.iterdir()))}.html"
+        if name != "connect4": return write(file, data_of(name))
+        return export_page("pretrained:connect4", file, title=HOSTILE, author=HOSTILE, note=HOSTILE, simulations=16)
+    return file_of
+
+
+@pytest.fixture
+def visit(chromium):
+    "Open a file in a window of its own. At the end nothing may have been logged, asked for or left open."
+    opened, seen = [], []
+
+    def visit(file, ending="", wide=360):
+        context = chromium.new_context(offline=True, viewport=dict(width=wide, height=800))
         page = context.new_page()
         page.on("console", lambda message: seen.append(message.text))
         page.on("pageerror", lambda error: seen.append(str(error)))
         page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
         page.on("request", lambda request: None if request.url.startswith(("blob:", file.as_uri())) else seen.append(request.url))
-        page.goto(file.as_uri())
-        try: yield page, seen
-        finally: chromium.close()
+        page.goto(file.as_uri() + ending)
+        opened.append(context)
+        status(page, "Your move|agent|over|stopped|to move|won")
+        return page
+    yield visit
+    for context in opened: context.close()
+    assert seen == []
 
 
 def status(page, pattern, seconds=120):
@@ -40,33 +92,191 @@ def status(page, pattern, seconds=120):
     return page.locator("#status").inner_text()
 
 
-def test_a_whole_game(opened):
-    page, seen = opened
-    status(page, "Your move")
-    for turn in range(21):
-        can = page.locator("#board button[aria-label*='can be played']")
-        can.nth(turn % can.count()).click()
-        if "Your move" not in status(page, "Your move|won|draw"): break
-    assert re.search("won|draw", page.locator("#status").inner_text()) and page.locator("#moves li").count() >= 7
+def moves(page) -> list[int]: return page.evaluate("position.moves")
+
+
+def wait(page, condition, seconds=60):
+    "Wait until JavaScript says true. The page forbids strings as code, so Playwright's own way is closed."
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"{condition} after {seconds} seconds; {page.locator('#status').inner_text()}"
+        page.wait_for_timeout(10)
+
+
+def click_a_move(page, number):
+    "Click on a square that can be played, or a button below the board, and wait for the move."
+    before, can = len(moves(page)), page.locator("#board button[aria-label*='can be played'], #actions button")
+    can.nth(number % can.count()).click()
+    wait(page, f"position.moves.length > {before}")
+
+
+def play_to_the_end(page, most=60):
+    for turn in range(most):
+        if "Your move" not in status(page, "Your move|won|draw"): return page.locator("#status").inner_text()
+        click_a_move(page, 7 * turn)
+    raise AssertionError(f"the game goes on after {most} moves")
+
+
+# Playing -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_game_with_clicks(name, exported, visit):
+    page, game = visit(exported(name)), game_of(name)
+    assert re.search("won|draw", play_to_the_end(page)) and page.locator("#curve svg").is_visible()
+    end = game.state_after(moves(page))
+    assert game.over(end) and page.evaluate("position.returns") == game.returns(end).tolist()
     page.locator("#undo").click()
     status(page, "Your move")
-    assert seen == []
+    assert page.locator("html").evaluate("element => element.scrollWidth") <= 360
 
 
-def test_words_are_text(opened):
-    page, seen = opened
+def test_2048_with_keys(exported, visit):
+    page, keys = visit(exported("2048")), ("ArrowLeft", "ArrowDown", "ArrowRight", "ArrowUp")
+    status(page, "Your move")
+    for turn in range(15):
+        before = len(moves(page))
+        for key in keys:
+            page.keyboard.press(key)
+            page.wait_for_timeout(15)
+            if len(moves(page)) > before: break
+    page.wait_for_timeout(200)
+    state, played = game_of("2048").new(page.evaluate("seed")), moves(page)
+    for action in played: state = game_of("2048").play(state, action)
+    score, = re.findall(r"\d+", page.locator("#caption").inner_text())
+    assert len(played) > 15 and f"score {score}" in game_of("2048").text(state)
+
+
+def test_the_keyboard_plays(exported, visit):
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    page.locator("#board button[tabindex='0']").focus()
+    assert page.locator("#board button[tabindex='0']").count() == 1   # One stop of the tab key
+    for key in ("ArrowRight", "ArrowDown", "Enter"): page.keyboard.press(key)
+    wait(page, "position.moves.length === 2")
+    assert moves(page)[0] == 4 and page.evaluate("document.activeElement.dataset.place") == "4"
+    assert "You" in status(page, "Your move")
+
+
+def test_promotion(exported, visit):
+    page = visit(exported(PAWN))
+    status(page, "Your move")
+    def square(name): return page.locator(f"#board button[aria-label^='{name}:']")
+    square("a7").click()
+    page.locator("#said", has_text="Now choose the square.").wait_for()
+    square("a8").click()
+    page.locator("#actions button").first.wait_for()
+    assert page.locator("#actions button").all_inner_texts() == ["queen", "rook", "bishop", "knight"]
+    page.locator("#actions button", has_text="rook").click()
+    status(page, "Your move|draw|won")
+    assert page.locator("#moves button").first.inner_text() == "1. a7a8r" and "rook" in square("a8").get_attribute("aria-label")
+
+
+def test_undo_takes_dice_back(exported, visit):
+    page = visit(exported("pig"))
+    for _ in range(2):
+        status(page, "Your move")
+        before = len(moves(page))
+        page.locator("#actions button", has_text="roll").click()
+        wait(page, f"position.moves.length > {before + 1}")   # The roll and its outcome
+    status(page, "Your move")
+    while before := len(moves(page)):
+        page.locator("#undo").click()
+        wait(page, f"position.moves.length < {before} && position.mover === 0")
+    assert page.locator("#undo").is_disabled() and page.evaluate("position.caption")[2].startswith("This turn: 0 points")
+
+
+@pytest.mark.parametrize("name", ["othello(size=6)", "pig"])
+def test_a_link_opens_the_same_position(name, exported, visit):
+    first = visit(exported(name))
+    for turn in range(3):
+        status(first, "Your move")
+        click_a_move(first, turn)
+    status(first, "Your move|won|draw")
+    second = visit(exported(name), first.evaluate("location.hash"))
+    status(second, "Your move|won|draw")
+    for what in ("position.moves", "position.board", "position.caption", "position.names"): assert first.evaluate(what) == second.evaluate(what)
+
+
+def test_a_link_with_an_illegal_move_says_so(exported, visit):
+    page = visit(exported("tictactoe"), "#moves=4,4")
+    assert status(page, "stopped") == "The game stopped: move 2 is not legal."
+    page.locator("#new").click()
+    status(page, "Your move")
+
+
+def play_forever(state, action):
+    while state[0] > 0: state[1] = (state[1] + 1) % 7
+
+
+def test_rules_that_never_return_are_ended(tmp_path, visit):
+    endless = base64.b64encode(compile_game(broken_games.nim(play=play_forever))).decode()
+    page = visit(write(tmp_path/"endless.html", data_of("nim") | dict(module=endless, patience=3)))
+    page.locator("#actions button").first.click()
+    assert status(page, "stopped") == "The game stopped: the rules did not answer within 3 seconds."
+    page.locator("#new").click()
+    status(page, "Your move")
+
+
+# The same positions as in Python ------------------------------------------------------------------
+
+WATCH = """async ({ seed, moves }) => {
+  const seen = [];
+  for (let ply = 0; ply <= moves.length; ply++) {
+    const { mover, legal, returns, board, planes } = await ask("look", { seed, moves: moves.slice(0, ply) });
+    seen.push([mover, legal.map(({ action }) => action), returns, board ? board.squares.map(({ seat, sign }) => [seat, sign]) : planes]);
+  }
+  return seen;
+}"""
+
+
+def random_game(game, draw, rng, most=60):
+    "A seed, moves, and at each position the mover, the legal actions, the results, and the pieces or the planes."
+    seed = int(rng.integers(2**31))
+    states, actions, seen = [game.new_match(seed)], [], []
+    while True:
+        state, board = states[-1], draw(states, actions)
+        mover, legal = game.mover(state), game.legal_actions(state)
+        drawn = [[square.seat, square.sign] for square in board.squares] if board else game.observe(state).tolist()
+        seen.append([mover, legal if mover >= 0 else [], game.returns(state).tolist(), None if "pig" in game.name else drawn])
+        if not legal or len(actions) == most: return dict(seed=seed, moves=actions), seen
+        actions = [*actions, int(rng.choice(legal))]
+        states = [*states, game.play(state, actions[-1])]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_twenty_random_games_are_those_of_python(name, exported, visit):
+    page, game, rng = visit(exported(name)), game_of(name), np.random.default_rng(20)
+    draw = find_drawing(game)
+    for _ in range(20):
+        job, seen = random_game(game, draw, rng)
+        assert page.evaluate(WATCH, job) == seen, job
+
+
+# The agent that ships -----------------------------------------------------------------------------
+
+def test_a_whole_game_and_words_as_text(exported, visit):
+    page = visit(exported("connect4"))
+    assert exported("connect4").stat().st_size < 1.5e6
     assert page.locator("#title").inner_text().startswith("</script><img") and page.locator("img").count() == 0
     assert page.locator("#note").inner_text().startswith("</script><img") and page.locator("script").count() == 3
-    assert page.locator("html").evaluate("element => element.scrollWidth") <= 360 and seen == []
+    assert re.search("won|draw", play_to_the_end(page)) and page.locator("#moves li").count() >= 7
+    assert page.locator("html").evaluate("element => element.scrollWidth") <= 360
 
 
-def test_it_answers_while_it_searches(opened):
-    page, seen = opened
-    page.locator("#new").click()
+def test_names_of_a_game_are_text(tmp_path, visit):
+    names = dict(title=HOSTILE, names=[f"{HOSTILE}{k}" for k in range(3)], seats=[HOSTILE, f"2{HOSTILE}"], facts=[HOSTILE])
+    page = visit(write(tmp_path/"nim.html", data_of("nim") | names))
+    assert page.locator("#actions button").count() == 3 and page.locator("#actions button").first.inner_text().startswith("</script><img")
+    play_to_the_end(page)
+    assert page.locator("img").count() == 0 and page.locator("html").evaluate("element => element.scrollWidth") <= 360
+
+
+def test_it_answers_while_it_searches(exported, visit):
+    page = visit(exported("connect4"))
     status(page, "Your move")
     page.locator("#level").select_option("1600")
     page.locator("#hint").click()
     page.locator("#stop").wait_for()
     page.locator("#stop").click()
     page.locator("#said", has_text="Hint").wait_for(timeout=60_000)
-    assert page.evaluate("hint.visits") < 1600 and seen == []
+    assert page.evaluate("hint.visits") < 1600

@@ -78,7 +78,8 @@ def test_the_quickstart_has_a_form_and_nothing_for_tests():
     assert fields["game"][0] in fields["game"][1] and all(get_game(name).name == name for name in fields["game"][1])
     filled = colab.fill_form(form, colab.FORMS["colab/quickstart.ipynb"])
     assert {name: value for name, (value, *_) in colab.read_form(filled).items()} == dict(game="tictactoe", minutes=.05, use_drive=False)
-    assert not re.search(r"IN_TEST|\bos\.|tempfile|from alphazero_nb\.(?!all\b)", "\n".join(sources)) and sources[-1] == "download(folder)"
+    assert not re.search(r"IN_TEST|\bos\.|tempfile|from alphazero_nb\.(?!all\b)", "\n".join(sources)) and sources[-2:] == [
+        "download(folder)", 'download(export_page(folder, f"{folder}.html"))']
 
 
 def test_directives_are_not_relied_on(page):

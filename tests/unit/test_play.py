@@ -1,6 +1,7 @@
 """A board to play on: whole games with clicks of all kinds, undo, files, widgets without a front end, typed moves."""
 import base64, importlib.util, json, re, threading
 from dataclasses import replace
+from pathlib import Path
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -308,6 +309,23 @@ def test_saving_writes_over_nothing_of_others(tmp_path):
     assert not match.save("") and not match.save("\0") and not match.save(tmp_path / "nowhere" / "game.json")
     assert match.said == f"{tmp_path / 'nowhere' / 'game.json'} cannot be written: No such file or directory."
     assert not match.save(tmp_path)
+
+
+def test_the_button_writes_the_agent_as_a_page(tmp_path, monkeypatch):
+    import alphazero_nb
+    game, written = get_game("tictactoe"), []
+    monkeypatch.setattr(alphazero_nb, "export_page", lambda agent, file: written.append((agent, file)), raising=False)
+    monkeypatch.chdir(tmp_path)
+    match = Match(game, searcher(game))
+    widgets = PlayBoard(match).make_widgets()
+    widgets.controls.page.click()
+    assert written == [(match.agent, Path("tictactoe-1.html"))] and "plays as search, in any browser" in match.said
+    Path("tictactoe-1.html").write_text("a letter")
+    widgets.controls.page.click()
+    assert len(written) == 1 and match.said == "tictactoe-1.html already exists; choose another name."
+    monkeypatch.undo()
+    for wrong, words in ((match, "a page needs the network of an agent"), (Match(game), "There is no agent to write")):
+        assert not wrong.write_page(tmp_path / "page") and wrong.said.startswith(words) and list(tmp_path.glob("page*")) == []
 
 
 GOOD = dict(game="tictactoe", seed=0, seats=[0], agent="a", actions=[4, 0], outcome=None, thoughts=[None, None, None])

@@ -1,5 +1,6 @@
 "Rules and search as WebAssembly, in Node, play the games of Python and build its trees."
-import base64, functools, hashlib, json, subprocess, sys
+import base64, functools, hashlib, importlib.util, json, re, subprocess, sys
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +9,22 @@ import torch
 from numba import njit
 
 import broken_games
+from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
+from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
+from alphazero_nb.ui.board import find_drawing, last_places, plane_board
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
+from alphazero_nb.web import page
+from alphazero_nb.web.page import page_drawing
 from alphazero_nb.web.wasm import NotExportable, compile_game
 
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
@@ -59,15 +66,19 @@ def in_node(tmp_path_factory):
     folder, modules = tmp_path_factory.mktemp("web"), {}
     (folder/"driver.js").write_text(driver(), encoding="utf-8")
 
-    def run(game, **job):
+    def module(game):
         if game not in modules:
             modules[game] = folder/f"{len(modules)}.wasm"
             modules[game].write_bytes(compile_game(game))
+        return modules[game]
+
+    def run(game, **job):
         (folder/"job.json").write_text(json.dumps(dict(visits=200, leaves=8) | job), encoding="utf-8")
-        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(modules[game]), str(folder/"job.json")],
+        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(module(game)), str(folder/"job.json")],
                               capture_output=True, text=True, encoding="utf-8", timeout=600)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+    run.driver, run.module = folder/"driver.js", module
     return run
 
 
@@ -254,6 +265,21 @@ def test_the_module_can_be_loaded_again():
     assert done.returncode == 0 and "define i32" in done.stdout, done.stderr
 
 
+def test_search_and_network_are_compiled_once_on_a_machine(in_node, monkeypatch):
+    "A new process takes them from disk, for any game; a damaged file is made again."
+    from alphazero_nb.web import wasm
+    game, made = game_of("nim"), []
+    module = in_node.module(game).read_bytes()
+    wasm.compile_kernels.cache_clear()
+    monkeypatch.setattr(wasm, "_make_kernels", lambda names: made.append(names))
+    assert compile_game(game) == module and not made
+    monkeypatch.setattr(wasm, "_how", lambda: "in another way")
+    wasm.compile_kernels.cache_clear()
+    with pytest.raises(TypeError): compile_game(game)
+    assert made == [(*wasm.EXPORTS, *wasm.MATHEMATICS)]
+    wasm.compile_kernels.cache_clear()
+
+
 def test_an_old_llvmlite_is_named(monkeypatch):
     from alphazero_nb.web import wasm
     wasm._machine.cache_clear()
@@ -342,3 +368,121 @@ def test_other_networks_are_refused():
     with pytest.raises(NotPackable, match="cannot compute a SpikingNet; choose the preset tiny"):
         pack_network(game, PolicyValueNet(game, "spiking"))
     with pytest.raises(NotPackable, match="cannot compute a Linear"): pack_network(game, torch.nn.Linear(3, 3))
+
+
+# The board ---------------------------------------------------------------------------------------
+
+DRAWN = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "gomoku(size=15)": 100, "dots": 1000, "othello": 1000,
+         "othello(size=6)": 100, "chess": 1000, "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000,
+         "chess(fen=r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1)": 300}   # Positions compared
+
+
+def line_positions(game, rng, count):
+    "The first positions of random games with all before them, as lists of states and of actions."
+    while count > 0:
+        states, actions = [game.new(int(rng.integers(2**53)))], []
+        while count > 0:
+            yield states, actions
+            count, legal = count - 1, game.legal_actions(states[-1])
+            if not legal: break
+            actions = [*actions, int(rng.choice(legal))]
+            states = [*states, game.play(states[-1], actions[-1])]
+
+
+def as_data(board) -> dict | None:
+    "A board as JSON gives it back."
+    if board is None: return None
+    assert board.areas == () and board.paint is None
+    data = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(board).items()}
+    return {key: value for key, value in data.items() if key not in ("areas", "paint")} | dict(
+        squares=[vars(square) for square in board.squares], steps=[vars(step) for step in board.steps])
+
+
+def boards_in_node(drawing, positions, *more):
+    boards = NODE_SCRIPT.with_name("boards_node.js"), files("alphazero_nb")/"web"/"boards.js"
+    done = subprocess.run([node(), *map(str, (*boards, *more))], input=json.dumps(dict(drawing=drawing, positions=positions), default=int),
+                          capture_output=True, text=True, encoding="utf-8", timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def expected_board(game, draw, states, actions) -> tuple:
+    "What Node must say about a position, and the job that asks it."
+    legal, name = game.legal_actions(states[-1]) if game.mover(states[-1]) >= 0 else [], game.name.partition("(")[0]
+    board, job, last = draw(states, actions), dict(states=[state.tolist() for state in states[-2:]], legal=legal), []
+    if board and actions and game.mover(states[-2]) >= 0:
+        job |= dict(before=game.legal_actions(states[-2]), action=actions[-1])
+        last = sorted(last_places(draw(states[:-1], actions[:-1]), board, actions[-1]))
+    names = [game.move_name(states[-1], action) for action in legal] if name == "chess" else []
+    return dict(board=as_data(board), names=names, last=last), job
+
+
+def numbers_below(game, state) -> list[str]:
+    "The numbers in the lines below the board, from the game's text."
+    if game.name.startswith("2048"): return re.findall(r"score (\d+)", game.text(state))
+    return [*re.findall(r": (\d+)", game.text(state)), "100"] if game.name == "pig(goal=100)" else []
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_drawings_are_those_of_python(name):
+    "Squares, labels, steps, places of the last move, names of moves, and the lines below the board."
+    game, rng = get_game(name), np.random.default_rng(7)
+    draw, drawing = find_drawing(game), page_drawing(game)
+    lines = list(line_positions(game, rng, DRAWN[name]))
+    expected, jobs = zip(*(expected_board(game, draw, *line) for line in lines))
+    for (states, _), theirs, ours in zip(lines, expected, boards_in_node(drawing, jobs), strict=True):
+        assert re.findall(r"\d+", " ".join(ours.pop("caption"))) == numbers_below(game, states[-1])
+        assert ours == theirs, states[-1].tolist()
+
+
+@pytest.mark.parametrize("kind", ["planes", "cells"])
+@pytest.mark.parametrize("name", ["tictactoe", "gomoku(size=9)"])
+def test_drawings_from_planes_are_those_of_python(name, kind, in_node):
+    "What a game of one's own gets whose planes show the pieces."
+    game, rng, (_, height, width) = get_game(name), np.random.default_rng(7), get_game(name).shape
+    def draw(states, actions): return plane_board(game, states, actions)
+    expected, jobs = zip(*(expected_board(game, draw, *line) for line in line_positions(game, rng, 200)))
+    drawing = dict(kind=kind, height=height, width=width, cells=list(range(height * width)))
+    found = boards_in_node(drawing, jobs, in_node.driver, in_node.module(game))
+    for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
+
+
+def test_a_game_of_ones_own_is_drawn_from_its_planes_or_as_numbers(monkeypatch):
+    game = broken_games.nim()
+    own = Game("own", **{name: get_game("tictactoe").functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe")},
+               state_size=get_game("tictactoe").state_size, players=2, actions=9, shape=get_game("tictactoe").shape, max_length=9, cells=np.arange(9))
+    assert page_drawing(game) == dict(kind="numbers") and page_drawing(own) == dict(kind="planes", height=3, width=3)
+    monkeypatch.setattr(page, "has_piece_planes", lambda game: False)   # As where a move puts two pieces
+    assert page_drawing(own) == dict(kind="cells", height=3, width=3, cells=list(range(9))) and page_drawing(game) == dict(kind="numbers")
+    own.cells = None
+    assert page_drawing(own) == dict(kind="numbers")
+
+
+# Agents that cannot become a page ------------------------------------------------------------------
+
+def refused(monkeypatch, tmp_path, game, network):
+    "The message of `export_page` for an agent with this game and network."
+    monkeypatch.setattr(page, "find_agent", lambda agent: (game, network, []))
+    with pytest.raises(ValueError) as error: page.export_page("an agent", tmp_path/"page.html")
+    return str(error.value)
+
+
+def test_games_and_networks_that_cannot_become_a_page_are_named_in_a_sentence(monkeypatch, tmp_path):
+    tictactoe = game_of("tictactoe")
+    said = {"rules in Python": refused(monkeypatch, tmp_path, broken_games.heap(), None),
+            "hidden cards": refused(monkeypatch, tmp_path, get_game("blob"), None),
+            "cannot compute a SpikingNet; choose the preset": refused(monkeypatch, tmp_path, tictactoe, PolicyValueNet(tictactoe, "spiking")),
+            "cannot compute a Linear; choose the preset": refused(monkeypatch, tmp_path, tictactoe, torch.nn.Linear(3, 3))}
+    if importlib.util.find_spec("pyspiel"):
+        said["tic_tac_toe) has rules in Python"] = refused(monkeypatch, tmp_path, get_game("openspiel(game=tic_tac_toe)"), None)
+    for words, message in said.items(): assert words in message and message.endswith(".") and "\n" not in message and len(message) < 200
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("agent, words", [
+    (RandomPlayer(get_game("tictactoe")), "a page needs the network of an agent that was trained here"),
+    (Agent(get_game("tictactoe"), UniformEvaluator(get_game("tictactoe"))), "a page needs the network of an agent that was trained here"),
+    ("nowhere", "there is no folder 'nowhere'"), ("pretrained:go", "go"), ("pretrained:blob(players=4,cards=5)", "hidden cards")])
+def test_agents_that_cannot_become_a_page_are_named_in_a_sentence(agent, words, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(words)) as error: page.export_page(agent, tmp_path/"page.html")
+    assert "\n" not in str(error.value) and list(tmp_path.iterdir()) == []
