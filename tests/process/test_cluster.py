@@ -245,6 +245,7 @@ print([record.number for record in run.folder.kept()])
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_killed_driver_goes_on(cluster, tmp_path):
     def drive(how):
         return subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "run"), how, TESTS], timeout=900, capture_output=True,

@@ -202,7 +202,7 @@ print("grown by", peak() - before)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
-@pytest.mark.parametrize("name, games", [("gomoku(size=15)", 256), ("chess", 128)])
+@pytest.mark.parametrize("name, games", [("gomoku(size=15)", 256), pytest.param("chess", 128, marks=pytest.mark.slow)])
 def test_memory_of_many_games(name, games):
     "All games run at once. Their trees are full after a few moves, and 24 moves add only the records."
     code, out, errors = script(MEMORY.replace("GAMES", str(games)).replace("GAME", name))
