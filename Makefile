@@ -43,7 +43,9 @@ train: $(VENV)/installed
 test: $(VENV)/installed-dev
 	$(BIN)/python tools/sync.py --check
 	$(BIN)/alphazero-nb $(WARM_ARGS) >/dev/null   # Compiles once what every process would compile beside the others
-	$(BIN)/nbdev-test nbs --n-workers $(WORKERS) --cell-timeout 1800 --timing
+	rm -rf build/nbs && mkdir -p build && cp -R nbs build/nbs
+	$(BIN)/nbdev-test build/nbs --save --n-workers $(WORKERS) --cell-timeout 1800 --timing
+	$(BIN)/python tools/outputs.py build/nbs   # What the pages keep is what a fresh run shows
 	$(BIN)/nbdev-test colab --skip-file-glob quickstart.ipynb --n-workers $(WORKERS) --cell-timeout 1800 --timing
 	$(BIN)/python tools/colab.py colab/quickstart.ipynb --cell-timeout 1800   # Its form is filled in by a test
 	$(BIN)/python tools/skipped.py
