@@ -376,7 +376,7 @@ def set_names(paths) -> list[str]:
     common = os.path.commonpath([file.parent for file in files])
     return [file.relative_to(common).as_posix() for file in files]
 
-
+# %% ../nbs/81_ablate.ipynb #fa29a787
 class Laboratory:
     "Trains, judges and compares the runs of an experiment in a folder."
     def __init__(self, experiment: Experiment, folder: str | Path, say: Callable = print):

@@ -118,7 +118,7 @@ def _untrained(game: Game, preset: str, seed: int = 0, int8: bool = False):
     if int8 and type(network) is BoardNet: measure_ranges(network, torch.from_numpy(random_batch(game, 64).inputs))
     return network
 
-
+# %% ../nbs/80_benchmark.ipynb #cf75b177
 def bench_selfplay(
     game: Game | str,
     preset: str | None = None,
@@ -211,7 +211,7 @@ def bench_formats(
                 rows.append(dict(preset=preset, backend=backend, dtype=dtype, batch=batch, evals_per_s=rate))
     return rows
 
-
+# %% ../nbs/80_benchmark.ipynb #f5c8b689
 AT_ONCE = (1, 4, 16, 64, 256, 1024, 4096)   # Games
 
 
@@ -234,7 +234,7 @@ def bench_games(
             rows.append(dict(games=count, table=table, moves_per_s=row["moves_per_s"], evals_per_s=row["evals_per_s"]))
     return rows
 
-
+# %% ../nbs/80_benchmark.ipynb #b3d0377e
 def bench_machine(
     game: Game | str = "connect4",
     presets: tuple = ("tiny", "small", "medium"),
@@ -395,7 +395,7 @@ def _deal_all(api, states, worlds, scratch):
             scratch[:] = states[i]
             call_resample_hidden(api[RESAMPLE_HIDDEN], scratch, i * worlds + world)
 
-
+# %% ../nbs/80_benchmark.ipynb #e3779d0b
 def bench_cards(
     game: Game | str = "blob(players=5,cards=5)",
     preset: str | None = None,

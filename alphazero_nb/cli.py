@@ -212,7 +212,7 @@ def _uci(args):
     run_uci(UciProgram(load, print_line, name,
                        **_given(Simulations=args.simulations)), sys.stdin)
 
-
+# %% ../nbs/82_cli.ipynb #ff5413a1
 def _report(args):
     from alphazero_nb.ui.report import report
     print(f"Open {report(args.folder)} in a browser.")
@@ -269,7 +269,7 @@ def _arena(args):
     progress(Message(_match_line(result.to_dict())))
     if args.pgn: progress(Message(f"The games are in {args.pgn}."))
 
-
+# %% ../nbs/82_cli.ipynb #43edce8b
 def _check_pgn(game, file: str) -> None:
     "Raise a ValueError if the games of a match cannot be written to this file, before they are played."
     import tempfile
@@ -364,39 +364,45 @@ _count, _time = _between(int, 1, 1_000_000_000), _between(float, 0, 10_000_000, 
 _whole = _between(int, 0, 1_000_000_000)
 
 # %% ../nbs/82_cli.ipynb #d7325716
-_OPTIONS = {
+_COMMON = {
     "--json": dict(action="store_true", help="print one JSON object"),
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best device)"),
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
                                "(64; 200 in play; with hidden cards: see --effort)"),
     "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
-    "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp, cards or spiking (cards for Blob, else small)"),
+    "--game": dict(help="the game, if neither player is a training run"),
+    "--rules": dict(metavar="FILE", help="a Python file that registers a game of your own"),
     "--players": dict(type=_count, help="number of players, if the game has this parameter"),
     "--cards": dict(type=_count, help="number of cards per player, if the game has this parameter"),
     "--worlds": dict(type=_count, help="with hidden cards: worlds per search (see --effort; 5 in play and arena)"),
     "--effort": dict(choices=["light", "medium", "heavy"],
                      help="with hidden cards: 2 worlds of 20 simulations, 3 of 30, or 5 of 50 (light)"),
+    "--folder": dict(help="folder of the run (runs/GAME, or runs/FILE for an experiment); what is in it is continued"),
+}
+
+# %% ../nbs/82_cli.ipynb #2390f07e
+_SELFPLAY = {
+    "--games": dict(type=_count,
+                    help="in self-play, games at a time; "
+                         "in arena, games of the match, or deals with hidden cards (100)"),
     "--threads": dict(type=_count, help="actor threads per process (one per core)"),
+    "--max-batch": dict(type=_count,
+                        help="slots per block, the batch shape (128 on a CPU, 256 on a GPU or with hidden cards)"),
     "--layout": dict(default="auto",
                      help="threads, processes, ray, or auto (auto); "
                           "auto measures layouts before a run of at least 3 minutes"),
     "--backend": dict(choices=["auto", "eager", "fused", "compile", "graphs"],
                       help="how self-play computes the network; graphs, on a CUDA GPU, records a batch once (auto)"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
+    "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
     "--ray": dict(metavar="ADDRESS", help="play on a Ray cluster: auto (the one that runs on this machine, or a new "
                                           "one for this run), or the address of a cluster"),
-    "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
-    "--from-folder": dict(action="store_true", help="learn from games that other machines play into the folder, "
-                                                    "each with: alphazero-nb selfplay FOLDER"),
-    "--positions": dict(metavar="FILE", help="solved positions (those of the package)"),
-    "--per-phase": dict(type=_count, help="positions of each phase of the game (all)"),
-    "--pgn": dict(metavar="FILE", help="write the games to this file, in PGN (chess)"),
-    "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
-    "--games": dict(type=_count,
-                    help="in self-play, games at a time; "
-                         "in arena, games of the match, or deals with hidden cards (100)"),
-    "--folder": dict(help="folder of the run (runs/GAME, or runs/FILE for an experiment); what is in it is continued"),
+}
+
+# %% ../nbs/82_cli.ipynb #8ad71ea2
+_TRAINING = {
+    "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp, cards or spiking (cards for Blob, else small)"),
     "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given), "
                                        "or of self-play (until Ctrl-C)"),
     "--iterations": dict(type=_count, help="iterations of training"),
@@ -408,29 +414,37 @@ _OPTIONS = {
                              help="iterations between matches with the baseline, which take at most 5 percent "
                                   "of the time; 0: never (5; 10 with hidden cards)"),
     "--tensorboard": dict(metavar="FOLDER", help="write curves for TensorBoard into this folder"),
-    "--out": dict(metavar="FILE", help="file to write (GAME.html, or the folder's name)"),
-    "--title": dict(help="title of the page (the game)"),
-    "--author": dict(help="who trained the agent"),
-    "--note": dict(help="a few sentences about the agent"),
+    "--from-folder": dict(action="store_true", help="learn from games that other machines play into the folder, "
+                                                    "each with: alphazero-nb selfplay FOLDER"),
     "--ladder": dict(action="store_true",
                      help="at the end, play against random, heuristic (if the game has one), "
                           "and rollouts of 100 and 400 playouts"),
     "--ladder-games": dict(type=_count, default=200,
                            help="games against each opponent of the ladder, or deals with hidden cards (200)"),
+}
+
+# %% ../nbs/82_cli.ipynb #cb0a84cb
+_OTHERS = {
+    "--positions": dict(metavar="FILE", help="solved positions (those of the package)"),
+    "--per-phase": dict(type=_count, help="positions of each phase of the game (all)"),
+    "--pgn": dict(metavar="FILE", help="write the games to this file, in PGN (chess)"),
+    "--moves": dict(default="", help="actions in the order they were played: 3,3,2"),
+    "--out": dict(metavar="FILE", help="file to write (GAME.html, or the folder's name)"),
+    "--title": dict(help="title of the page (the game)"),
+    "--author": dict(help="who trained the agent"),
+    "--note": dict(help="a few sentences about the agent"),
     "--seat": dict(type=_whole, default=0, help="your seat; seat 0 moves first (0)"),
-    "--game": dict(help="the game, if neither player is a training run"),
-    "--rules": dict(metavar="FILE", help="a Python file that registers a game of your own"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
     "--seconds": dict(type=_time, default=2.0,
                       help="seconds per window (2); bench cards plays 5 times as long at each effort"),
     "--whole-games": dict(type=_count, default=500, help="games of the timed call (500)"),
-    "--max-batch": dict(type=_count,
-                        help="slots per block, the batch shape (128 on a CPU, 256 on a GPU or with hidden cards)"),
     "--no-compile": dict(action="store_true", help="do not try torch.compile for the bare network"),
 }
 
+_OPTIONS = _COMMON | _SELFPLAY | _TRAINING | _OTHERS
+
 # %% ../nbs/82_cli.ipynb #9017628a
-_COMMANDS = {  # name: function, help, positional arguments, options
+_RUN_COMMANDS = {  # name: function, help, positional arguments, options
     "check-device": (_check_device, "list the devices of this machine, and run the operators of the package on one",
                      {}, ["--device", "--json"]),
     "games": (_games, "list the games of the package", {}, ["--json"]),
@@ -450,6 +464,10 @@ _COMMANDS = {  # name: function, help, positional arguments, options
     "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
             dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
             ["--rules", "--simulations", "--device"]),
+}
+
+# %% ../nbs/82_cli.ipynb #a01e51cd
+_MEASURE_COMMANDS = {
     "arena": (_arena, "play a match between two players, with 95 percent intervals; "
               "with hidden cards, the same deals from every seat",
               dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), "
@@ -481,6 +499,8 @@ _COMMANDS = {  # name: function, help, positional arguments, options
                "--windows", "--seconds", "--whole-games", "--games", "--threads", "--max-batch", "--backend",
                "--no-compile", "--seed", "--json"]),
 }
+
+_COMMANDS = _RUN_COMMANDS | _MEASURE_COMMANDS
 
 # %% ../nbs/82_cli.ipynb #9ac53db8
 class _Parser(argparse.ArgumentParser):

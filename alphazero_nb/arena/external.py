@@ -51,16 +51,10 @@ def _words(command: str, windows: bool = os.name == "nt") -> str | list[str]:
     return command if windows else shlex.split(command)
 
 # %% ../../nbs/57_arena.external.ipynb #1b167c4c
-class EngineProcess:
-    "A program that speaks UCI. Every wait has a time limit; a failure raises `EngineFailed` and ends the process."
-    def __init__(
-        self,
-        command: str,                  # As in a shell: program and arguments
-        options: dict | None = None,   # {name: value}, sent by setoption
-        start_s: float = 20.0,         # Longest time until `uciok`
-        ready_s: float = 120.0,        # Longest time until `readyok`: a program may compile or read large files
-    ):
-        self.command, self.ready_s, self.options, self.asked = command, ready_s, [], "its start"
+class _Program:
+    "A program with its streams. It ends with the object, and a failure says why."
+    def __init__(self, command: str):
+        self.command, self.asked = command, "its start"   # asked: the last command, for a message
         self.answers, self.errors = queue.SimpleQueue(), deque(maxlen=8)
         try:
             self.process = subprocess.Popen(
@@ -72,21 +66,11 @@ class EngineProcess:
         self._finalizer = weakref.finalize(self, _end, self.process)   # Also when Python ends
         for stream, keep in ((self.process.stdout, self.answers.put), (self.process.stderr, self.errors.append)):
             threading.Thread(target=_read_lines, args=(stream, keep), daemon=True).start()
-        self.send("uci")
-        self.wait_for("uciok", start_s, lambda line: line.startswith("option ") and self.options.append(line))
-        for name, value in (options or {}).items(): self._set(name, value)
-        self.ready()
 
     def fail(self, reason: str) -> EngineFailed:
         "End the process. Return the error."
         self.close(0)
         return EngineFailed(f"the program {self.command!r} {reason}.")
-
-    def send(self, line: str) -> None:
-        "Send a command."
-        self.asked = f"{line[:60]!r}"
-        try: self.process.stdin.write(line + "\n")
-        except (OSError, ValueError): raise self._died() from None
 
     def _died(self) -> EngineFailed:
         try: code = self.process.wait(1)
@@ -95,6 +79,40 @@ class EngineProcess:
         said = [line for line in self.errors if line]
         words = f"; it said: {said[-1][:200].rstrip('.')}" if said else ""
         return self.fail(f"died after {self.asked} ({f'signal {-code}' if code < 0 else f'exit code {code}'}){words}")
+
+    def close(self, wait_s: float = 1.0) -> None:
+        "Ask the program to quit, and end it if it does not. A second call does nothing."
+        if not self._finalizer.detach(): return
+        try: self.process.stdin.write("quit\n")
+        except (OSError, ValueError): pass
+        _end(self.process, wait_s)
+
+    def __enter__(self): return self
+
+    def __exit__(self, *error): self.close()
+
+# %% ../../nbs/57_arena.external.ipynb #9b488899
+class EngineProcess(_Program):
+    "A program that speaks UCI. Every wait has a time limit; a failure raises `EngineFailed` and ends the process."
+    def __init__(
+        self,
+        command: str,                  # As in a shell: program and arguments
+        options: dict | None = None,   # {name: value}, sent by setoption
+        start_s: float = 20.0,         # Longest time until `uciok`
+        ready_s: float = 120.0,        # Longest time until `readyok`: a program may compile or read large files
+    ):
+        super().__init__(command)
+        self.ready_s, self.options = ready_s, []
+        self.send("uci")
+        self.wait_for("uciok", start_s, lambda line: line.startswith("option ") and self.options.append(line))
+        for name, value in (options or {}).items(): self._set(name, value)
+        self.ready()
+
+    def send(self, line: str) -> None:
+        "Send a command."
+        self.asked = f"{line[:60]!r}"
+        try: self.process.stdin.write(line + "\n")
+        except (OSError, ValueError): raise self._died() from None
 
     def wait_for(self, word: str, limit_s: float, on_line: Callable | None = None) -> str:
         "Return the next line that begins with `word`; pass the lines before it to `on_line`."
@@ -121,17 +139,6 @@ class EngineProcess:
             raise ValueError(f"the program {self.command!r} has no option {name!r}; it has: "
                              f"{', '.join(known) or 'none'}.{did_you_mean(name, known)}")
         self.send(f"setoption name {match} value {value}")
-
-    def close(self, wait_s: float = 1.0) -> None:
-        "Ask the program to quit, and end it if it does not. A second call does nothing."
-        if not self._finalizer.detach(): return
-        try: self.process.stdin.write("quit\n")
-        except (OSError, ValueError): pass
-        _end(self.process, wait_s)
-
-    def __enter__(self): return self
-
-    def __exit__(self, *error): self.close()
 
 # %% ../../nbs/57_arena.external.ipynb #0f7966e9
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class PlayedGame(NamedTuple):
     start: np.ndarray   # (state_size,) int16, the position after the opening
     actions: list       # From there to the end
 
-
+# %% ../../nbs/53_arena.matches.ipynb #f4cf9115
 @dataclass(frozen=True)
 class MatchResult:
     "The scores of a player against an opponent."

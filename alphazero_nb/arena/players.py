@@ -220,7 +220,7 @@ def names_program(name: str) -> bool:
     word = name.partition(":")[0]
     return _registered(word) is not None and word in _programs
 
-
+# %% ../../nbs/52_arena.players.ipynb #a5316583
 def get_player(
     name,                   # "random", "heuristic", "solver", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
                             # "pretrained", a run folder or a network

@@ -213,7 +213,7 @@ def _can_be_found(kind) -> bool:
     if tuple_class is not None and not _found_by_name(tuple_class): return False
     return all(map(_can_be_found, getattr(kind, "types", ())))
 
-
+# %% ../../nbs/02_core.compiled.ipynb #46dbeec4
 class DiskCache:
     "The compiled code of one function on disk, one file for each version of everything compiled into it."
     def __init__(self, function): self.function, self.store, self.files = weakref.ref(function), None, {}

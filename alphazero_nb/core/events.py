@@ -46,7 +46,7 @@ class SelfPlayDone:
     seconds: float
     sources: dict[str, int]  # Games that ended during the call, by `source`
 
-
+# %% ../../nbs/05_core.events.ipynb #2f1f2c37
 @dataclass(frozen=True)
 class StepsTaken:
     "The network has been trained for some steps."
@@ -71,7 +71,7 @@ class IterationDone:
     spent: dict = field(default_factory=dict)  # Seconds of this iteration by part, such as self-play
     keeps: list | None = None  # Share of positions in which the agent keeps the result, low and high end, positions
 
-
+# %% ../../nbs/05_core.events.ipynb #051d6e0c
 @dataclass(frozen=True)
 class MatchMoved:
     "Moves were played in a match in the arena; its games run in parallel."
@@ -95,7 +95,7 @@ class MatchPlayed:
     measures: dict = field(default_factory=dict)  # Input of `describe_measures`, if the same deals were played twice
     different: int | None = None  # Different games, each counted once; None if this is not known
 
-
+# %% ../../nbs/05_core.events.ipynb #fe7ec9c4
 def describe_games(games: int, different: int | None) -> str:
     "Describe a number of games, and how many of them were different if some repeat."
     return f"{games:,} game{'s' * (games != 1)}" + (f", {different:,} different" if isinstance(different, int) and different < games else "")
@@ -124,7 +124,7 @@ def describe_keeps(keeps) -> str:   # IterationDone.keeps; checked, because even
     if not low <= share <= high <= 1: return ""
     return f"keeps the result in {share:.0%} of {positions:,.0f} positions ({low:.0%} to {high:.0%})"
 
-
+# %% ../../nbs/05_core.events.ipynb #300d38d6
 @dataclass(frozen=True)
 class Message:
     "A message for the user."
@@ -172,7 +172,7 @@ class NodesStatus:
     received_mb: float       # Games that have arrived since the start
     sent_mb: float | None    # Weights that were sent since the start, once to each machine; None if unknown
 
-
+# %% ../../nbs/05_core.events.ipynb #3c5670d5
 @dataclass(frozen=True)
 class SelfPlayStopped:
     "A call for self-play games was interrupted or failed."

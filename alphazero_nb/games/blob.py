@@ -223,7 +223,7 @@ ABOUT, _ABOUT_ALL = 15 + 14 + 14 + 4, 1 + 14 + 14 + 3   # Inputs per seat, and i
 
 def observation_size(players: int) -> int: return 4 * suit_size(players) + players * (ABOUT + 1) + _ABOUT_ALL
 
-
+# %% ../../nbs/15_games.blob.ipynb #69ae6868
 @lean_kernel
 def seat_from(where, me, seats):
     "Return how many seats after `me` the player sits who has or had a card in this place; 0 if it is not dealt."
@@ -248,7 +248,7 @@ def observe_suit(state, suit, best, seats, planes):
     for seat in range(state[PLAYERS]): planes[rest + (seat - me) % seats] = (state[VOIDS + seat] >> suit) & 1
     planes[rest + seats], planes[rest + seats + 1] = suit == state[TRUMP], suit == state[LED]
 
-
+# %% ../../nbs/15_games.blob.ipynb #131cd592
 def _observe(seats):
     size = suit_size(seats)
     def observe(state, planes):

@@ -52,7 +52,7 @@ def _most_rolls(game) -> int:
     try: return game.max_chance_nodes_in_history()
     except Exception: return game.max_game_length()
 
-
+# %% ../../nbs/14_games.openspiel.ipynb #5ca07494
 class Spiel:
     "Data shared by all positions of one game."
     def __init__(self, game):

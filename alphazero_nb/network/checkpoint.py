@@ -52,7 +52,7 @@ def patiently(
         sleep(seconds)
     return call()
 
-
+# %% ../../nbs/23_network.checkpoint.ipynb #ec129375
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that its name never points to partial content, even after a power cut.
 
@@ -79,7 +79,7 @@ def _flush_folder(folder: Path) -> None:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP): raise   # Some network drives do not support it
     finally: os.close(handle)
 
-
+# %% ../../nbs/23_network.checkpoint.ipynb #759333a9
 def json_bytes(value) -> bytes: return (json.dumps(value, indent=1) + "\n").encode()
 
 

@@ -106,7 +106,97 @@ def few_threads(device: Device, rows: int, enough: int = 32):
     finally: torch.set_num_threads(threads)
 
 # %% ../../nbs/22_network.evaluator.ipynb #ea343069
-class NetworkEvaluator:
+class _Forward:
+    "A frozen copy of a network on a device. It evaluates one padded batch at a time."
+    def __init__(self, game: Game, network: nn.Module, device: Device, backend: str, dtype: str | None):
+        self.game, self.device, self.backend, self.dtype = game, device, backend, dtype
+        self.stream, self.forward = DeviceStream(device), None
+        self.set_network(network)
+
+    def set_network(self, network: nn.Module) -> None:
+        "Use these weights from the next call on."
+        from alphazero_nb.network.inference import inference_copy
+        with self.stream.after_others():
+            if not (self.backend == "graphs" and self.forward and self.forward.load(network)):
+                self.forward = inference_copy(network, self.device, self.backend, self.dtype)
+
+    def _run(self, inputs) -> tuple:
+        "Return the logits and the values of a padded batch."
+        logits, values = self.forward(inputs)
+        for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
+            if tensor.shape != (len(inputs), width):
+                raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
+                                     f"{self.game.name} needs ({len(inputs)}, {width}).")
+        return logits, values
+
+    def _here(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
+        "`_begin` on the CPU."
+        import torch
+        rows, edge_logits = len(inputs), np.empty(len(edge_actions), np.float32)
+        if shape > rows:
+            inputs = np.concatenate([inputs, np.zeros((shape - rows, inputs.shape[1]), np.int8)])
+        logits, values = self._run(torch.from_numpy(inputs).view(shape, *self.game.input_shape))
+        pick_edges(logits[:rows].numpy(), edge_offsets, edge_actions, edge_logits)
+        return lambda: (edge_logits, values[:rows].numpy())
+
+# %% ../../nbs/22_network.evaluator.ipynb #b71f095a
+class _Batches(_Forward):
+    "A frozen network that begins batches on its device, the largest of which fits into the device's memory."
+    def __init__(self, game: Game, network: nn.Module, device: Device, backend: str, dtype: str | None, shapes: tuple):
+        super().__init__(game, network, device, backend, dtype)
+        self.shapes, self.gathers, self.overlaps = shapes, device.type != "cpu", device.overlaps
+
+    def _there(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
+        "`_begin` on another device, which gets one array, the places of the edges and the inputs, and returns one."
+        import torch
+        rows, edges, width = len(inputs), len(edge_actions), inputs.shape[1]
+        array = np.zeros(4 * edges + shape * width, np.int8)
+        flat_edges(self.game.actions, edge_offsets, edge_actions, array[:4 * edges].view(np.int32))
+        array[4 * edges:].reshape(shape, width)[:rows] = inputs
+        places, inputs = send(array, self.device).split([4 * edges, shape * width])
+        logits, values = self._run(inputs.view(shape, *self.game.input_shape))
+        picked = logits.flatten().index_select(0, places.view(torch.int32))
+        read = read_later(torch.cat([picked, values[:rows].flatten()]), self.device)
+
+        def result():
+            answer = read()
+            return answer[:edges], answer[edges:].reshape(rows, self.game.players)
+        return result
+
+    def _begin(self, inputs, edge_offsets, edge_actions) -> Callable:
+        "Start one forward pass. Return a function that returns edge logits and values."
+        import torch
+        shape = next(s for s in self.shapes if s >= len(inputs))
+        begin = self._there if self.gathers else self._here
+        with torch.inference_mode(), self.stream.use(), few_threads(self.device, shape):
+            return begin(shape, inputs, edge_offsets, edge_actions)
+
+    def _try_begin(self, *request) -> Callable | None:
+        "Return `_begin(...)`. If the device is out of memory, halve the largest batch and return None."
+        try: return self._begin(*request)
+        except Exception as error:
+            if not out_of_memory(error): raise
+            if self.shapes[-1] == 1:
+                raise EvaluatorError("the device has no memory left for a single position; free memory on it or use "
+                                     "a smaller network.") from error
+        half = self.shapes[-1] // 2
+        self.shapes = tuple(shape for shape in self.shapes if shape < half) + (half,)
+        if self.backend == "graphs": self.forward.forget()
+        if self.device.type == "cuda": empty_cache()
+
+# %% ../../nbs/22_network.evaluator.ipynb #4b0aa3a6
+def _read_parts(parts: list, count: int, rows: int, players: int) -> tuple:
+    "Wait for the parts of a request. Return edge logits and values, or raise an EvaluatorError if one is not finite."
+    edge_logits, values = np.empty(count, np.float32), np.empty((rows, players), np.float32)
+    for part, edges, read in parts:
+        edge_logits[edges], values[part] = read()
+        if not (np.isfinite(edge_logits[edges]).all() and np.isfinite(values[part]).all()):
+            raise EvaluatorError("the network returned NaN or infinity for a position; the weights have "
+                                 "diverged or an observation is out of range.")
+    return edge_logits, values
+
+# %% ../../nbs/22_network.evaluator.ipynb #72b5634b
+class NetworkEvaluator(_Batches):
     "Evaluate positions with a frozen copy of a network, in the calling thread."
     def __init__(
         self,
@@ -119,22 +209,12 @@ class NetworkEvaluator:
         dtype: str | None = None,     # See inference_copy
     ):
         check_batch(max_batch)
-        self.game, self.device, self.backend, self.dtype = game, get_device(device), backend, dtype
-        self.shapes = tuple(shapes or batch_shapes(max_batch))
-        self.gathers, self.overlaps = self.device.type != "cpu", self.device.overlaps
-        self.stream, self.forward = DeviceStream(self.device), None
-        self.set_network(network)
+        shapes = tuple(shapes or batch_shapes(max_batch))
+        super().__init__(game, network, get_device(device), backend, dtype, shapes)
 
     def __repr__(self):
         return (f"NetworkEvaluator({self.game.name}, {self.dtype or self.device.dtype} on {self.device}, "
                 f"at most {self.shapes[-1]:,} positions a batch)")
-
-    def set_network(self, network: nn.Module) -> None:
-        "Use these weights from the next call on."
-        from alphazero_nb.network.inference import inference_copy
-        with self.stream.after_others():
-            if not (self.backend == "graphs" and self.forward and self.forward.load(network)):
-                self.forward = inference_copy(network, self.device, self.backend, self.dtype)
 
     def evaluate(
         self,
@@ -156,17 +236,7 @@ class NetworkEvaluator:
             if read is None: continue
             parts.append((part, edges, read))
             start = part.stop
-
-        def result():
-            edge_logits = np.empty(len(edge_actions), np.float32)
-            values = np.empty((len(inputs), self.game.players), np.float32)
-            for part, edges, read in parts:
-                edge_logits[edges], values[part] = read()
-                if not (np.isfinite(edge_logits[edges]).all() and np.isfinite(values[part]).all()):
-                    raise EvaluatorError("the network returned NaN or infinity for a position; the weights have "
-                                         "diverged or an observation is out of range.")
-            return edge_logits, values
-        return result
+        return lambda: _read_parts(parts, len(edge_actions), len(inputs), self.game.players)
 
     def submit(self, inputs, edge_offsets, edge_actions) -> Ticket:
         "Evaluate at once; the ticket's result() returns the result or raises the error."
@@ -174,63 +244,6 @@ class NetworkEvaluator:
         try: ticket._resolve(self.evaluate(inputs, edge_offsets, edge_actions))
         except Exception as error: ticket._resolve(error=error)
         return ticket
-
-    def _try_begin(self, *request) -> Callable | None:
-        "Return `_begin(...)`. If the device is out of memory, halve the largest batch and return None."
-        try: return self._begin(*request)
-        except Exception as error:
-            if not out_of_memory(error): raise
-            if self.shapes[-1] == 1:
-                raise EvaluatorError("the device has no memory left for a single position; free memory on it or use "
-                                     "a smaller network.") from error
-        half = self.shapes[-1] // 2
-        self.shapes = tuple(shape for shape in self.shapes if shape < half) + (half,)
-        if self.backend == "graphs": self.forward.forget()
-        if self.device.type == "cuda": empty_cache()
-
-    def _begin(self, inputs, edge_offsets, edge_actions) -> Callable:
-        "Start one forward pass. Return a function that returns edge logits and values."
-        import torch
-        shape = next(s for s in self.shapes if s >= len(inputs))
-        begin = self._there if self.gathers else self._here
-        with torch.inference_mode(), self.stream.use(), few_threads(self.device, shape):
-            return begin(shape, inputs, edge_offsets, edge_actions)
-
-    def _run(self, inputs) -> tuple:
-        "Return the logits and the values of a padded batch."
-        logits, values = self.forward(inputs)
-        for name, tensor, width in (("logits", logits, self.game.actions), ("values", values, self.game.players)):
-            if tensor.shape != (len(inputs), width):
-                raise EvaluatorError(f"the network returned {name} of shape {tuple(tensor.shape)}; "
-                                     f"{self.game.name} needs ({len(inputs)}, {width}).")
-        return logits, values
-
-    def _here(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
-        "`_begin` on the CPU."
-        import torch
-        rows, edge_logits = len(inputs), np.empty(len(edge_actions), np.float32)
-        if shape > rows:
-            inputs = np.concatenate([inputs, np.zeros((shape - rows, inputs.shape[1]), np.int8)])
-        logits, values = self._run(torch.from_numpy(inputs).view(shape, *self.game.input_shape))
-        pick_edges(logits[:rows].numpy(), edge_offsets, edge_actions, edge_logits)
-        return lambda: (edge_logits, values[:rows].numpy())
-
-    def _there(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
-        "`_begin` on another device, which gets one array, the places of the edges and the inputs, and returns one."
-        import torch
-        rows, edges, width = len(inputs), len(edge_actions), inputs.shape[1]
-        array = np.zeros(4 * edges + shape * width, np.int8)
-        flat_edges(self.game.actions, edge_offsets, edge_actions, array[:4 * edges].view(np.int32))
-        array[4 * edges:].reshape(shape, width)[:rows] = inputs
-        places, inputs = send(array, self.device).split([4 * edges, shape * width])
-        logits, values = self._run(inputs.view(shape, *self.game.input_shape))
-        picked = logits.flatten().index_select(0, places.view(torch.int32))
-        read = read_later(torch.cat([picked, values[:rows].flatten()]), self.device)
-
-        def result():
-            answer = read()
-            return answer[:edges], answer[edges:].reshape(rows, self.game.players)
-        return result
 
 # %% ../../nbs/22_network.evaluator.ipynb #4d3ca163
 class UniformEvaluator:

@@ -35,7 +35,7 @@ def narrow(number):
     bits = np.float32(number).view(np.uint32)
     return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
 
-
+# %% ../../nbs/20c_network.fused_cards.ipynb #30f1d29e
 @lean_kernel
 def split_inputs(inputs, first, size, out):
     "Write stretches of `size` inputs, from the one at `first` on, to out[stretch, row], followed by zeros."
@@ -71,7 +71,7 @@ def norm_rows(x, gain, shift, eps, least, out):
             number = (widen(x[i, k]) - mean) * scale * gain[k] + shift[k]
             out[i, k] = narrow(least if number < least else number)   # Passes NaN on
 
-
+# %% ../../nbs/20c_network.fused_cards.ipynb #2df335b8
 @lean_kernel
 def pool_halves(x, total, most, out):
     "`pool_parts` for bfloat16, with the parts first: from x (parts, rows, width) to `out` (rows, 2·width)."
@@ -101,7 +101,7 @@ class PackedLinear:
 
     def add(self, x, other): return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
 
-
+# %% ../../nbs/20c_network.fused_cards.ipynb #e02496e4
 def _halves(x) -> np.ndarray: return x.view(torch.uint16).numpy()
 
 
@@ -131,7 +131,7 @@ def _plus(x, rows):   # The rows are repeated, see add_rows
     add_rows(_halves(x), _halves(rows), _halves(out))
     return out
 
-
+# %% ../../nbs/20c_network.fused_cards.ipynb #7cca5fa8
 class FusedSuitNet(Fused):
     "A `SuitNet` in bfloat16."
     def __init__(self, net: SuitNet, dtype: torch.dtype = torch.bfloat16):

@@ -69,7 +69,7 @@ class QuantizedConv:
         return torch.ops.onednn.qconv2d_pointwise.binary(x, *self.weights, other, self.bias, *self.place, *result,
                                                          *shortcut, "relu", [], "")
 
-
+# %% ../../nbs/20d_network.int8.ipynb #d4b377a4
 class Int8Net(FusedNet):
     "`FusedNet` with a trunk of 8-bit integers, for a network with `ranges`. The heads compute in `dtype`."
     def __init__(self, net: BoardNet, dtype: torch.dtype):

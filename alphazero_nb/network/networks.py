@@ -152,7 +152,7 @@ class SuitNet(nn.Module):
     def _each(self, layer, parts):   # One matrix product over contiguous rows
         return layer(parts.reshape(-1, layer.in_features)).unflatten(0, (-1, self.count))
 
-
+# %% ../../nbs/20_network.networks.ipynb #4138ebd2
 class PartPooling(torch.autograd.Function):
     "`pool_parts` for training. Equal maxima share the gradient."
     @staticmethod

@@ -15,28 +15,9 @@ from .search import MOST_LEAVES, SearchResult, SearchSettings, require_number, s
 __all__ = ['Agent']
 
 # %% ../../nbs/32_search.agent.ipynb #ee040d26
-class Agent:
-    "Player that searches: `act` takes one state, `policy` and `value` take a block of states."
+class _Loadable:
+    "An agent that can be loaded from a run or from the package."
     source = None   # Folder or pretrained:GAME from which it was loaded
-    def __init__(
-        self,
-        game: Game,
-        evaluator,              # Any object with evaluate()
-        simulations: int = 64,  # Simulations per move
-        name: str = "agent",
-        seed: int = 0,          # Seed of the worlds, in games with hidden information
-        worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
-        leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
-        **settings,             # Other fields of SearchSettings
-    ):
-        require_number("leaves", leaves, 1, MOST_LEAVES)
-        self.leaves = leaves
-        self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
-        self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)
-
-    def __repr__(self):
-        worlds = f" in each of {self.settings.worlds} worlds" if self.game.has_hidden_information else ""
-        return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds})"
 
     @classmethod
     def load(
@@ -72,6 +53,29 @@ class Agent:
         agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, "pretrained", **search)
         agent.source = f"pretrained:{game.name}"
         return agent
+
+# %% ../../nbs/32_search.agent.ipynb #f1760a47
+class Agent(_Loadable):
+    "Player that searches: `act` takes one state, `policy` and `value` take a block of states."
+    def __init__(
+        self,
+        game: Game,
+        evaluator,              # Any object with evaluate()
+        simulations: int = 64,  # Simulations per move
+        name: str = "agent",
+        seed: int = 0,          # Seed of the worlds, in games with hidden information
+        worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
+        leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
+        **settings,             # Other fields of SearchSettings
+    ):
+        require_number("leaves", leaves, 1, MOST_LEAVES)
+        self.leaves = leaves
+        self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
+        self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)
+
+    def __repr__(self):
+        worlds = f" in each of {self.settings.worlds} worlds" if self.game.has_hidden_information else ""
+        return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds})"
 
     def search(self, states) -> SearchResult:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."

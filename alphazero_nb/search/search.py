@@ -154,7 +154,7 @@ def spread_of(nodes, edges, root):
         low, high, tried = min(low, mean), max(high, mean), tried + 1
     return max(high - low, 0.01) if tried > 1 else 1.0
 
-
+# %% ../../nbs/31_search.search.ipynb #c4b1ca8b
 @lean_kernel
 def run_to_leaf(api, trees, tree, budget, settings, pending=None):
     "Run simulations. Return the node that needs the network, −1 when the root has its visits or is proven, or PAUSED."

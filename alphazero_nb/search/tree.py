@@ -246,7 +246,7 @@ def best_if_decided(trees, node, ties_agree):
         if not results_agree(trees, e, best): return -1
     return best
 
-
+# %% ../../nbs/30_search.tree.ipynb #dd95e966
 @lean_kernel
 def correct(trees, node, result):
     "Replace what `node` has backed up so far by as many exact results, in the node and all its ancestors."
@@ -261,7 +261,7 @@ def correct(trees, node, result):
             if above.mover == player: edges[above.first + row.branch].value += change
             below = row.parent
 
-
+# %% ../../nbs/30_search.tree.ipynb #5cb2dd22
 @lean_kernel
 def prove(trees, node, result, ties_agree):
     "Give a visited `node` its exact result, and prove the ancestors that this decides."

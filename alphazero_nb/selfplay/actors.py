@@ -169,31 +169,11 @@ class Inference:
         if self.shared: self.evaluator.close()
 
 # %% ../../nbs/44_selfplay.actors.ipynb #64c4263f
-class ActorPool:
-    "Actors of one device in this process, and their evaluator."
-    starting = 0   # No processes to wait for
-
-    def __init__(
-        self,
-        game: Game,
-        network,           # None: every move is equally likely, and PyTorch is not needed
-        layout: Layout,    # For one process. `pool.layout` says how many actors play and if they share an evaluator
-        settings: SelfPlaySettings,
-        seed: int,
-        version: int = 0,  # Version of the weights
-        events=None,       # Not used: threads have nothing to report but their games
-        cached: bool = True,   # False: no table answers repeated questions
-        evaluator=None,    # Answers all actors in place of the network
-    ):
-        self.seed, self.generation, self._actors = seed, None, []
-        self.blocks = [SlotBlock(game, slots, settings, cached and network is not None) for slots in layout.blocks()[0]]
-        layout = replace(layout, threads=min(layout.threads, len(self.blocks)))
-        self.inference = Inference(game, network, layout, count_worlds(game, settings.search), version, settings.int8,
-                                   evaluator)
-        self.layout, self.dtype = replace(layout, shared=self.inference.shared), self.inference.dtype
-
-    @property
-    def plays_on(self) -> bool: return self.spare_actors > 0
+class _Actors:
+    "The actors that serve the blocks of one device, and their evaluator."
+    def __init__(self, blocks: list[SlotBlock], inference: Inference, layout: Layout, seed: int):
+        self.blocks, self.inference, self.layout, self.seed = blocks, inference, layout, seed
+        self.generation, self._actors, self._inside = None, [], None   # _inside: PyTorch's own number of threads
 
     @property
     def spare_actors(self) -> int:   # 0: all cores or the device are needed
@@ -234,11 +214,38 @@ class ActorPool:
         if self._actors and self.inference.device is not None: _set_network_threads(self._inside)
         self._actors = []
 
-    def wait_ready(self, timeout_s: float = 0.0) -> None: pass
-
     def set_network(self, network, version: int) -> None:
         "Use these weights from now on, in running games too."
         self.inference.set_network(network, version)
+
+# %% ../../nbs/44_selfplay.actors.ipynb #c4e20f00
+class ActorPool(_Actors):
+    "Actors of one device in this process, and their evaluator."
+    starting = 0   # No processes to wait for
+
+    def __init__(
+        self,
+        game: Game,
+        network,           # None: every move is equally likely, and PyTorch is not needed
+        layout: Layout,    # For one process. `pool.layout` says how many actors play and if they share an evaluator
+        settings: SelfPlaySettings,
+        seed: int,
+        version: int = 0,  # Version of the weights
+        events=None,       # Not used: threads have nothing to report but their games
+        cached: bool = True,   # False: no table answers repeated questions
+        evaluator=None,    # Answers all actors in place of the network
+    ):
+        blocks = [SlotBlock(game, slots, settings, cached and network is not None) for slots in layout.blocks()[0]]
+        layout = replace(layout, threads=min(layout.threads, len(blocks)))
+        worlds = count_worlds(game, settings.search)
+        inference = Inference(game, network, layout, worlds, version, settings.int8, evaluator)
+        super().__init__(blocks, inference, replace(layout, shared=inference.shared), seed)
+        self.dtype = inference.dtype
+
+    @property
+    def plays_on(self) -> bool: return self.spare_actors > 0
+
+    def wait_ready(self, timeout_s: float = 0.0) -> None: pass
 
     def report(self) -> PoolReport:
         "Return the totals of all blocks."

@@ -251,7 +251,164 @@ def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> 
     return replace(layout, max_rows=rows)
 
 # %% ../../nbs/49_selfplay.engine.ipynb #b4ca92be
-class SelfPlayEngine:
+class _EngineState:
+    "The state of an engine, its finished games and its totals. Nothing here starts or stops play."
+    def __init__(self, game: Game, network, settings: SelfPlaySettings, seed: int, version: int, first_game: int,
+                 reproducible: bool, play_on: bool, events: Events, measure: bool):
+        self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, version
+        self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
+        self.play_on, self.background = play_on and not reproducible, BackgroundPlay()
+        self.events, self.totals = events, EngineTotals(self.scheduler)
+        self.worlds, self.closed = count_worlds(game, settings.search), False
+        self.pool = self.layout = self._closing = None   # The last one closes the pool of an engine that is dropped
+        self._measure = measure   # True if layouts are benchmarked before the next games
+
+    def leftover(self) -> list[GameRecord]:
+        "Return the finished games that no call has returned yet, in the order of their numbers."
+        return self.scheduler.leftover()
+
+    def unsaved(self, played: list[GameRecord]) -> list[GameRecord]:
+        "Return these games and the finished ones that no call has returned yet."
+        return [*played, *self.leftover()]
+
+    def restore(self, records: list[GameRecord]) -> None:
+        "Accept finished games of an earlier engine, so that they are not played again."
+        self.scheduler.keep(records)
+
+    def stats(self) -> dict:
+        "Return the totals and rates of all games so far, as `EngineTotals.stats`."
+        return self.totals.stats(self.background.seconds)
+
+    @property
+    def evaluations(self) -> int: return self.totals.report(0.0).evaluations   # Positions evaluated by the network
+    @property
+    def moves(self) -> int: return self.totals.moves   # Moves played, including those of running games
+
+    @property
+    def at_once(self) -> int: return self.layout.games   # Games that run at the same time
+
+    @property
+    def busy_actors(self) -> int:   # Actors of this process that play between two calls, now
+        return self.pool.spare_actors if self.background.generation is not None else 0
+
+    def describe(self) -> str:
+        "Return how the games are played."
+        return f"{self.layout.games} games at a time: {self.layout}"
+
+    @property
+    def plan(self) -> dict:  # Everything that the games depend on, and the layout
+        return dict(game=self.game.name, device=self.layout.devices[0], dtype=self.pool.dtype, seed=self.seed,
+                    reproducible=self.reproducible, play_on=self.play_on, **asdict(self.settings),
+                    **asdict(self.layout))
+
+# %% ../../nbs/49_selfplay.engine.ipynb #d63d9208
+class _PoolOwner(_EngineState):
+    "An engine's state and its pool: it opens, replaces, pauses and closes the pool."
+    def use(self, layout: Layout) -> None:
+        "Play in this layout from now on. Running games start again."
+        self.pause()
+        if self.pool is not None:
+            self.totals.report(0.0)
+            self.pool.close()
+            self.scheduler.give_back(set(self.scheduler.running))
+        self.pool = make_pool(self.game, self.network, layout, self.settings, self.seed, self.version,
+                              self.scheduler.events)
+        self.totals.use(self.pool)
+        self.layout = self.pool.layout
+        if self._closing is not None: self._closing.detach()
+        self._closing = close_when_dropped(self, self.pool.close)   # Threads and workers know the pool, not the engine
+
+    def set_network(self, network, version: int | None = None) -> None:
+        "Use these weights from now on, in running games too. Their version is one higher unless it is given."
+        self.network, self.version = network, self.version + 1 if version is None else version
+        self.pool.set_network(network, self.version)
+
+    def pause(self) -> None:
+        "Stop playing on between calls, until the next call."
+        generation, call = self.background.hand_over()
+        self.scheduler.rest()
+        if generation is None: return
+        self._halt(generation)
+        self.totals.seconds += time.perf_counter() - call.start
+
+    def _halt(self, generation: Generation) -> None:
+        "End the play between two calls. Raise the error that ended it before."
+        self.pool.stop()
+        self.pool.join()
+        self._check(generation)
+
+    def _check(self, generation: Generation) -> None:
+        "Raise the error that ended the play."
+        if generation.error is None: return
+        self.shutdown()
+        raise generation.error
+
+    def shutdown(self) -> None:
+        "End threads and processes. Finished games stay in `leftover()`."
+        self.closed = True
+        self.pool.close()
+        self._closing.detach()
+
+# %% ../../nbs/49_selfplay.engine.ipynb #5b801cff
+def _benchmark(
+    game: Game, network, layout: Layout, settings: SelfPlaySettings, seed: int, seconds: float,
+) -> list[dict]:
+    "Benchmark the layouts that compete with this one for `seconds` in total. Return the table."
+    length, evaluations = usual_game(game, settings)
+    return measure_layouts(game, network, candidate_layouts(game, network, layout), seconds,
+                           spread_starts(settings, length), seed, evals_per_game=length * evaluations)
+
+# %% ../../nbs/49_selfplay.engine.ipynb #1b1726e9
+class _CallRunner(_PoolOwner):
+    "The owner of a pool that plays the games of one call, and benchmarks layouts."
+    def _run(self, n: int, seconds: float | None = None) -> CallReporter:
+        "Play until no requested game is missing, or for some seconds. Raise the error that ended the play."
+        if self.closed: raise RuntimeError("this engine is shut down; make a new one.")
+        going, call = self._begin()
+        call.n, call.version = n, self.version
+        with call.timed():
+            generation = play_generation(self.pool, self.scheduler, call, seconds, going,
+                                         self._plays_on and seconds is None)
+            if self.closed:
+                raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
+            if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
+            self._check(generation)
+        if not generation.ended:
+            if self.pool.spare_actors and generation is not going:
+                generation = self.pool.start(self.scheduler, self.pool.spare_actors)
+            self.background.begin(generation, self._new_reporter())
+        return call
+
+    def _begin(self) -> tuple[Generation | None, CallReporter]:
+        "Return the generation that has played on since the last call, if any, and the reporter of the call."
+        generation, call = self.background.hand_over()
+        if call is None:
+            report_waiting(self.pool, self.scheduler, self.events, self.network)
+            return None, self._new_reporter()
+        if not (self.pool.spare_actors and self.scheduler.missing): return generation, call
+        self._halt(generation)   # Now with all actors
+        return None, call
+
+    def _new_reporter(self) -> CallReporter: return CallReporter(self.game, self.totals, self.events)
+
+    @property
+    def _plays_on(self) -> bool: return self.play_on and self.pool.plays_on
+
+    def calibrate(self, seconds: float = 5.0) -> list[dict]:
+        "Benchmark layouts with this game and network for `seconds` in total. Use the best and return the table."
+        self._measure = True   # An interrupted benchmark is repeated before the next games
+        self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
+        self.pause()
+        self.pool.close()      # Its processes would compete with the measured ones
+        rows = _benchmark(self.game, self.network, self.layout, self.settings, self.seed, seconds)
+        self.use(choose_layout(rows, self.play_on))
+        if self.closed: self.pool.close()
+        self._measure = False
+        self.events.emit(Message(f"{layout_table(rows)}\n{self.describe()}."))
+        return rows
+
+# %% ../../nbs/49_selfplay.engine.ipynb #3571b9da
+class SelfPlayEngine(_CallRunner):
     "Generates self-play games as fast as the network can evaluate positions."
     more_games_count = False   # Games beyond those asked for have cost nothing, and give a trainer no further steps
 
@@ -281,36 +438,13 @@ class SelfPlayEngine:
         if simulations is not None:
             settings = replace(settings, search=replace(settings.search, simulations=simulations))
         require_seed(seed)
-        self.game, self.network, self.settings, self.seed, self.version = game, network, settings, seed, first_version
-        self.scheduler, self.reproducible = GameScheduler(first_game, not reproducible), reproducible
-        self.play_on, self.background = play_on and not reproducible, BackgroundPlay()
-        self.events = Events(default_listeners() if listeners is None else list(listeners))
-        self.totals, self.pool, self.closed, self._measure = EngineTotals(self.scheduler), None, False, layout == "auto"
-        self._closing = None   # Closes the pool of an engine that is dropped
-        self.worlds = count_worlds(game, settings.search)
+        events = Events(default_listeners() if listeners is None else list(listeners))
+        super().__init__(game, network, settings, seed, first_version, first_game, reproducible, play_on, events,
+                         measure=layout == "auto")
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
                                  threads, games, max_batch, shared, self.worlds, backend)
         self.use(layout)
-
-    def use(self, layout: Layout) -> None:
-        "Play in this layout from now on. Running games start again."
-        self.pause()
-        if self.pool is not None:
-            self.totals.report(0.0)
-            self.pool.close()
-            self.scheduler.give_back(set(self.scheduler.running))
-        self.pool = make_pool(self.game, self.network, layout, self.settings, self.seed, self.version,
-                              self.scheduler.events)
-        self.totals.use(self.pool)
-        self.layout = self.pool.layout
-        if self._closing is not None: self._closing.detach()
-        self._closing = close_when_dropped(self, self.pool.close)   # Threads and workers know the pool, not the engine
-
-    def set_network(self, network, version: int | None = None) -> None:
-        "Use these weights from now on, in running games too. Their version is one higher unless it is given."
-        self.network, self.version = network, self.version + 1 if version is None else version
-        self.pool.set_network(network, self.version)
 
     def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
         """Return the next `n` games in the order of their numbers. An engine that plays on and has them already returns
@@ -335,123 +469,10 @@ class SelfPlayEngine:
         try: return self._run(0, seconds).seconds
         finally: self.scheduler.rest()
 
-    def _run(self, n: int, seconds: float | None = None) -> CallReporter:
-        "Play until no requested game is missing, or for some seconds. Raise the error that ended the play."
-        if self.closed: raise RuntimeError("this engine is shut down; make a new one.")
-        going, call = self._begin()
-        call.n, call.version = n, self.version
-        with call.timed():
-            generation = play_generation(self.pool, self.scheduler, call, seconds, going,
-                                         self._plays_on and seconds is None)
-            if self.closed:
-                raise RuntimeError("this engine was shut down while it played; finished games are in leftover().")
-            if self.network is not None: self.layout = limit_batch(self.pool, self.layout, self.worlds, self.events)
-            self._check(generation)
-        if not generation.ended:
-            if self.pool.spare_actors and generation is not going:
-                generation = self.pool.start(self.scheduler, self.pool.spare_actors)
-            self.background.begin(generation, self._new_reporter())
-        return call
-
-    def _new_reporter(self) -> CallReporter: return CallReporter(self.game, self.totals, self.events)
-
-    def _begin(self) -> tuple[Generation | None, CallReporter]:
-        "Return the generation that has played on since the last call, if any, and the reporter of the call."
-        generation, call = self.background.hand_over()
-        if call is None:
-            report_waiting(self.pool, self.scheduler, self.events, self.network)
-            return None, self._new_reporter()
-        if not (self.pool.spare_actors and self.scheduler.missing): return generation, call
-        self._halt(generation)   # Now with all actors
-        return None, call
-
-    def _check(self, generation: Generation) -> None:
-        "Raise the error that ended the play."
-        if generation.error is None: return
-        self.shutdown()
-        raise generation.error
-
-    def _halt(self, generation: Generation) -> None:
-        "End the play between two calls. Raise the error that ended it before."
-        self.pool.stop()
-        self.pool.join()
-        self._check(generation)
-
-    @property
-    def _plays_on(self) -> bool: return self.play_on and self.pool.plays_on
-
-    @property
-    def at_once(self) -> int: return self.layout.games   # Games that run at the same time
-
-    @property
-    def busy_actors(self) -> int:   # Actors of this process that play between two calls, now
-        return self.pool.spare_actors if self.background.generation is not None else 0
-
-    def pause(self) -> None:
-        "Stop playing on between calls, until the next call."
-        generation, call = self.background.hand_over()
-        self.scheduler.rest()
-        if generation is None: return
-        self._halt(generation)
-        self.totals.seconds += time.perf_counter() - call.start
-
-    def leftover(self) -> list[GameRecord]:
-        "Return the finished games that no call has returned yet, in the order of their numbers."
-        return self.scheduler.leftover()
-
-    def unsaved(self, played: list[GameRecord]) -> list[GameRecord]:
-        "Return these games and the finished ones that no call has returned yet."
-        return [*played, *self.leftover()]
-
-    def restore(self, records: list[GameRecord]) -> None:
-        "Accept finished games of an earlier engine, so that they are not played again."
-        self.scheduler.keep(records)
-
-    def stats(self) -> dict:
-        "Return the totals and rates of all games so far, as `EngineTotals.stats`."
-        return self.totals.stats(self.background.seconds)
-
-    @property
-    def evaluations(self) -> int: return self.totals.report(0.0).evaluations   # Positions evaluated by the network
-    @property
-    def moves(self) -> int: return self.totals.moves   # Moves played, including those of running games
-
-    @property
-    def plan(self) -> dict:  # Everything that the games depend on, and the layout
-        return dict(game=self.game.name, device=self.layout.devices[0], dtype=self.pool.dtype, seed=self.seed,
-                    reproducible=self.reproducible, play_on=self.play_on, **asdict(self.settings),
-                    **asdict(self.layout))
-
     def __repr__(self):
         network = "no network" if self.network is None else type(self.network).__name__
         state = "shut down" if self.closed else f"{self.scheduler.games:,} games so far"
         return f"SelfPlayEngine({self.game.name}, {network} on {self.layout.devices[0]}, {self.describe()}, {state})"
-
-    def describe(self) -> str:
-        "Return how the games are played."
-        return f"{self.layout.games} games at a time: {self.layout}"
-
-    def calibrate(self, seconds: float = 5.0) -> list[dict]:
-        "Benchmark layouts with this game and network for `seconds` in total. Use the best and return the table."
-        self._measure = True   # An interrupted benchmark is repeated before the next games
-        self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
-        self.pause()
-        self.pool.close()      # Its processes would compete with the measured ones
-        length, evaluations = usual_game(self.game, self.settings)
-        layouts = candidate_layouts(self.game, self.network, self.layout)
-        rows = measure_layouts(self.game, self.network, layouts, seconds, spread_starts(self.settings, length),
-                               self.seed, evals_per_game=length * evaluations)
-        self.use(choose_layout(rows, self.play_on))
-        if self.closed: self.pool.close()
-        self._measure = False
-        self.events.emit(Message(f"{layout_table(rows)}\n{self.describe()}."))
-        return rows
-
-    def shutdown(self) -> None:
-        "End threads and processes. Finished games stay in `leftover()`."
-        self.closed = True
-        self.pool.close()
-        self._closing.detach()
 
     def __enter__(self): return self
     def __exit__(self, *error): self.shutdown()

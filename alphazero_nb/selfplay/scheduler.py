@@ -41,16 +41,47 @@ class GameNumbers:
         heapq.heappush(self.returned, number)
 
 # %% ../../nbs/43_selfplay.scheduler.ipynb #8ee398d0
-class GameScheduler:
-    "Track requested, running and finished games. The queue `events` gets Finished, other events and ended Generations."
-    def __init__(self, first: int = 0, run_ahead: bool = True):
-        # first: lowest number that no call has returned yet
-        self.first, self.wanted_to, self.run_ahead, self.endless = first, first, run_ahead, False
-        self.lock, self.events, self.numbers = threading.Lock(), queue.SimpleQueue(), GameNumbers(first)
-        self.finished, self.missing, self.running = {}, set(), set()
+class _FinishedGames:
+    "The finished games that no call has returned, and those of them that a call wants."
+    def __init__(self, first: int):
+        self.lock, self.finished, self.missing = threading.Lock(), {}, set()   # missing: wanted, but not finished
+        self.first = self.wanted_to = first   # Lowest number that no call has returned yet; end of the wanted ones
+        self.ready = first                    # All games from `first` to before this number have finished
+        self.numbers = GameNumbers(first)
+
+    def _count_ready(self) -> None:
+        while self.ready in self.finished: self.ready += 1
+
+    def keep(self, records: list[GameRecord]) -> None:
+        "Add games that were finished before, so that they are not played again."
+        with self.lock:
+            self.finished.update({record.number: record for record in records})
+            self._count_ready()
+            self.numbers.finished |= {record.number for record in records}
+
+    def leftover(self) -> list[GameRecord]:
+        "Return the finished games that no call has returned yet, in the order of their numbers."
+        with self.lock: return [self.finished[number] for number in sorted(self.finished)]
+
+    def wanted(self) -> list[GameRecord]:
+        "Return the wanted games, all finished, in the order of their numbers."
+        with self.lock: return [self.finished[number] for number in range(self.first, self.wanted_to)]
+
+    def take(self) -> list[GameRecord]:
+        "Return the wanted games and forget them."
+        records = self.wanted()
+        with self.lock:
+            self.first = self.wanted_to
+            for record in records: del self.finished[record.number]
+            return records
+
+# %% ../../nbs/43_selfplay.scheduler.ipynb #765cd60e
+class _Requests(_FinishedGames):
+    "Which games are wanted, and how many more may be played before they are."
+    def __init__(self, first: int):
+        super().__init__(first)
+        self.endless = False
         self.ahead = None   # Games to finish before they are requested; None: play only while some are missing
-        self.ready = first  # All games from `first` to before this number have finished
-        self.games = self.moves = 0
 
     @property
     def open(self) -> bool:  # True if games are still wanted
@@ -62,6 +93,34 @@ class GameScheduler:
         ahead = self.ahead   # Another thread may set it to None meanwhile
         if ahead is None or self.missing: return False
         return self.ready >= self.wanted_to + ahead or len(self.finished) >= self.wanted_to - self.first + 4 * ahead
+
+    def request(self, count: int, most: int | None = None, reserve: int = 0) -> None:
+        """Request the next `count` games that no call has returned. This replaces the previous request.
+
+        With `most`, play goes on until `most` + `reserve` further games have finished. If no game of the request is
+        missing, it is extended, up to `most` games, by those finished after it without a gap, except the last `reserve`."""
+        with self.lock:
+            self.wanted_to = self.first + count
+            self.missing = set(range(self.first, self.wanted_to)) - self.finished.keys()
+            self.endless, self.ahead = False, None if most is None else most + reserve
+            if most is not None and not self.missing:
+                self.wanted_to = max(self.wanted_to, min(self.ready - reserve, self.first + most))
+
+    def play_freely(self) -> None:
+        "Play without a request and without an end, until `rest` or the next request."
+        with self.lock: self.endless, self.ahead = True, None
+
+    def rest(self) -> None:
+        "Play only while requested games are missing."
+        with self.lock: self.endless, self.ahead = False, None
+
+# %% ../../nbs/43_selfplay.scheduler.ipynb #638f69cb
+class GameScheduler(_Requests):
+    "Track requested, running and finished games. The queue `events` gets Finished, other events and ended Generations."
+    def __init__(self, first: int = 0, run_ahead: bool = True):   # first: lowest number that no call has returned yet
+        super().__init__(first)
+        self.run_ahead, self.running, self.events = run_ahead, set(), queue.SimpleQueue()
+        self.games = self.moves = 0
 
     def draw(self) -> int | None:
         "Return the number of the next game to start, or None if there is none."
@@ -90,9 +149,6 @@ class GameScheduler:
             self.events.put(Finished(record, len(self.missing), source, time.perf_counter()))
             return True
 
-    def _count_ready(self) -> None:
-        while self.ready in self.finished: self.ready += 1
-
     def end(self, generation: Generation) -> None:
         "Report that a generation has ended."
         self.events.put(generation)
@@ -103,49 +159,6 @@ class GameScheduler:
             for number in set(numbers) & self.running:
                 self.running.discard(number)
                 self.numbers.give_back(number)
-
-    def request(self, count: int, most: int | None = None, reserve: int = 0) -> None:
-        """Request the next `count` games that no call has returned. This replaces the previous request.
-
-        With `most`, play goes on until `most` + `reserve` further games have finished. If no game of the request is missing,
-        it is extended, up to `most` games, by those finished after it without a gap, except the last `reserve`."""
-        with self.lock:
-            self.wanted_to = self.first + count
-            self.missing = set(range(self.first, self.wanted_to)) - self.finished.keys()
-            self.endless, self.ahead = False, None if most is None else most + reserve
-            if most is not None and not self.missing:
-                self.wanted_to = max(self.wanted_to, min(self.ready - reserve, self.first + most))
-
-    def play_freely(self) -> None:
-        "Play without a request and without an end, until `rest` or the next request."
-        with self.lock: self.endless, self.ahead = True, None
-
-    def rest(self) -> None:
-        "Play only while requested games are missing."
-        with self.lock: self.endless, self.ahead = False, None
-
-    def keep(self, records: list[GameRecord]) -> None:
-        "Add games that were finished before, so that they are not played again."
-        with self.lock:
-            self.finished.update({record.number: record for record in records})
-            self._count_ready()
-            self.numbers.finished |= {record.number for record in records}
-
-    def leftover(self) -> list[GameRecord]:
-        "Return the finished games that no call has returned yet, in the order of their numbers."
-        with self.lock: return [self.finished[number] for number in sorted(self.finished)]
-
-    def wanted(self) -> list[GameRecord]:
-        "Return the wanted games, all finished, in the order of their numbers."
-        with self.lock: return [self.finished[number] for number in range(self.first, self.wanted_to)]
-
-    def take(self) -> list[GameRecord]:
-        "Return the wanted games and forget them."
-        records = self.wanted()
-        with self.lock:
-            self.first = self.wanted_to
-            for record in records: del self.finished[record.number]
-            return records
 
 # %% ../../nbs/43_selfplay.scheduler.ipynb #cdbfd5c7
 def play_games(pool: GamePool, games: int) -> list[GameRecord]:

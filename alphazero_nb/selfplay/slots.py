@@ -179,7 +179,7 @@ def init_worlds(api, trees, slots, slot):
         init_root(api, trees, tree, slots.world)
     return True
 
-
+# %% ../../nbs/42_selfplay.slots.ipynb #f9b0ee18
 @lean_kernel
 def draw_start(slots, slot):
     "Draw how many moves of a game are its start, and which share of them is random."

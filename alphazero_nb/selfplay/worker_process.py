@@ -228,7 +228,7 @@ def serve(pipe) -> None:
     except BaseException as error: outbox.put("failed", *describe_error(error))
     outbox.close(5)
 
-
+# %% ../../nbs/45_selfplay.worker_process.ipynb #7229b255
 def _commands(pipe: connection.Connection):
     "Yield the parent's messages until the parent is gone."
     while True:

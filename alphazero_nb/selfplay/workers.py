@@ -353,27 +353,12 @@ def wait_or_kill(play: WorkerPlay, lock: threading.RLock, timeout_s: float) -> N
     while not play.idle and time.monotonic() < end: time.sleep(0.005)
 
 # %% ../../nbs/46_selfplay.workers.ipynb #ef7d17c9
-class WorkerPool:
-    "Workers that play the games of one source, with the methods of an `ActorPool`."
-    plays_on, spare_actors = False, 0   # Their cores are the learner's too
-
-    def __init__(
-        self,
-        game: Game,
-        network,                  # None: no network, and workers do not import PyTorch
-        layout: Layout,           # One worker per device
-        settings: SelfPlaySettings,
-        seed: int,
-        version: int = 0,         # Version of the weights
-        events: queue.SimpleQueue | None = None,  # Receives WorkerStarted, WorkerLost and Message
-        silence_s: float = 60.0,  # A worker that sends no message for this long is killed
-    ):
-        check_sendable(game, network)
-        self._workers = self._make_workers(layout, dict(
-            game=game, network=network, settings=settings, seed=seed, version=version, fingerprint=fingerprint(game),
-            cores=max(1, usable_cores() // max(1, len(layout.devices)))))
+class _PoolParts:
+    "The parts of a pool of workers: its processes, their play, and the thread that watches them."
+    def __init__(self, layout: Layout, setup: dict, events: queue.SimpleQueue, silence_s: float):
+        self._workers = self._make_workers(layout, setup)
         self.layout, self.lock, self._play = self._workers.layout, threading.RLock(), WorkerPlay(self._workers)
-        self._handler = WorkerHandler(self._workers, self._play, queue.SimpleQueue() if events is None else events)
+        self._handler = WorkerHandler(self._workers, self._play, events)
         self.supervisor = self._make_supervisor(silence_s)
         self._at_exit = util.Finalize(None, self.close, exitpriority=0)   # Before multiprocessing joins its children
         try: shielded(self._open)
@@ -392,28 +377,24 @@ class WorkerPool:
 
     @property
     def workers(self) -> list[Worker]: return self._workers.running
-    @property
-    def dtype(self) -> str: return self._handler.dtype   # Number format of the network, once a worker is ready
-    @property
-    def starting(self) -> int: return len(self._workers.in_state("starting"))
 
-    def wait_ready(self, timeout_s: float = 120.0) -> None:
-        "Wait until no worker is starting."
-        end = time.monotonic() + timeout_s
-        while self.starting and time.monotonic() < end: time.sleep(0.02)
+    def close(self, timeout_s: float = 0.5) -> None:
+        "End all workers and kill those that do not end in time. A second interrupt kills them at once."
+        with self.lock:
+            if self.supervisor.closed: return
+            self.supervisor.closed = True
+        self.supervisor.wake()
+        try: self._workers.end(timeout_s)
+        finally:
+            for worker in self.workers: worker.process.kill()
+            if self.supervisor.is_alive(): self.supervisor.join(5)
+            for worker in self.workers: worker.close()
+            if not self._play.idle: self._play.generation.end()
+            self._at_exit.cancel()
 
-    def set_network(self, network, version: int) -> None:
-        "Use these weights from now on, in running workers and in later ones."
-        with self.lock: self._workers.set_network(network, version)
-
-    def report(self) -> PoolReport:
-        "Return the totals of all workers."
-        return self._workers.report()
-
-    def reports(self) -> dict[str, PoolReport]:
-        "Return the last report of each worker."
-        return {worker.name: worker.report for worker in list(self.workers)}
-
+# %% ../../nbs/46_selfplay.workers.ipynb #299c57e2
+class _PlayingParts(_PoolParts):
+    "The parts of a pool, which play one generation after another."
     def start(self, source: GameSource, actors: int | None = None) -> Generation:   # actors: always all of them
         "Play in the background until the source closes or `stop`. First wait until the previous generation has ended."
         self.stop()
@@ -441,16 +422,46 @@ class WorkerPool:
         "Wait until no worker plays. Kill workers that do not stop in time; an interrupt kills them at once."
         wait_or_kill(self._play, self.lock, timeout_s)
 
-    def close(self, timeout_s: float = 0.5) -> None:
-        "End all workers and kill those that do not end in time. A second interrupt kills them at once."
-        with self.lock:
-            if self.supervisor.closed: return
-            self.supervisor.closed = True
-        self.supervisor.wake()
-        try: self._workers.end(timeout_s)
-        finally:
-            for worker in self.workers: worker.process.kill()
-            if self.supervisor.is_alive(): self.supervisor.join(5)
-            for worker in self.workers: worker.close()
-            if not self._play.idle: self._play.generation.end()
-            self._at_exit.cancel()
+# %% ../../nbs/46_selfplay.workers.ipynb #d7d074f3
+class WorkerPool(_PlayingParts):
+    "Workers that play the games of one source, with the methods of an `ActorPool`."
+    plays_on, spare_actors = False, 0   # Their cores are the learner's too
+
+    def __init__(
+        self,
+        game: Game,
+        network,                  # None: no network, and workers do not import PyTorch
+        layout: Layout,           # One worker per device
+        settings: SelfPlaySettings,
+        seed: int,
+        version: int = 0,         # Version of the weights
+        events: queue.SimpleQueue | None = None,  # Receives WorkerStarted, WorkerLost and Message
+        silence_s: float = 60.0,  # A worker that sends no message for this long is killed
+    ):
+        check_sendable(game, network)
+        cores = max(1, usable_cores() // max(1, len(layout.devices)))
+        setup = dict(game=game, network=network, settings=settings, seed=seed, version=version,
+                     fingerprint=fingerprint(game), cores=cores)
+        super().__init__(layout, setup, queue.SimpleQueue() if events is None else events, silence_s)
+
+    @property
+    def dtype(self) -> str: return self._handler.dtype   # Number format of the network, once a worker is ready
+    @property
+    def starting(self) -> int: return len(self._workers.in_state("starting"))
+
+    def wait_ready(self, timeout_s: float = 120.0) -> None:
+        "Wait until no worker is starting."
+        end = time.monotonic() + timeout_s
+        while self.starting and time.monotonic() < end: time.sleep(0.02)
+
+    def set_network(self, network, version: int) -> None:
+        "Use these weights from now on, in running workers and in later ones."
+        with self.lock: self._workers.set_network(network, version)
+
+    def report(self) -> PoolReport:
+        "Return the totals of all workers."
+        return self._workers.report()
+
+    def reports(self) -> dict[str, PoolReport]:
+        "Return the last report of each worker."
+        return {worker.name: worker.report for worker in list(self.workers)}

@@ -77,7 +77,7 @@ class TrainSettings:
         "Return how many games an iteration of at least so many takes, if they have finished by then."
         return max(games, int(games * self.replay_ratio / self.min_replay_ratio))
 
-
+# %% ../../nbs/61_training.learner.ipynb #1718465c
 def default_training(game: Game) -> TrainSettings:
     "Return the default settings. Without hidden cards, each position is drawn half as often if all searches are full."
     if not game.has_hidden_information:

@@ -25,7 +25,7 @@ from .forecast import random_batch
 
 # %% auto #0
 __all__ = ['TOLERANCE', 'ROWS', 'KINDS', 'CPU', 'ADVICE', 'FALLBACK', 'OperatorFault', 'has_kernel', 'is_composed', 'falls_back',
-           'difference', 'is_tensor', 'is_strided', 'OperatorWatch', 'on_cpu', 'written', 'learn_once', 'play_once',
+           'difference', 'is_tensor', 'is_strided', 'on_cpu', 'written', 'OperatorWatch', 'learn_once', 'play_once',
            'Job', 'list_jobs', 'check_job', 'check_operators', 'describe_operators']
 
 # %% ../../nbs/65_training.operator_check.ipynb #adab34a0
@@ -86,6 +86,20 @@ def is_tensor(leaf) -> bool: return isinstance(leaf, torch.Tensor)
 def is_strided(leaf) -> bool: return is_tensor(leaf) and leaf.layout == torch.strided   # Others are oneDNN's
 
 
+def on_cpu(leaf):
+    "Return a copy of a tensor on the CPU, the CPU for a device, and anything else as it is."
+    if isinstance(leaf, torch.device): return torch.device("cpu")
+    return leaf.detach().to("cpu", copy=True) if is_strided(leaf) else leaf
+
+
+def written(func, args, kwargs) -> list:
+    "Return the arguments that an operator writes."
+    arguments = func._schema.arguments
+    named = dict(zip((argument.name for argument in arguments), args)) | kwargs
+    return [named[argument.name] for argument in arguments
+            if argument.alias_info and argument.alias_info.is_write and argument.name in named]
+
+# %% ../../nbs/65_training.operator_check.ipynb #d4d4026e
 class OperatorWatch(TorchDispatchMode):
     "While it is active, each operator of a device also runs on the CPU. It keeps the operators and their faults."
     def __init__(self, device: Device):
@@ -150,20 +164,6 @@ class OperatorWatch(TorchDispatchMode):
         known = {id(here): there for there, here in pairs}
         up = lambda leaf: known[id(leaf)] if id(leaf) in known else leaf.to(self.device.name)
         return tree_map(lambda leaf: up(leaf) if is_tensor(leaf) else leaf, result)
-
-
-def on_cpu(leaf):
-    "Return a copy of a tensor on the CPU, the CPU for a device, and anything else as it is."
-    if isinstance(leaf, torch.device): return torch.device("cpu")
-    return leaf.detach().to("cpu", copy=True) if is_strided(leaf) else leaf
-
-
-def written(func, args, kwargs) -> list:
-    "Return the arguments that an operator writes."
-    arguments = func._schema.arguments
-    named = dict(zip((argument.name for argument in arguments), args)) | kwargs
-    return [named[argument.name] for argument in arguments
-            if argument.alias_info and argument.alias_info.is_write and argument.name in named]
 
 # %% ../../nbs/65_training.operator_check.ipynb #8365899c
 ROWS = 8

@@ -53,7 +53,7 @@ def _left_by_a_start(path: Path) -> bool:
     if path.name == "games": return path.is_dir() and all(inside.name.startswith(".") for inside in path.iterdir())
     return path.name.startswith(".")
 
-
+# %% ../../nbs/62_training.run_folder.ipynb #1d510132
 def _lock(folder: Path) -> int:
     "Return the handle of the folder's lock. Raise a ValueError if another trainer holds it, and an OSError without it."
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
@@ -211,23 +211,27 @@ class Absence:
 def _cause(error: OSError) -> str: return error.strerror or getattr(error.__cause__, "strerror", None) or str(error)
 
 # %% ../../nbs/62_training.run_folder.ipynb #bcfe857b
-class RunFolder:
-    "The files of a run. Write only inside `alone()`."
+def _read_records(path: Path, sha256: str | None = None) -> list[GameRecord]:
+    "Return the games of a file. Raise a ValueError if it is missing or damaged."
+    table = read_arrays(path, sha256)
+    try: return split_records(table)
+    except ValueError as error: raise ValueError(f"{path} is damaged: {error}") from error
+
+# %% ../../nbs/62_training.run_folder.ipynb #7156b487
+class _HeldFolder:
+    "The folder of a run, its lock, and the games of an interrupted iteration."
     def __init__(self, path: str | Path, config: dict):  # config: game, preset and seed identify a run
-        self.path, self.config, self._manifests = Path(path), config, (None,)   # Known manifests
+        self.path, self.config = Path(path), config
         check_place(self.path, config)
         self.begun = exists(self.path / "config.json")   # True if the folder holds the run, or did
         self.clock, self.sleep, self.lock_again = time.monotonic, time.sleep, lambda: None
-        self.log = RunLog(self.path / "iterations.jsonl")
-        self.adopt(None)
 
     def check_there(self) -> None:
         "Raise an OSError if the folder has held the run and cannot be read."
         if self.begun: open(self.path / "config.json", "rb").close()
 
-    def patiently(self, call: Callable, emit: Callable):
-        "Return `call()`, inside `alone()`. While the folder is away, report that to `emit`, wait and try again."
-        return Absence(self, emit).wait_for(call)
+    def file(self, kind: str, iteration: int) -> Path:  # kind: games, network or learner
+        return self.path / (f"games/{iteration:06}.npz" if kind == "games" else f"{kind}-{iteration:06}.npz")
 
     @contextmanager
     def alone(self):
@@ -245,8 +249,28 @@ class RunFolder:
             self.begun = True
             yield
 
-    def file(self, kind: str, iteration: int) -> Path:  # kind: games, network or learner
-        return self.path / (f"games/{iteration:06}.npz" if kind == "games" else f"{kind}-{iteration:06}.npz")
+    def keep(self, records: list[GameRecord]) -> None:
+        "Save the finished games of an interrupted iteration. Without games, remove those saved before."
+        path = self.path / "games" / "unfinished.npz"
+        if records: write_arrays(path, join_records(records), compress=True)
+        else:
+            for left in (path, self.path / "unfinished.json"): _remove(left)
+
+    def kept(self) -> list[GameRecord]:
+        "Return the games that `keep` saved. Raise a ValueError if they cannot be read."
+        path = self.path / "games" / "unfinished.npz"
+        if not exists(path):
+            self.check_there()
+            return []
+        return _read_records(path)
+
+# %% ../../nbs/62_training.run_folder.ipynb #4c9a11e6
+class _ReadableRun(_HeldFolder):
+    "The checkpoints, the log and the games of a run in its folder."
+    def __init__(self, path: str | Path, config: dict):
+        super().__init__(path, config)
+        self.log, self._manifests = RunLog(self.path / "iterations.jsonl"), (None,)   # The manifests that are known
+        self.adopt(None)
 
     def checkpoints(self):
         "Yield each checkpoint, newest first: a SavedRun, or its ValueError. Yield None in a new folder."
@@ -259,17 +283,6 @@ class RunFolder:
             try: saved = read_saved(self.path, name)
             except ValueError as error: saved = error
             yield saved
-
-    def read_games(self, row: dict) -> list[GameRecord]:
-        "Return the games of a row of the log. Raise a ValueError if the file is missing or damaged."
-        path = self.file("games", row["iteration"])
-        table = read_arrays(path, row["sha256"])
-        try: return split_records(table)
-        except ValueError as error: raise ValueError(f"{path} is damaged: {error}") from error
-
-    def read_learner(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-        "Return the arrays of the learner. Raise a ValueError if the file is missing or damaged."
-        return read_arrays(self.file("learner", checkpoint.iteration), checkpoint.learner_sha256)
 
     def adopt(self, saved: SavedRun | None) -> None:
         "Continue from this checkpoint: the next `save` writes the iteration after it."
@@ -291,6 +304,21 @@ class RunFolder:
     def rows(self) -> list[dict]:
         "Return the rows of the log up to the adopted checkpoint, oldest first."
         return self.log.rows()
+
+    def read_games(self, row: dict) -> list[GameRecord]:
+        "Return the games of a row of the log. Raise a ValueError if the file is missing or damaged."
+        return _read_records(self.file("games", row["iteration"]), row["sha256"])
+
+    def read_learner(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+        "Return the arrays of the learner. Raise a ValueError if the file is missing or damaged."
+        return read_arrays(self.file("learner", checkpoint.iteration), checkpoint.learner_sha256)
+
+# %% ../../nbs/62_training.run_folder.ipynb #959a99f9
+class RunFolder(_ReadableRun):
+    "The files of a run. Write only inside `alone()`."
+    def patiently(self, call: Callable, emit: Callable):
+        "Return `call()`, inside `alone()`. While the folder is away, report that to `emit`, wait and try again."
+        return Absence(self, emit).wait_for(call)
 
     def save(self, row: dict, progress: dict, records: list, network: dict, learner: dict, every: int) -> None:
         """Save an iteration: games and weights, a line of the log, the manifest. Then remove outdated weights.
@@ -326,23 +354,6 @@ class RunFolder:
         named |= {self.file("network", iteration) for checkpoint in there for iteration in checkpoint.networks}
         for path in self.path.glob("*.npz"):
             if _OURS.fullmatch(path.name) and path not in named: _remove(path)
-
-    def keep(self, records: list[GameRecord]) -> None:
-        "Save the finished games of an interrupted iteration. Without games, remove those saved before."
-        path = self.path / "games" / "unfinished.npz"
-        if records: write_arrays(path, join_records(records), compress=True)
-        else:
-            for left in (path, self.path / "unfinished.json"): _remove(left)
-
-    def kept(self) -> list[GameRecord]:
-        "Return the games that `keep` saved. Raise a ValueError if they cannot be read."
-        path = self.path / "games" / "unfinished.npz"
-        if not exists(path):
-            self.check_there()
-            return []
-        table = read_arrays(path)
-        try: return split_records(table)
-        except ValueError as error: raise ValueError(f"{path} is damaged: {error}") from error
 
 # %% ../../nbs/62_training.run_folder.ipynb #669a905e
 def _machine() -> dict: return dict(cores=usable_cores(), devices=device_names())

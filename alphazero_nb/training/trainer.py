@@ -497,32 +497,9 @@ class Session:
         self.unsaved = len(self.progress.held)
 
 # %% ../../nbs/63_training.trainer.ipynb #17b42fc7
-class Trainer:
-    "Train an agent for `game` in a run folder. A run in this folder is resumed."
-    def __init__(
-        self,
-        game: Game | str,
-        preset: str | None = None,         # Network preset; default: small (card games: cards); "custom" with `network`
-        folder: str | Path = "runs/run",
-        device: str | Device = "auto",
-        simulations: int | None = None,    # Shorthand for `play_settings` with this budget per full search
-        seed: int = 0,
-        train_settings: TrainSettings | None = None,    # Default: `default_training(game)`
-        play_settings: SelfPlaySettings | None = None,  # Of self-play; default: `default_settings(game)`
-        reproducible: bool = False,        # The same games at any machine speed; slots idle at the end of an iteration
-        network: nn.Module | None = None,  # Your own network, in its initial state, instead of a preset
-        listeners: tuple | None = None,    # Called with every event; default: a dashboard or a line of text
-        layout: str = "auto",              # Of the SelfPlayEngine; "auto": measured before a run of at least 3 minutes
-        from_folder: bool = False,         # Learn from games that other machines play with `produce_games`
-        **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
-    ):
-        game = get_game(game) if isinstance(game, str) else game
-        notes = check_new_rules(game)   # Before anything plays; a ContractError names a mistake in the rules
-        plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings, reproducible, network,
-                         layout, engine, from_folder)
-        self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))
-        self._use(plan, folder)
-        self.progress.notes += notes
+class _TrainedRun:
+    "A run with its plan, its folder and its progress, and the facts about them."
+    def __init__(self, plan: RunPlan, folder: str | Path): self._use(plan, folder)
 
     def _use(self, plan: RunPlan, folder: str | Path) -> None:
         self.plan, self.folder = plan, RunFolder(folder, plan.config())
@@ -532,7 +509,8 @@ class Trainer:
         "Train a network of this preset. Raise a ValueError if the run has begun, or has a network of its own."
         if preset == self.preset: return
         if self.iteration or self.plan.network is not None:
-            raise ValueError(f"this run trains a {self.preset} network; a new run in another folder can have {preset!r}.")
+            raise ValueError(f"this run trains a {self.preset} network; "
+                             f"a new run in another folder can have {preset!r}.")
         notes = self.progress.notes
         self._use(replace(self.plan, preset=preset), self.folder.path)
         self.progress.notes = notes
@@ -560,6 +538,34 @@ class Trainer:
     def agent(self, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
         "Return an agent with the current averaged weights. `search` has options of Agent, such as worlds."
         return make_agent(self.plan, self.progress.state, self.folder.path.name, simulations, max_batch, **search)
+
+# %% ../../nbs/63_training.trainer.ipynb #47df3a98
+class Trainer(_TrainedRun):
+    "Train an agent for `game` in a run folder. A run in this folder is resumed."
+    def __init__(
+        self,
+        game: Game | str,
+        preset: str | None = None,         # Network preset; default: small (card games: cards); "custom" with `network`
+        folder: str | Path = "runs/run",
+        device: str | Device = "auto",
+        simulations: int | None = None,    # Shorthand for `play_settings` with this budget per full search
+        seed: int = 0,
+        train_settings: TrainSettings | None = None,    # Default: `default_training(game)`
+        play_settings: SelfPlaySettings | None = None,  # Of self-play; default: `default_settings(game)`
+        reproducible: bool = False,        # The same games at any machine speed; slots idle at the end of an iteration
+        network: nn.Module | None = None,  # Your own network, in its initial state, instead of a preset
+        listeners: tuple | None = None,    # Called with every event; default: a dashboard or a line of text
+        layout: str = "auto",              # Of the SelfPlayEngine; "auto": measured before a run of at least 3 minutes
+        from_folder: bool = False,         # Learn from games that other machines play with `produce_games`
+        **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
+    ):
+        game = get_game(game) if isinstance(game, str) else game
+        notes = check_new_rules(game)   # Before anything plays; a ContractError names a mistake in the rules
+        plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings, reproducible, network,
+                         layout, engine, from_folder)
+        self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))
+        super().__init__(plan, folder)
+        self.progress.notes += notes
 
     def fit(
         self,

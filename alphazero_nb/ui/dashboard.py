@@ -261,7 +261,7 @@ def _measure_charts(matches: list[MatchPlayed]) -> str:
         charts += line_chart(lines, name + " (%)" * last["share"], "iterations")
     return charts
 
-
+# %% ../../nbs/72_ui.dashboard.ipynb #d0017ea7
 def _judged(state: DashboardState) -> list[IterationDone]:
     "Return the iterations after which the agent was judged by perfect play."
     return [row for row in state.iterations.values() if describe_keeps(row.keeps)]

@@ -42,7 +42,7 @@ class Choice:
     start: int = -1         # Place of the chosen piece; −1 for none
     steps: tuple = ()       # Steps to choose from, if the clicks mean several
 
-
+# %% ../../nbs/76_ui.match_view.ipynb #1f272032
 class BoardView:
     "The boards of a match, and the clicks on them."
     def __init__(self, match: Match):

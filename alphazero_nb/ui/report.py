@@ -260,7 +260,7 @@ def _as_code(usual, saved: dict) -> str:
         parts += [given] * bool(given)
     return f"{type(usual).__name__}({', '.join(parts)})"
 
-
+# %% ../../nbs/79_ui.report.ipynb #f96207a9
 def _train_part(config: dict, game: Game) -> str:
     "Return the training settings of a run as an argument of a Trainer; empty if they are the defaults of its game."
     saved = config.get("settings")
@@ -278,7 +278,7 @@ def _play_part(plan: dict, game: Game) -> str:
     same = all(plan.get(name, value) == value for name, value in usual.items())
     return f", simulations={search['simulations']}" if same else f", play_settings={_as_code(SelfPlaySettings(), plan)}"
 
-
+# %% ../../nbs/79_ui.report.ipynb #def28039
 def _how_part(run: Run, folder: str) -> str:
     "Return the commands that play against the agent and continue training."
     if run.game is None: return _STRANGE.format(html_text(run.config["game"]))

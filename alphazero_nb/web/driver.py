@@ -16,19 +16,15 @@ from .wasm import FAILED
 __all__ = ['driver']
 
 # %% ../../nbs/79e_web.driver.ipynb #d2b41114
-_CODE = """
+_MEMORY = """
 class RuleError extends Error {}
 
-class Compiled {   // A game's rules and its search
+class CompiledMemory {   // The exports of a module, and views of its memory
   constructor(exports) {
     this.exports = exports;
     this.size = {};
     for (const [name, index] of Object.entries(SIZES)) this.size[name] = this.number(index);
     this.size.inputs = this.size.observation + this.size.privileged;
-  }
-
-  static async load(bytes) {
-    return new Compiled((await WebAssembly.instantiate(bytes, {})).instance.exports);
   }
 
   number(index) {   // Entry of the table `page`
@@ -50,28 +46,17 @@ class Compiled {   // A game's rules and its search
     return new TextDecoder().decode(new Uint8Array(this.exports.memory.buffer, address, length)).trim();
   }
 
-  reserve(visits, leaves) {   // Place and clear all tables; a tree gets at most this number of visits
-    this.end = this.call("reserve", this.exports.heap.value, visits, leaves);
-    this.clear(this.exports.heap.value, this.end);
-  }
-
   clear(begin, end) {
     const missing = end - this.exports.memory.buffer.byteLength;
     if (missing > 0) this.exports.memory.grow(Math.ceil(missing / 65536));
     new Uint8Array(this.exports.memory.buffer).fill(0, begin, end);
   }
+}
+"""
 
-  install({ steps, outputs, weights, floats }) {   // A network, after `reserve`: typed arrays, and how many floats in all
-    this.clear(this.end, this.call("reserve_network", this.end, floats, steps.length / COLUMNS, outputs.length));
-    this.view(Int32Array, "STEPS", steps.length).set(steps);
-    this.view(Int32Array, "OUTPUTS", outputs.length).set(outputs);
-    this.view(Float32Array, "FLOATS", weights.length).set(weights);
-  }
-
-  evaluate(row) { this.call("evaluate", row); }   // Its logits and values stay in the module
-
-  evaluated() { this.call("apply"); }   // After the last row
-
+# %% ../../nbs/79e_web.driver.ipynb #67157572
+_RULES = """
+class CompiledRules extends CompiledMemory {   // A game, at the position STATE
   get state() { return this.view(Int16Array, "STATE", this.size.state); }
   get mover() { return this.call("mover"); }
   start(seed = 0) { this.call("start", Math.floor(seed / 4294967296), seed | 0); }
@@ -91,6 +76,36 @@ class Compiled {   // A game's rules and its search
   inputs() {
     this.call("inputs");
     return this.view(Int8Array, "INPUTS", this.size.inputs).slice();
+  }
+}
+"""
+
+# %% ../../nbs/79e_web.driver.ipynb #26c1f29f
+_NETWORK = """
+class CompiledNetwork extends CompiledRules {   // The tables of a search, and a network that fills them
+  reserve(visits, leaves) {   // Place and clear all tables; a tree gets at most this number of visits
+    this.end = this.call("reserve", this.exports.heap.value, visits, leaves);
+    this.clear(this.exports.heap.value, this.end);
+  }
+
+  install({ steps, outputs, weights, floats }) {   // A network, after `reserve`: typed arrays, and how many floats in all
+    this.clear(this.end, this.call("reserve_network", this.end, floats, steps.length / COLUMNS, outputs.length));
+    this.view(Int32Array, "STEPS", steps.length).set(steps);
+    this.view(Int32Array, "OUTPUTS", outputs.length).set(outputs);
+    this.view(Float32Array, "FLOATS", weights.length).set(weights);
+  }
+
+  evaluate(row) { this.call("evaluate", row); }   // Its logits and values stay in the module
+
+  evaluated() { this.call("apply"); }   // After the last row
+}
+"""
+
+# %% ../../nbs/79e_web.driver.ipynb #bc485dc7
+_SEARCH = """
+class Compiled extends CompiledNetwork {   // A game's rules and its search
+  static async load(bytes) {
+    return new Compiled((await WebAssembly.instantiate(bytes, {})).instance.exports);
   }
 
   begin(high, low) { return this.call("begin", high, low) === 1; }
@@ -127,6 +142,8 @@ class Compiled {   // A game's rules and its search
   follow(action) { return this.call("follow", action); }   // Visits of the kept subtree; STATE is the new position
 }
 """
+
+_CODE = _MEMORY + _RULES + _NETWORK + _SEARCH
 
 # %% ../../nbs/79e_web.driver.ipynb #61918e84
 _SIZES = dict(state=STATE_SIZE, players=PLAYERS, actions=ACTIONS, observation=OBSERVATION_SIZE, legal=MAX_LEGAL,
