@@ -5,10 +5,11 @@
     python tools/outputs.py build/nbs --update               takes the texts of the fresh run into the notebooks
     python tools/outputs.py --repeatable RUN RUN ...         finds the cells whose text was the same in all these runs
 
-Every cell that shows something in the fresh run must show something in the repository. The cells of REPEATABLE must show the same
-text. To find them, run the pages several times, once with ATEN_CPU_CAPABILITY=default and ONEDNN_MAX_CPU_ISA=SSE41 and once on
-one core (taskset -c 0): cells that depend on the time, the processor or the number of cores differ there. Pictures are not
-compared, because each version of matplotlib draws them differently.
+Every cell that shows something in the fresh run must show something in the repository. The cells of REPEATABLE must show
+the same text. To find them, run the pages several times, once with ATEN_CPU_CAPABILITY=default and
+ONEDNN_MAX_CPU_ISA=SSE41, and once on one core (taskset -c 0): cells that depend on the time, the processor or the number
+of cores differ there. Pages with several threads or processes have none. Pictures are not compared, because each version
+of matplotlib draws them differently.
 """
 import argparse, json, re, sys
 from pathlib import Path
