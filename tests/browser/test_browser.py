@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from chromium import CHROMIUM, chromium
+
 MISSING = [name for name in ("jupyterlab", "playwright", "psutil", "ipywidgets") if importlib.util.find_spec(name) is None]
 MISSING += [] if CHROMIUM else ["Chromium"]
 if MISSING: pytest.skip(f"{' and '.join(MISSING)} is not installed, so there is no page to look at.", allow_module_level=True)
 
 import psutil
-from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
 
@@ -214,14 +213,6 @@ def shots():
     folder = Path(os.environ.get("ARTEFACTS", ROOT/"tests"/"artefacts"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=600_000)
-        try: yield chromium
-        finally: chromium.close()
 
 
 def new_page(chromium, shots):

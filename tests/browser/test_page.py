@@ -4,17 +4,15 @@ import base64
 import functools
 import importlib.util
 import re
-import shutil
 import time
 
 import numpy as np
 import pytest
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from chromium import CHROMIUM, chromium
+
 if not CHROMIUM or not importlib.util.find_spec("playwright"):
     pytest.skip("Chromium or playwright is not installed, so there is no page to look at.", allow_module_level=True)
-
-from playwright.sync_api import sync_playwright
 
 import broken_games
 from alphazero_nb.core.registry import get_game
@@ -31,14 +29,6 @@ COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim"]
 
 @functools.cache
 def game_of(name): return broken_games.nim() if name == "nim" else get_game(name)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=600_000)
-        try: yield browser
-        finally: browser.close()
 
 
 def write(file, data):
@@ -210,9 +200,11 @@ def play_forever(state, action):
 
 def test_rules_that_never_return_are_ended(tmp_path, visit):
     endless = base64.b64encode(compile_game(broken_games.nim(play=play_forever))).decode()
-    page = visit(write(tmp_path/"endless.html", data_of("nim") | dict(module=endless, patience=3)))
+    page = visit(write(tmp_path/"endless.html", data_of("nim") | dict(module=endless, patience=600)))
+    page.evaluate("data.patience = 2")     # Now, and not while the page loads
     page.locator("#actions button").first.click()
-    assert status(page, "stopped") == "The game stopped: the rules did not answer within 3 seconds."
+    assert status(page, "stopped") == "The game stopped: the rules did not answer within 2 seconds."
+    page.evaluate("data.patience = 600")
     page.locator("#new").click()
     status(page, "Your move")
 
