@@ -148,7 +148,7 @@ class Inference:
         self.network = UniformEvaluator(game) if network is None else NetworkEvaluator(
             game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
             backend=layout.backend, dtype="int8" if int8 else None)
-        self.version, self.weights = version, object()   # A run may train a version twice; the object tells them apart
+        self.version, self.weights = version, object()   # A resumed run may train a version twice; the object differs
         self.shared = evaluator is not None or network is not None and (
             sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
         self.threads_inside = 0 if network is None or self.shared else 1   # 0: leave PyTorch's own choice
