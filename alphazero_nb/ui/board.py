@@ -308,7 +308,9 @@ def winning_lines(board: Board) -> tuple:
 def square_name(board: Board, place: int, names, marks: Marks = Marks()) -> str:
     "Return the words for a square; `names` has a word for the pieces of each seat. Empty if nothing can be there."
     square, (row, column) = board.squares[place], divmod(place, len(board.widths))
-    if board.paint: return square.word
+    if board.paint:
+        noted = [place == marks.best and "suggested", bool(marks.legal) and place not in marks.legal and "not allowed now"]
+        return ", ".join(filter(None, [square.word, *noted])) if square.word else ""
     what = square.word or (names[square.seat] if square.seat >= 0 else "empty")
     if board.look == "edges":
         if row % 2 == column % 2 == 0: return ""

@@ -21,12 +21,12 @@ from .match_text import (first_line, move_words, next_words, player_name, points
 from .saved_game import free_path, line_to_dict, read_saved_game
 
 # %% auto #0
-__all__ = ['analyse_positions', 'agent_move', 'with_simulations', 'viewer', 'is_open', 'may_show', 'visible_values', 'seat_view',
-           'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue', 'count_game', 'play_move',
-           'play_reply', 'give_hint', 'analyse_game', 'simulations_of', 'change_simulations', 'change_level',
-           'level_words', 'follow_results', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats',
-           'deal_again', 'start_new_game', 'start_rematch', 'swap_seats', 'save_match', 'load_match',
-           'write_agent_page', 'command', 'Match']
+__all__ = ['analyse_positions', 'pick_action', 'agent_move', 'with_simulations', 'viewer', 'is_open', 'may_show',
+           'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
+           'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'simulations_of', 'seconds_words',
+           'change_simulations', 'change_level', 'level_words', 'follow_results', 'rating_words', 'undo_command',
+           'redo_command', 'look_at', 'next_seats', 'deal_again', 'start_new_game', 'start_rematch', 'swap_seats',
+           'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def analyse_positions(agent, states) -> list[Analysis]:
@@ -38,10 +38,18 @@ def analyse_positions(agent, states) -> list[Analysis]:
     return analyses
 
 
+def pick_action(agent, game: Game, state, analysis: Analysis) -> int:
+    "Return the agent's choice among the visited actions: at full strength, the most visited."
+    if not hasattr(agent, "pick"): return analysis.best
+    visits = np.zeros((1, game.actions), np.int64)
+    visits[0, list(analysis.visits)] = list(analysis.visits.values())
+    return int(agent.pick(state[None], visits)[0])
+
+
 def agent_move(agent, game: Game, state) -> tuple:
     "Return the agent's action and its Analysis, None without a search. Raise a ValueError if the action is illegal."
     analysis = analyse_positions(agent, [state])[0] if hasattr(agent, "search") else None
-    if analysis: action = int(agent.pick(state, analysis.visits)) if hasattr(agent, "pick") else analysis.best
+    if analysis: action = pick_action(agent, game, state, analysis)
     else: action = int(agent.acts(state[None])[0]) if hasattr(agent, "acts") else int(agent.act(state))
     if action not in game.legal_actions(state): raise ValueError(f"the agent chose {action}, which is not a legal move")
     return action, analysis
@@ -107,7 +115,7 @@ class MatchState:
         self.full = agent if simulations is None else with_simulations(agent, simulations)   # It gives advice
         self.agent = self.full                   # It plays, perhaps at a lower level
         self.level, self.rating = len(self.levels), None   # Level of play; a Rating while it follows the results
-        self.seconds = {}                        # {simulations: seconds of the last reply with them}
+        self.seconds = {}                        # {simulations: seconds of the fastest reply with them}
         self.finished = {}                       # {seed of a finished game: {player: points}}
         self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
@@ -188,7 +196,8 @@ def play_reply(match: MatchState) -> str:
     start, who = time.perf_counter(), player_name(match.line, match.game.mover(match.state), match.name)
     action, analysis = agent_move(match.agent, match.game, match.state)
     seconds = time.perf_counter() - start
-    match.seconds = {**match.seconds, simulations_of(match): seconds}
+    number = simulations_of(match)
+    match.seconds = {**match.seconds, number: min(seconds, match.seconds.get(number, seconds))}
     cost = "" if match.game.has_hidden_information else f" ({seconds:.1f} s)"
     words = move_words(who, write_move(match.game, match.state, action))
     line = match.line.with_analysis(len(match.line.actions), analysis).after(action)
@@ -230,6 +239,12 @@ def analyse_game(match: MatchState) -> str:
 def simulations_of(match: MatchState) -> int | None:
     "Return the agent's number of simulations per move, None if it has none."
     return getattr(getattr(match.agent, "settings", None), "simulations", None)
+
+
+def seconds_words(match: MatchState, simulations: int | None) -> str:
+    "Return how long a move takes with this number of simulations, as far as replies have shown it."
+    each = [seconds / max(1, number) for number, seconds in match.seconds.items() if number]
+    return f", about {min(each) * simulations:.1f} s a move" if each and simulations else ""
 
 
 def change_simulations(match: MatchState, simulations: int) -> str:
