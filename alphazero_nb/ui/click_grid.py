@@ -31,6 +31,7 @@ STYLE = f"""
 .azb .azb-squares > button:focus-visible {{ outline: 3px solid {ORANGE}; outline-offset: -3px; border-radius: 4px; }}
 .azb .azb-wait > button {{ pointer-events: none; cursor: progress; }}
 .azb .azb-live {{ position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }}
+.azb .lm-TabBar-tabLabel {{ color: var(--jp-ui-font-color1, inherit); }}
 .azb .azb-list {{ flex-direction: column; height: auto; }}
 .azb .azb-list > label {{ text-align: left; font-weight: 600; width: auto; }}
 .azb .azb-list > select {{ width: 100%; }}
