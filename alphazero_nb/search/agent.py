@@ -10,6 +10,7 @@ from ..core.game import Game
 from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed
 from .search import MOST_LEAVES, SearchResult, SearchSettings, require_number, search
+from .analysis import PositionAnalysis, analyse
 
 # %% auto #0
 __all__ = ['Agent']
@@ -92,6 +93,10 @@ class Agent(_Loadable):
     def value(self, states) -> np.ndarray:
         "Return the expected result of each seat, (n, players) float32."
         return self.search(states).values
+
+    def analyse(self, state, simulations: int | None = None) -> PositionAnalysis:
+        "Return ranked moves with their lines, values and the tree of one state. See page 34."
+        return analyse(self, state, simulations)
 
     def act(self, state) -> int:
         "Return the most visited action. Raise a ValueError if the game is over."
