@@ -80,9 +80,11 @@ function piece(look, seat, x, y, side, sign) {
     );
   if (look === "crosses" && seat === 1)
     return [circle(x, y, r, { fill: "none", stroke: color, stroke_width: side / 9 })];
-  if (look === "lines" && seat < 2) return [circle(x, y, r, { fill: color, stroke: "#77797C", stroke_width: 1 })];
+  const letters = sign ? [words(x, y, sign, 0.9 * r, color === "#FFFFFF" ? INK : "#FFFFFF", "bold")] : [];
+  if (look === "lines" && seat < 2)
+    return [circle(x, y, r, { fill: color, stroke: "#77797C", stroke_width: 1 }), ...letters];
   const ring = { fill: "none", stroke: "#FFFFFF", stroke_width: Math.max(1.5, r / 9), stroke_opacity: 0.85 };
-  return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : [])];
+  return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : []), ...letters];
 }
 
 function layout(board) {   // Centre and size of each square

@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import base64, hashlib, html, json
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from ..core.game import Game
-from ..core.registry import file_stem, get_game
+from ..core.registry import file_stem, game_title, get_game
 from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
 from ..network.saved_run import load_network, read_saved
 from ..search.search import SearchSettings
 from ..ui.board import has_piece_planes, plane_owners
+from ..ui.grid import GridDrawing, grid_drawing
 from ..ui.svg import CHESSMEN
 from .driver import driver
 from .network import pack_network
@@ -27,12 +29,16 @@ from .wasm import check_exportable, compile_game
 __all__ = ['LEVELS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
-def _labels(game: Game, kind: str) -> dict:
-    "Return the labels of a square board."
-    size, word = game.shape[1], game.name.partition("(")[0]
-    first = size * (size - 1) if word == "gomoku" else 0
-    rows = range(size, 0, -1) if word == "gomoku" else range(1, size + 1)
-    return dict(rows=list(rows), columns=[game.action_name(first + column)[0] for column in range(size)])
+def _grid(game: Game, word: str) -> GridDrawing | None:
+    "Return the grid of a game of the package whose drawing is a function."
+    if word == "tictactoe": return GridDrawing(3, 3, look="crosses")
+    if word not in ("connect4", "gomoku", "othello"): return None
+    height, width = game.shape[1:]
+    names = [game.action_name(width * (height - 1) * (word == "gomoku") + column) for column in range(width)]
+    if word == "connect4": return GridDrawing(height, width, look="holes", falls=True, columns=tuple(names))
+    rows = range(height, 0, -1) if word == "gomoku" else range(1, height + 1)
+    return GridDrawing(height, width, game.state_size - height * width, "lines", rows=tuple(rows),
+                       columns=tuple(name[0] for name in names))
 
 
 def _chess(game: Game) -> dict:
@@ -59,10 +65,9 @@ def page_drawing(game: Game) -> dict:
     "Return how a page draws a game, for `drawBoard` in boards.js."
     word = game.name.partition("(")[0] if game.packaged else ""
     height, width = game.shape[1:] if len(game.shape) == 3 else (0, 0)
-    grid = dict(height=height, width=width, at=game.state_size - height * width)
-    if word == "tictactoe": return dict(grid, kind="stones", look="crosses", at=0)
-    if word == "connect4": return dict(grid, kind="falling", at=0, columns=list(map(game.action_name, range(width))))
-    if word in ("gomoku", "othello"): return dict(grid, kind="stones", look="lines", more=_labels(game, word))
+    if grid := grid_drawing(game) or _grid(game, word):
+        grid(game, game.new())   # It may not fit
+        return dict(asdict(grid), kind="grid")
     if word == "dots": return dict(kind="dots", height=height, width=width, cells=game.cells.tolist())
     if word == "chess": return _chess(game)
     if word in ("2048", "pig"): return dict(kind=dict(pig="pig").get(word, "tiles"))
@@ -169,7 +174,7 @@ def find_agent(agent) -> tuple:   # Game, network, facts
 def export_page(
     agent,                   # Agent from Agent.load or Agent.pretrained, a run folder, or "pretrained:connect4"
     file: str | Path,        # Where to write, such as connect4.html
-    title: str = "",         # Default: the game
+    title: str = "",         # Default: the name of the game
     author: str = "",
     note: str = "",          # A few sentences below the board
     simulations: int = 64,   # Strength at the start; a person can choose another
@@ -177,6 +182,6 @@ def export_page(
     "Write an agent as one HTML file that plays, without network, in any browser."
     if not 1 <= simulations <= 10_000: raise ValueError(f"simulations is {simulations}; choose 1 to 10,000.")
     game, network, facts = find_agent(agent)
-    words = dict(title=title or game.name, author=author, note=note, facts=facts)
+    words = dict(title=title or game_title(game.name), author=author, note=note, facts=facts)
     write_whole(Path(file), page_html(page_data(game, network, simulations, **words)).encode())
     return Path(file)

@@ -24,7 +24,7 @@ from alphazero_nb.web.wasm import compile_game
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>" + "long " * 400
 PAWN = "chess(fen=1n2k2r/P6p/8/8/8/8/p6P/1N2K2R w Kk - 0 1)"
 PLAYED = ["tictactoe", "gomoku(size=5)", "dots(rows=3,cols=3)", "othello(size=6)"]   # With clicks, to the end
-COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim"]
+COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim", pytest.param("chess(variant=gardner)", marks=pytest.mark.slow)]
 
 
 @functools.cache

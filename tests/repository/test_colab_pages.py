@@ -10,7 +10,8 @@ import pytest
 import colab
 import colab_pins
 import sync
-from alphazero_nb.ui.board import find_drawing
+from alphazero_nb.ui.board import find_drawing, register_drawing
+from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.all import get_game, run_folder
 from alphazero_nb.core import registry
 from alphazero_nb.training import run_folder as folders
@@ -241,8 +242,7 @@ def test_whole_games_agree_with_other_rules(game):
 
 def test_the_board_of_the_game_can_be_clicked(game):
     drawing = next(cell for cell in cells(OWN) if "register_drawing(" in cell).splitlines()[0]
-    from alphazero_nb.ui import board
-    exec(drawing, dict(vars(board), CELLS=25, SIZE=5))
+    exec(drawing, dict(register_drawing=register_drawing, GridDrawing=GridDrawing, SIZE=5))
     state = game.state_after([6, 7])
     shown = find_drawing(game)([state], [])
     assert [square.action for square in shown.squares] == list(range(25))

@@ -20,7 +20,9 @@ from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
+from alphazero_nb.ui import board as board_page
 from alphazero_nb.ui.board import find_drawing, last_places, plane_board
+from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
 from alphazero_nb.web import page
@@ -389,13 +391,17 @@ def line_positions(game, rng, count):
             states = [*states, game.play(states[-1], actions[-1])]
 
 
+DRAWN_BY_A_PAGE = dict(board=("look", "heights", "widths", "rows", "columns", "turns"), squares=("action", "seat", "aim", "sign", "alert"),
+                       steps=("action", "start", "to", "word"))   # Fields of a board, its squares and its steps
+
+
 def as_data(board) -> dict | None:
-    "A board as JSON gives it back."
+    "What a page draws of a board, as JSON gives it back."
     if board is None: return None
     assert board.areas == () and board.paint is None
-    data = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(board).items()}
-    return {key: value for key, value in data.items() if key not in ("areas", "paint")} | dict(
-        squares=[vars(square) for square in board.squares], steps=[vars(step) for step in board.steps])
+    data = {key: getattr(board, key) for key in DRAWN_BY_A_PAGE["board"]}
+    parts = {part: [{key: getattr(each, key) for key in DRAWN_BY_A_PAGE[part]} for each in getattr(board, part)] for part in ("squares", "steps")}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()} | parts
 
 
 def boards_in_node(drawing, positions, *more):
@@ -445,6 +451,77 @@ def test_drawings_from_planes_are_those_of_python(name, kind, in_node):
     drawing = dict(kind=kind, height=height, width=width, cells=list(range(height * width)))
     found = boards_in_node(drawing, jobs, in_node.driver, in_node.module(game))
     for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
+
+
+ROWS, COLUMNS, CELLS = 4, 3, 12   # Of hexapawn (Martin Gardner, 1962): 0 free, 1 and 2 pawns of each seat, and after them the mover
+
+
+@njit
+def can_step(state, action):
+    start, to, seat = action // CELLS, action % CELLS, state[CELLS]
+    ahead, aside = (start // COLUMNS - to // COLUMNS) * (1 - 2 * seat), abs(start % COLUMNS - to % COLUMNS)
+    return state[start] == seat + 1 and ahead == 1 and aside < 2 and state[to] == (2 - seat if aside else 0)
+
+
+def hexapawn() -> Game:
+    def start(state, seed): state[:COLUMNS], state[CELLS - COLUMNS:CELLS] = 2, 1
+    def mover(state):
+        for column in range(COLUMNS):
+            if state[column] == 1 or state[CELLS - COLUMNS + column] == 2: return -1
+        for action in range(CELLS * CELLS):
+            if can_step(state, action): return state[CELLS]
+        return -1
+    def legal(state, actions):
+        count = 0
+        for action in range(CELLS * CELLS):
+            if can_step(state, action):
+                actions[count] = action
+                count += 1
+        return count
+    def play(state, action):
+        state[action % CELLS], state[action // CELLS] = state[CELLS] + 1, 0
+        state[CELLS] = 1 - state[CELLS]
+    def returns(state, out): out[state[CELLS]], out[1 - state[CELLS]] = -1, 1
+    def observe(state, planes):
+        for place in range(CELLS): planes[place], planes[CELLS + place] = state[place] == 1, state[place] == 2
+    return Game("hexapawn", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, state_size=CELLS + 1,
+                players=2, actions=CELLS * CELLS, shape=(2, ROWS, COLUMNS), max_length=2 * CELLS)
+
+
+def from_notebook() -> tuple:
+    "The game of colab/your_own_game.ipynb and its drawing, as a reader gets them."
+    cells = json.loads((NODE_SCRIPT.parents[1]/"colab"/"your_own_game.ipynb").read_text(encoding="utf-8"))["cells"]
+    source, names = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], dict(np=np, njit=njit, Game=Game, GridDrawing=GridDrawing)
+    for part in ("SIZE, CELLS", "def start(", "def returns("):
+        exec(next(text for text in source if part in text).partition("register(")[0], names)
+    drawing = next(line for text in source for line in text.split("\n") if line.startswith("register_drawing("))
+    return names["domineering"](), eval(drawing[drawing.index("GridDrawing"):-1], names)
+
+
+def own_game(name) -> tuple:
+    "A game of one's own and its drawing, which is data."
+    if name == "domineering": return from_notebook()
+    steps = tuple((action // CELLS, action % CELLS) for action in range(CELLS * CELLS))
+    return hexapawn(), GridDrawing(ROWS, COLUMNS, moves=steps, signs={2: "b"}, rows=(4, 3, 2, 1), columns=tuple("abc"))
+
+
+@pytest.mark.parametrize("name", ["domineering", "hexapawn"])
+def test_a_drawing_that_is_data_is_the_same_in_a_page(name, monkeypatch):
+    "1,000 positions of the game of colab/your_own_game, and of a game that moves pieces."
+    game, drawing = own_game(name)
+    monkeypatch.setitem(board_page._drawings, name, drawing)
+    draw, rng = find_drawing(game), np.random.default_rng(7)
+    expected, jobs = zip(*(expected_board(game, draw, *line) for line in line_positions(game, rng, 1000)))
+    found = boards_in_node(page_drawing(game), jobs)
+    for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
+    for job, ours in zip(jobs, found, strict=True):
+        assert [square["seat"] + 1 for square in ours["board"]["squares"]] == job["states"][-1][:-1]
+        assert [step["action"] for step in ours["board"]["steps"]] == (job["legal"] if drawing.moves else [])
+
+
+def test_a_drawing_that_does_not_fit_the_game_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(board_page._drawings, "nim", GridDrawing(2, 2))
+    with pytest.raises(ValueError, match="^nim: the drawing reads 4 numbers of a state, which has 2.$"): page_drawing(game_of("nim"))
 
 
 def test_a_game_of_ones_own_is_drawn_from_its_planes_or_as_numbers(monkeypatch):
