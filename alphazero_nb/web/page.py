@@ -17,7 +17,8 @@ from ..core.registry import file_stem, game_title, get_game
 from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
 from ..network.saved_run import load_network, read_saved
-from ..search.search import SearchSettings
+from ..search.levels import even_levels, levels_to_dict, stored_levels
+from ..search.search import SearchSettings, require_number
 from ..ui.board import has_piece_planes, plane_owners
 from ..ui.grid import GridDrawing, grid_drawing
 from ..ui.svg import CHESSMEN
@@ -26,7 +27,8 @@ from .network import pack_network
 from .wasm import check_exportable, compile_game
 
 # %% auto #0
-__all__ = ['LEVELS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
+__all__ = ['SIMULATIONS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'find_levels',
+           'export_page']
 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
 def _grid(game: Game, word: str) -> GridDrawing | None:
@@ -77,7 +79,7 @@ def page_drawing(game: Game) -> dict:
     return dict(kind="numbers")
 
 # %% ../../nbs/79f_web.page.ipynb #b6c754ee
-LEVELS = (16, 64, 200, 400, 800, 1600)   # Simulations that a page offers
+SIMULATIONS = (16, 64, 200, 400, 800, 1600)   # Offered beside the levels
 PATIENCE_S = 20   # Seconds after which a page ends rules that do not return
 
 
@@ -99,19 +101,21 @@ def _seats(game: Game) -> list:
 def page_data(
     game: Game,
     network,
-    simulations: int = 64,   # Of the level that the page begins with
+    levels: tuple,           # Of Level, the full agent last
     **words,                 # title, author, note, facts
 ) -> dict:                   # Raises NotExportable, NotPackable or NoWasm with the reason
     "Return everything that a page knows, as plain data."
     check_exportable(game)
-    levels, settings, drawing = sorted({*LEVELS, simulations}), SearchSettings(), page_drawing(game)
+    settings, drawing = SearchSettings(), page_drawing(game)
+    efforts = sorted({*SIMULATIONS, levels[-1].simulations})
     names = [] if drawing["kind"] == "chess" else [game.action_name(action) for action in range(game.actions)]
     outcomes = [game.outcome_name(outcome) for outcome in range(game.outcomes)]
     start = game.new_match().tolist() if game.match_start else None
     packed = _network_data(game, network)   # Before the module: it fails at once
     return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), chance=game.has_chance,
                 shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
-                simulations=simulations, levels=levels, room=max(levels), patience=PATIENCE_S,
+                levels=levels_to_dict(levels), efforts=efforts, patience=PATIENCE_S,
+                room=max([*efforts, *(level.simulations for level in levels)]),
                 settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs),
                 network=packed, module=_base64(compile_game(game)))
 
@@ -131,8 +135,8 @@ def as_json(value) -> str:
 
 def page_html(data: dict) -> str:
     "Return the whole page."
-    script, style = _part("page.js"), _part("page.css")
-    worker = "\n".join([driver(), _part("boards.js"), _part("worker.js")])
+    levels, style = _part("levels.js"), _part("page.css")
+    script, worker = levels + _part("page.js"), "\n".join([levels, driver(), _part("boards.js"), _part("worker.js")])
     policy = ("default-src 'none'; " f"script-src {_hash(script)} 'wasm-unsafe-eval'; worker-src blob:; "
               f"style-src {_hash(style)}; base-uri 'none'; form-action 'none'")
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -171,17 +175,26 @@ def find_agent(agent) -> tuple:   # Game, network, facts
                      "pretrained:GAME, or an agent from Agent.load or Agent.pretrained.")
 
 
+def find_levels(agent, simulations: int | None = None) -> tuple:
+    "Return the levels of an agent, or even ones if its full strength is not this number of simulations."
+    levels = agent.levels if hasattr(agent, "levels") else stored_levels(agent)
+    if levels and simulations in (None, levels[-1].simulations): return levels
+    return even_levels(simulations or 64)
+
+
 def export_page(
     agent,                   # Agent from Agent.load or Agent.pretrained, a run folder, or "pretrained:connect4"
     file: str | Path,        # Where to write, such as connect4.html
     title: str = "",         # Default: the name of the game
     author: str = "",
     note: str = "",          # A few sentences below the board
-    simulations: int = 64,   # Strength at the start; a person can choose another
+    simulations: int | None = None,   # Of the full agent; default: those of its levels, or 64
 ) -> Path:                   # Raises a ValueError that says why this game or network cannot become a page
     "Write an agent as one HTML file that plays, without network, in any browser."
-    if not 1 <= simulations <= 10_000: raise ValueError(f"simulations is {simulations}; choose 1 to 10,000.")
+    if simulations is not None: require_number("simulations", simulations, 1, 10_000)
     game, network, facts = find_agent(agent)
+    levels = find_levels(agent, simulations)
+    require_number("simulations", levels[-1].simulations, 1, 10_000)
     words = dict(title=title or game_title(game.name), author=author, note=note, facts=facts)
-    write_whole(Path(file), page_html(page_data(game, network, simulations, **words)).encode())
+    write_whole(Path(file), page_html(page_data(game, network, levels, **words)).encode())
     return Path(file)

@@ -18,6 +18,7 @@ from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.levels import Level, Rating, choice_weights, even_levels, level_between, levels_to_dict, read_levels
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
 from alphazero_nb.ui import board as board_page
@@ -533,6 +534,72 @@ def test_a_game_of_ones_own_is_drawn_from_its_planes_or_as_numbers(monkeypatch):
     assert page_drawing(own) == dict(kind="cells", height=3, width=3, cells=list(range(9))) and page_drawing(game) == dict(kind="numbers")
     own.cells = None
     assert page_drawing(own) == dict(kind="numbers")
+
+
+# Levels ------------------------------------------------------------------------------------------
+
+LEVELS_JOB = """const fs = require("fs");
+const { job, file } = JSON.parse(fs.readFileSync(0, "utf8"));
+const part = new Function(fs.readFileSync(file, "utf8") + "; return { choiceWeights, chooseBy, levelBetween, Rating };")();
+function rate({ levels, games }) {
+  const rating = new part.Rating(levels);
+  return [[rating.level, ...rating.interval], ...games.map(([level, score]) => { rating.update(score, level); return [rating.level, ...rating.interval]; })];
+}
+console.log(JSON.stringify({
+  weights: job.choices.map(({ visits, temperature }) => part.choiceWeights(visits, temperature)),
+  chosen: job.choices.map(({ visits, temperature, random }) => random.map((each) => part.chooseBy(part.choiceWeights(visits, temperature), each))),
+  between: job.numbers.map((number) => part.levelBetween(job.levels, number)), ratings: job.sittings.map(rate) }));"""
+
+
+def levels_in_node(**job):
+    "What levels.js says."
+    job = json.dumps(dict(job=job, file=str(files("alphazero_nb")/"web"/"levels.js")))
+    done = subprocess.run([node(), "-e", LEVELS_JOB], input=job, capture_output=True, text=True, encoding="utf-8", timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def python_choice(weights, random) -> int:
+    "As `Agent.pick` chooses."
+    below = np.cumsum(weights)
+    return int((below < random * below[-1]).sum())
+
+
+def some_choices(rng) -> list:
+    for temperature in (0, 0.05, 0.3, 1, 1.5):
+        for size in (1, 2, 7, 30):
+            visits = rng.integers(0, 60, size) * (rng.random(size) < 0.7)
+            yield dict(visits=visits.tolist(), temperature=temperature, random=rng.random(20).tolist())
+
+
+def test_levels_choose_and_rate_as_in_python():
+    rng, levels = np.random.default_rng(4), (Level(1, 1.5, -900.0), Level(8, 1.5, -500.0), Level(64, 0.7, -520.0), Level(200, 0.0, 0.0))
+    choices, numbers = list(some_choices(rng)), [1, 1.5, 2.9, 3, 3.25, 4]
+    sittings = [dict(levels=levels_to_dict(ladder), games=[[float(rng.uniform(1, len(ladder))), float(rng.choice([0, .5, 1]))] for _ in range(12)])
+                for ladder in (levels, even_levels(64), even_levels(16, 3))]
+    found = levels_in_node(choices=choices, numbers=numbers, levels=levels_to_dict(levels), sittings=sittings)
+    for row, weights, chosen in zip(choices, found["weights"], found["chosen"], strict=True):
+        theirs = choice_weights(np.array(row["visits"]), np.ones(len(row["visits"]), bool), row["temperature"])
+        np.testing.assert_allclose(weights, theirs, rtol=1e-12)
+        assert chosen == [python_choice(theirs, random) for random in row["random"]]
+    for number, ours in zip(numbers, found["between"], strict=True):
+        theirs = level_between(levels, number)
+        assert ours == dict(simulations=theirs.simulations, temperature=pytest.approx(theirs.temperature))
+    for sitting, ours in zip(sittings, found["ratings"], strict=True):
+        rating = Rating(read_levels(sitting["levels"]))
+        np.testing.assert_allclose(ours[0], [rating.level, *rating.interval], rtol=1e-9)
+        for (level, score), shown in zip(sitting["games"], ours[1:], strict=True):
+            rating.update(score, level)
+            np.testing.assert_allclose(shown, [rating.level, *rating.interval], rtol=1e-9)
+
+
+def test_a_page_has_the_levels_of_its_agent(tmp_path):
+    game, network = load_pretrained("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=32)
+    assert page.find_levels(agent) == even_levels(32) and page.find_levels(agent, 100) == even_levels(100) and page.find_levels(tmp_path) == even_levels(64)
+    agent.levels = measured = (Level(4, 1.0, -300.0), Level(32, 0.0, 0.0))
+    assert page.find_levels(agent) == page.find_levels(agent, 32) == measured and page.find_levels(agent, 64) == even_levels(64)
+    with pytest.raises(ValueError, match="simulations is 0"): page.export_page(agent, tmp_path/"page.html", simulations=0)
 
 
 # Agents that cannot become a page ------------------------------------------------------------------
