@@ -15,7 +15,7 @@ from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_se
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.arena.solvers import get_solver
+from alphazero_nb.arena.solvers import Unsolved, get_solver
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, SolverPlayer, get_player
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.ladder import run_ladder
@@ -46,7 +46,7 @@ __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
     "GameRecord", "GridDrawing", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Match", "NetworkEvaluator", "PRESETS",
     "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings",
-    "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
+    "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "Unsolved",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
     "board_symmetries",
     "check_device", "check_operators", "default_settings", "default_training", "describe", "device_report", "download", "export_page", "forecast", "get_device", "get_game",

@@ -23,7 +23,8 @@ from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import draw_worlds, expand, init_root, read_result, roll
 from ..search.agent import Agent
-from .solvers import get_solver
+from .connect4_search import guess_scores
+from .solvers import Unsolved, get_solver
 
 # %% auto #0
 __all__ = ['UCT_CONSTANT', 'LONGEST_PLAYOUT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'act_in_threads',
@@ -194,8 +195,13 @@ class SolverPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return one of the best actions for each state: (n,)."
-        scores = [self.solver.scores(state) for state in self.game.as_states(states)]
+        scores = [self._scores(state) for state in self.game.as_states(states)]
         return np.array([self.rng.choice(np.flatnonzero(row == row.max())) for row in scores])
+
+    def _scores(self, state) -> np.ndarray:
+        "Return the solver's scores, or a guess where it finds none in time: moves that create winning cells."
+        try: return self.solver.scores(state)
+        except Unsolved: return guess_scores(state)
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
 _LIBRARY = dict(greedy="material", minimax="material", uci="external")   # Module of a player with its own page

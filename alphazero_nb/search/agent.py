@@ -12,8 +12,9 @@ import numpy as np
 from ..core.game import Game
 from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed
-from .levels import choice_weights, even_levels, level_between, stored_levels
 from .search import MOST_LEAVES, SearchResult, SearchSettings, require_number, search
+from .analysis import PositionAnalysis, analyse
+from .levels import choice_weights, even_levels, level_between, stored_levels
 
 # %% auto #0
 __all__ = ['Agent']
@@ -128,6 +129,10 @@ class Agent(_Loadable, _Levelled):
     def value(self, states) -> np.ndarray:
         "Return the expected result of each seat, (n, players) float32."
         return self.search(states).values
+
+    def analyse(self, state, simulations: int | None = None) -> PositionAnalysis:
+        "Return ranked moves with their lines, values and the tree of one state. See page 34."
+        return analyse(self, state, simulations)
 
     def act(self, state) -> int:
         "Return the most visited action. Raise a ValueError if the game is over."
