@@ -55,7 +55,7 @@ def grid_fault(drawing: GridDrawing) -> str:
     "Return what does not fit together in a drawing, or ''."
     places, labels = drawing.height * drawing.width, (drawing.rows, drawing.columns)
     if min(drawing.height, drawing.width) < 1 or drawing.at < 0: return "needs at least one square, and at from 0 on"
-    if drawing.look not in LOOKS: return f"has the look {drawing.look!r}; choose {', '.join(LOOKS)}"
+    if drawing.look not in LOOKS: return f"has the look {drawing.look!r}; choose one of {', '.join(LOOKS)}"
     if sum((drawing.actions is not None, drawing.falls, drawing.moves is not None)) > 1:
         return "has more than one of actions, falls and moves; choose one"
     if drawing.actions is not None and len(drawing.actions) != places:
