@@ -240,6 +240,14 @@ def test_whole_games_agree_with_other_rules(game):
     assert upright_won > 30 and flat_won > 30
 
 
+def test_a_cell_that_shows_something_keeps_something():
+    import nbformat
+    made = [nbformat.v4.new_code_cell("1", id=key) for key in ("full", "empty", "silent")]
+    for cell in made[:2]: cell.outputs = [nbformat.v4.new_output("stream", text="1")]
+    assert colab.describe_empty("colab/page.ipynb", made, {"full", "empty"}) == ""
+    assert colab.describe_empty("colab/page.ipynb", made, {"full"}).endswith("keep no output: empty\n")
+
+
 def test_the_board_of_the_game_can_be_clicked(game):
     drawing = next(cell for cell in cells(OWN) if "register_drawing(" in cell).splitlines()[0]
     exec(drawing, dict(register_drawing=register_drawing, GridDrawing=GridDrawing, SIZE=5))
