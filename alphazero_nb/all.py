@@ -32,6 +32,7 @@ from alphazero_nb.training.operator_check import check_operators
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
+from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.ui.card_table import register_table
 from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import match_html, match_png
@@ -45,7 +46,7 @@ from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, be
 
 __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
-    "GameRecord", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Level", "Match", "NetworkEvaluator", "PRESETS",
+    "GameRecord", "GridDrawing", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Level", "Match", "NetworkEvaluator", "PRESETS",
     "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Rating", "Replay", "RolloutPlayer", "SearchSettings",
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "Unsolved",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",

@@ -244,7 +244,7 @@ def _levels(args):
 def _page(args):
     from alphazero_nb.web.page import export_page
     out = args.out or f"{args.agent.partition(':')[2] or Path(args.agent).name}.html"
-    file = export_page(args.agent, out, simulations=args.simulations or 64, **_given(title=args.title, author=args.author, note=args.note))
+    file = export_page(args.agent, out, simulations=args.simulations, **_given(title=args.title, author=args.author, note=args.note))
     print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without network.")
 
 
