@@ -13,13 +13,13 @@ from typing import Callable
 
 from ..core.device import has_kernel
 from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
-                                      StepsTaken, WorkerLost, WorkerStarted, describe_games, read_events, describe_keeps,
-                                      describe_measures)
+                                      Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone,
+                                      SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, describe_games,
+                                      describe_keeps, describe_measures, read_events)
 
 # %% auto #0
-__all__ = ['MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'SafeStream',
-           'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
+__all__ = ['PHASES', 'MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line',
+           'SafeStream', 'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -215,9 +215,14 @@ def _describe_absence(event: FolderAway) -> str:
             f"drive is mounted and writable again. If you stop it now, {saved}, and the games since then are not.")
 
 
+PHASES = {"self-play": "the first games", "learning": "the first optimiser steps", "match": "the first moves",
+          "judging": "moves in solved positions", "saving": "the iteration goes into its folder"}
+
+
 def _describe_training(event) -> str | None:
     "Return one line about an event of training or a match, or None for other events."
     match event:
+        case PhaseStarted(name=name): return f"{name}: {PHASES.get(name, 'has begun')}"
         case StepsTaken():
             return (f"training step {event.steps}: policy loss {_loss(event.policy_loss)}, "
                     f"value loss {_loss(event.value_loss)}")
