@@ -17,13 +17,14 @@ from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, Iter
                                       describe_keeps, known_baselines, read_events)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture
-from .progress import Tally, TextProgress, clock_time, describe, speed_unit, time_shares
+from .progress import (Tally, TextProgress, clock_time, describe, describe_milestone, milestones,
+                                      speed_unit, time_shares)
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
 __all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'Line', 'line_chart', 'bar_chart',
            'read_curves', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
-           'result_numbers', 'strength_charts', 'loss_chart', 'game_picture', 'result_words', 'speed_words',
+           'result_numbers', 'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words',
            'render_parts', 'render', 'Allowance', 'Place', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
@@ -40,7 +41,7 @@ def _block(inside: str, style: str = "", title: str = "") -> str:
 
 def _chart(title: str, legend: str, plot: str, below: str) -> str:
     "Return a chart: its title, its legend, the plot and the ends of the x axis, each with room of its own."
-    return _block(f'<div><b>{html.escape(title)}</b></div><div style="font-size:12px;min-height:18px">{legend}</div>{plot}'
+    return _block(f'<div><strong>{html.escape(title)}</strong></div><div style="font-size:12px;min-height:18px">{legend}</div>{plot}'
                   f'<div style="display:flex;justify-content:space-between;{SMALL};min-height:18px;margin-left:42px">'
                   f'{below}</div>', "flex:1 1 280px;max-width:310px;min-width:0")
 
@@ -270,7 +271,7 @@ def _title(state: DashboardState) -> str:
     color, left = PHASE_COLORS.get(name, GREY), "" if state.ended else run_progress(state)[2]
     now = "ended" if state.ended else f'<span style="color:{color}">●</span> {html.escape(name)}'
     return (f'<div style="display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 24px;font-size:14px">'
-            f'<b>{html.escape(what)}</b><span>{now}</span><span style="min-width:96px;text-align:right">{html.escape(left)}</span></div>')
+            f'<strong>{html.escape(what)}</strong><span>{now}</span><span style="min-width:96px;text-align:right">{html.escape(left)}</span></div>')
 
 # %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a12
 def _bars(state: DashboardState) -> str:
@@ -404,6 +405,7 @@ def _measure_charts(state: DashboardState) -> str:
     met, times, unit = _times(state.iterations, met)
     for name, last in (met[-1].measures if met else {}).items():
         rows = [(at, match.measures[name]) for at, match in zip(times, met) if name in match.measures]
+        if not rows: continue
         scale = 100 if last["share"] else 1
         lines = [Line(who, color, [at for at, _ in rows], *zip(*([scale * value for value in row[key]] for _, row in rows)))
                  for who, key, color in (("this run", "mine", BLUE), (met[-1].opponent, "theirs", ORANGE))]
@@ -411,12 +413,22 @@ def _measure_charts(state: DashboardState) -> str:
     return charts
 
 
+def reached(state: DashboardState, most: int = 4) -> str:
+    "Return the newest milestones of the run as one line."
+    matches = [dict(opponent=row.opponent, iteration=row.iteration, score=row.score,
+                    seconds=state.iterations[row.iteration].seconds)
+               for row in state.matches.values() if row.iteration in state.iterations]
+    rows = [row for row in milestones([vars(row) for row in state.iterations.values()], matches) if row["iteration"] is not None]
+    return " · ".join(map(describe_milestone, sorted(rows, key=lambda row: -row["iteration"])[:most]))
+
+
 def _plots(state: DashboardState) -> str:
-    "Return all charts of a run, side by side where there is room."
+    "Return all charts of a run, side by side where there is room, and what the agent can do."
     if not (state.run or state.iterations or state.matches): return ""
     first, *more = strength_charts(state)
     charts = first + loss_chart(state) + "".join(more) + (_measure_charts(state) if state.matches else "")
-    return _block(charts, "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
+    return (_block(charts, "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
+            + _block(html.escape(reached(state)) or "&nbsp;", f"{SMALL};min-height:18px"))
 
 # %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a14
 def game_picture(record: tuple) -> str:   # EngineStatus.last_record

@@ -15,11 +15,12 @@ from ..core.device import has_kernel
 from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, describe_games,
-                                      describe_keeps, describe_measures, read_events)
+                                      describe_keeps, describe_measures, known_baselines, read_events)
 
 # %% auto #0
 __all__ = ['PHASES', 'MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line',
-           'SafeStream', 'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
+           'SafeStream', 'safe_output', 'TextProgress', 'time_shares', 'milestones', 'describe_milestone',
+           'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -411,6 +412,38 @@ def time_shares(
     rest = 1 - sum(shares.values())
     parts = sorted(shares.items(), key=lambda item: -item[1]) + [("other", rest)] * (rest >= .005)
     return ", ".join(f"{part} {share:.0%}" for part, share in parts)
+
+# %% ../../nbs/71_ui.progress.ipynb #71d20002
+def _milestone(what: str, level: float, measured: list[tuple]) -> dict:   # measured: (iteration, minutes, value)
+    "Return when a value first reached a level."
+    first = next((row for row in measured if row[2] >= level), (None, None))
+    return dict(what=what, level=level, iteration=first[0], minutes=first[1], best=max(row[2] for row in measured))
+
+
+def milestones(
+    history: list[dict],      # Rows with iteration, seconds, keeps and baselines, as Trainer.history
+    matches: list[dict] = (), # Rows with opponent, iteration, seconds and score, as Trainer.matches
+    ladder: list[dict] = (),  # Rows with opponent and score: matches of the agent that the run ends with
+) -> list[dict]:              # what, level, iteration and minutes (None: not reached yet), best value so far
+    "Return when a run first reached each level that was measured."
+    points = {}
+    for row in matches: points.setdefault(row["opponent"], []).append((row["iteration"], row["seconds"] / 60, row["score"]))
+    if history:
+        end = history[-1]["iteration"], history[-1]["seconds"] / 60
+        for row in ladder: points.setdefault(row["opponent"], []).append((*end, row["score"]))
+    rows = [_milestone(f"half of the points against {name}", .5, measured) for name, measured in points.items()]
+    judged = [row for row in history if describe_keeps(row.get("keeps"))]
+    if not judged: return rows
+    shares = [(row["iteration"], row["seconds"] / 60, row["keeps"][0]) for row in judged]
+    others = sorted(known_baselines(judged[-1].get("baselines")).items(), key=lambda item: item[1])
+    rows += [_milestone(f"keeps the result as often as {name} ({level:.0%})", level, shares) for name, level in others]
+    return rows + [_milestone(f"keeps the result in {level:.0%}", level, shares) for level in (.9, .95, .99)]
+
+
+def describe_milestone(row: dict) -> str:
+    "Return one line about a milestone."
+    if row["iteration"] is None: return f"{row['what']}: not yet, {row['best']:.0%} at best"
+    return f"{row['what']}: since iteration {row['iteration']}"
 
 # %% ../../nbs/71_ui.progress.ipynb #ae1c1a02
 class TensorBoard:

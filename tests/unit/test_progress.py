@@ -13,9 +13,10 @@ from dataclasses import replace
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, Events, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
+                                      Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
-from alphazero_nb.ui.progress import Pace, Tally, TensorBoard, TextProgress, describe, progress_line
+from alphazero_nb.ui.progress import (Pace, Tally, TensorBoard, TextProgress, describe, describe_milestone, milestones,
+                                      progress_line)
 from alphazero_nb.core import events as kinds
 from alphazero_nb.ui import progress as page
 
@@ -33,6 +34,7 @@ SAMPLES = [
     NodesStatus({"worker 0 gpu7:4a1c gpu0": "gpu7:4a1c", "worker 1 gpu7:4a1c gpu1": "gpu7:4a1c"}, .4, 12.3, 4567.),
     SelfPlayStopped(5, "GameFailed"),
     MatchMoved("run", "random", 12, 40, 731),
+    PhaseStarted("judging"),
     RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
     AWAY,
     MatchPlayed("run", "heuristic", .55, .52, .58, 800, 5, {
@@ -577,3 +579,40 @@ def test_in_a_notebook_its_own_output_is_live_and_a_file_is_not(monkeypatch):
         for event in call(30, 2): progress(event)
     assert "\n" not in output.getvalue() and max(map(len, output.getvalue().split("\r"))) < 100
     assert "\r" not in file.getvalue() and file.getvalue().endswith("\n")
+
+
+# Milestones -------------------------------------------------------------------------------------
+
+def test_a_milestone_is_the_first_iteration_that_reaches_its_level():
+    rng = random.Random(3)
+    for _ in range(200):
+        history = [dict(iteration=k, seconds=30. * k, keeps=rng.choice([None, "odd", [share := rng.random(), share, share, 300]]),
+                        baselines=rng.choice([{}, None, dict(random=.4, heuristic=.8, wrong="x")])) for k in range(1, rng.randint(2, 12))]
+        matches = [dict(opponent=name, iteration=row["iteration"], seconds=row["seconds"], score=rng.random())
+                   for row in history for name in "ab" if rng.random() < .5]
+        rows = {row["what"]: row for row in milestones(history, matches)}
+        for name in "ab":
+            scores = {row["iteration"]: row["score"] for row in matches if row["opponent"] == name}
+            what = f"half of the points against {name}"
+            assert (what in rows) == bool(scores)
+            if scores:
+                assert rows[what]["iteration"] == min((k for k, score in scores.items() if score >= .5), default=None)
+                assert rows[what]["best"] == max(scores.values())
+        judged = [row for row in history if isinstance(row["keeps"], list)]
+        levels = {f"keeps the result in {level}%": level / 100 for level in (90, 95, 99)} if judged else {}
+        if judged and judged[-1]["baselines"]:
+            levels |= {"keeps the result as often as random (40%)": .4, "keeps the result as often as heuristic (80%)": .8}
+        assert {what for what in rows if what.startswith("keeps")} == set(levels)
+        for what, level in levels.items():
+            first = next((row for row in judged if row["keeps"][0] >= level), None)
+            assert rows[what]["iteration"] == (first and first["iteration"]) and rows[what]["minutes"] == (first and first["seconds"] / 60)
+
+
+def test_the_ladder_counts_for_the_end_of_a_run():
+    history = [dict(iteration=3, seconds=90.)]
+    rows = milestones(history, [dict(opponent="random", iteration=2, seconds=60., score=.9)],
+                      [dict(opponent="random", score=.95), dict(opponent="greedy", score=.5), dict(opponent="minimax:2", score=.3)])
+    assert [describe_milestone(row) for row in rows] == [
+        "half of the points against random: since iteration 2", "half of the points against greedy: since iteration 3",
+        "half of the points against minimax:2: not yet, 30% at best"]
+    assert milestones([]) == [] and milestones([dict(iteration=1, seconds=1., keeps=None)]) == []
