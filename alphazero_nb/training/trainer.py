@@ -476,9 +476,9 @@ class Session:
     def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, supplier = self.plan, self.progress, None
+        self.report.wait()
         require_choices(plan.game)
         layout = self._wait_for(lambda: self._load(minutes))
-        self.report.wait()
         try:
             supplier = plan.open_supplier(self.folder, progress.state, layout, self.report.forward)
             with supplier:
