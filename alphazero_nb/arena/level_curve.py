@@ -14,13 +14,13 @@ import numpy as np
 from ..core.events import MatchMoved
 from ..core.intervals import Z95
 from ..core.streams import Purpose, derive_seed
-from ..search.levels import Level, level_on_path, path_length, store_levels
+from ..search.levels import Level, level_on_path, store_levels
 from ..search.search import require_number
 from .matches import OPENING_PLIES, dice_seeds, play_tables, read_scores, rotate, start_positions
 
 # %% auto #0
-__all__ = ['copy_at', 'play_pairs', 'fit_elos', 'LevelCurve', 'path_knots', 'fit_curve', 'near_pairs', 'measure_curve',
-           'calibrate_levels']
+__all__ = ['KNOTS', 'copy_at', 'play_pairs', 'fit_elos', 'LevelCurve', 'fit_curve', 'all_pairs', 'measure_curve',
+           'calibrate_levels', 'describe_levels']
 
 # %% ../../nbs/59_arena.level_curve.ipynb #785ef1df
 def copy_at(agent, level: Level, name: str):
@@ -102,22 +102,19 @@ class LevelCurve:
         return tuple(levels[::-1])
 
 
-def path_knots(simulations: int) -> np.ndarray:
-    "Return the knots of a curve: quarters while the temperature rises, then each halving of the simulations."
-    return np.r_[0, 0.25, 0.5, 0.75, np.arange(1, path_length(simulations) + 0.5)].clip(max=path_length(simulations))
+KNOTS = np.linspace(0, 1, 11)
 
 
 def fit_curve(simulations: int, places: np.ndarray, meetings, scores) -> LevelCurve:   # places: (players,) of the path
     "Fit the curve to the games of players at some places of the path."
-    knots = path_knots(simulations)
-    mix = np.stack([np.interp(places, knots, row) for row in np.eye(len(knots))], 1)
-    elos, covariance = fit_elos(meetings, scores, mix, step=60.0)
-    return LevelCurve(simulations, knots, elos, np.sqrt(np.diag(covariance)), len(scores))
+    mix = np.stack([np.interp(places, KNOTS, row) for row in np.eye(len(KNOTS))], 1)
+    elos, covariance = fit_elos(meetings, scores, mix, step=70.0)
+    return LevelCurve(simulations, KNOTS, elos, np.sqrt(np.diag(covariance)), len(scores))
 
 # %% ../../nbs/59_arena.level_curve.ipynb #9f185b34
-def near_pairs(players: int, apart: int = 3) -> list:
-    "Return all pairs of players that are at most this far apart."
-    return [(a, b) for a in range(players) for b in range(a + 1, min(players, a + apart + 1))]
+def all_pairs(players: int) -> list:
+    "Return all pairs of different players."
+    return [(a, b) for a in range(players) for b in range(a + 1, players)]
 
 
 def measure_curve(
@@ -135,18 +132,18 @@ def measure_curve(
     full, start = agent.settings.simulations, clock()
     seed = derive_seed(seed, Purpose.LADDER)
     places, meetings, scores = np.empty(0), np.empty((0, 2), int), np.empty(0)
-    fresh, each = path_knots(full), max(2, games // 12 // (3 * len(path_knots(full))))
+    fresh, each = KNOTS, max(2, games // 5 // len(all_pairs(len(KNOTS))))
     while len(fresh):
         players = [copy_at(agent, level_on_path(place, full), f"level at {place:.2f}") for place in fresh]
-        begin, pairs = clock(), near_pairs(len(players))
+        begin, pairs = clock(), all_pairs(len(players))
         met, won = play_pairs(agent.game, players, pairs, each, derive_seed(seed, Purpose.OPENINGS, len(scores)), listener)
         meetings, places = np.vstack([meetings, met + len(places)]), np.r_[places, fresh]
         scores = np.r_[scores, won]
         curve = fit_curve(full, places, meetings, scores)
         fresh = np.unique([curve.place(level.elo) for level in curve.levels(count, gap)])
         left, took = games - len(scores), clock() - begin
-        each = min(2 * each, -(-left // max(1, len(near_pairs(len(fresh))))))
-        more = each * len(near_pairs(len(fresh))) / len(won)
+        each = min(2 * each, -(-left // len(all_pairs(len(fresh)))))
+        more = each * len(all_pairs(len(fresh))) / len(won)
         if left <= 0 or (seconds is not None and clock() - start + took * more > seconds): break
     return curve
 
@@ -167,3 +164,10 @@ def calibrate_levels(
     agent.levels = curve.levels(count, gap)
     if agent.source is not None and Path(str(agent.source)).exists(): store_levels(agent.source, agent.levels, curve.games)
     return agent.levels
+
+# %% ../../nbs/59_arena.level_curve.ipynb #92b98b02
+def describe_levels(levels: tuple) -> str:
+    "Return the levels as a table, the strongest first."
+    rows = [f"{len(levels) - k:5}  {level.simulations:11,}  {level.temperature:11.2f}  {level.elo or 0:5.0f}"
+            for k, level in enumerate(levels[::-1])]
+    return "\n".join(["level  simulations  temperature    Elo", *rows])

@@ -15,8 +15,8 @@ from ..core.registry import file_stem
 from .search import require_number
 
 # %% auto #0
-__all__ = ['FLOOR', 'HOTTEST', 'choice_weights', 'Level', 'path_length', 'level_on_path', 'even_levels', 'level_between',
-           'levels_to_dict', 'read_levels', 'network_hash', 'levels_file', 'store_levels', 'stored_levels', 'Rating']
+__all__ = ['FLOOR', 'HOTTEST', 'choice_weights', 'Level', 'level_on_path', 'even_levels', 'level_between', 'levels_to_dict',
+           'read_levels', 'network_hash', 'levels_file', 'store_levels', 'stored_levels', 'Rating']
 
 # %% ../../nbs/35_search.levels.ipynb #79753e54
 FLOOR = 0.1   # Smallest share of the most visited move's count with which a move may be chosen
@@ -35,7 +35,7 @@ def choice_weights(
     return weights / weights.sum(-1, keepdims=True)
 
 # %% ../../nbs/35_search.levels.ipynb #d17d7412
-HOTTEST = 1.5   # Temperature from which only the simulations fall
+HOTTEST = 1.5   # Temperature of the weakest level
 
 
 @dataclass(frozen=True)
@@ -51,22 +51,14 @@ class Level:
         if self.elo is not None: require_number("elo", self.elo, -10_000, 10_000, whole=False)
 
 
-def path_length(simulations: int) -> float:
-    "Return the length of the path from an agent with this number of simulations to its weakest level."
-    return 1 + math.log2(max(1, simulations))
-
-
-def level_on_path(place: float, simulations: int, elo: float | None = None) -> Level:   # place: 0 is the full agent
-    "Return the level at a place of the path: one step of temperature, then a step for each halving of the simulations."
-    place = min(max(place, 0.0), path_length(simulations))
-    fewer = max(1, round(simulations * 2.0 ** -max(0.0, place - 1)))
-    return Level(fewer, HOTTEST * min(1.0, place), elo)
+def level_on_path(place: float, simulations: int, elo: float | None = None) -> Level:
+    "Return the level at a place between 0, the full agent with this number of simulations, and 1, the weakest level."
+    return Level(max(1, round(simulations ** (1 - place))), HOTTEST * place, elo)
 
 
 def even_levels(simulations: int, count: int = 8) -> tuple:   # The weakest first
     "Return levels at even distances on the path, for an agent whose levels have not been measured."
-    places = np.linspace(path_length(simulations), 0, count)
-    return tuple(level_on_path(place, simulations) for place in places)
+    return tuple(level_on_path(float(place), simulations) for place in np.linspace(1, 0, count))
 
 # %% ../../nbs/35_search.levels.ipynb #995e8eac
 def level_between(levels: tuple, number: float) -> Level:
