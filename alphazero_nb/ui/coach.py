@@ -21,8 +21,8 @@ from .tree_view import write_line
 # %% auto #0
 __all__ = ['MISTAKE', 'BLUNDER', 'INACCURACY', 'SUSPECT', 'CARE', 'RED', 'Grade', 'compare_moves', 'best_value', 'is_doubtful',
            'known_results', 'grade_pair', 'grade_moves', 'may_grade', 'Lesson', 'find_solver', 'coach', 'move_names',
-           'explain', 'heading', 'summary', 'lesson_text', 'seat_board', 'number_moves', 'line_picture', 'first_moves',
-           'lesson_curve', 'mistake_html', 'lesson_html']
+           'explain', 'heading', 'summary', 'why_text', 'lesson_text', 'seat_board', 'number_moves', 'line_picture',
+           'first_moves', 'lesson_curve', 'mistake_html', 'lesson_html']
 
 # %% ../../nbs/74e_ui.coach.ipynb #74d00005
 MISTAKE, BLUNDER, INACCURACY = 0.6, 1.2, 0.25   # Loss of expected result, 0 to 2
@@ -191,6 +191,7 @@ def coach(
     solver="auto",             # A Solver, None, or "auto": the solver of the game, if it has one
     simulations: int = 400,    # Of the first look at each position; doubtful moves get eight times as many
     seats: tuple | None = None,   # Seats whose mistakes are shown; default: those of the people, or all
+    plies=None,                # Moves to grade, by their number from 0; default: all
     seed: int = 0,             # Seed of the worlds and of the outcomes of chance
 ) -> Lesson:
     "Grade the moves of a game. Raise a ValueError if the agent plays another game or has no search."
@@ -198,7 +199,7 @@ def coach(
     if getattr(agent, "game", game).name != game.name:
         raise ValueError(f"{agent.name} plays {agent.game.name}, not {game.name}; pass an agent of this game.")
     seats = tuple(line.seats if seats is None else seats) or tuple(range(game.players))
-    plies = [ply for ply in range(len(line.actions)) if may_grade(line, ply, seats)]
+    plies = [ply for ply in (range(len(line.actions)) if plies is None else plies) if may_grade(line, ply, seats)]
     grades, roots = (), ()
     if plies:
         states, actions = np.stack([line.states[ply] for ply in plies]), [line.actions[ply] for ply in plies]
@@ -246,14 +247,17 @@ def summary(lesson: Lesson) -> str:
     return f"{found} in {len(mine)} move{'s' * (len(mine) != 1)}; {exact} of the grades are proven."
 
 
+def why_text(lesson: Lesson, grade: Grade) -> str:
+    "Return what was wrong with a move, the better line and the move played with its refutation, as text."
+    better, played = (" ".join(names) for names in move_names(lesson, grade))
+    lines = [heading(lesson, grade), explain(lesson, grade)]
+    if grade.loss: lines += [f"better: {better}", f"played: {played}"]
+    return "\n  ".join(lines)
+
+
 def lesson_text(lesson: Lesson, most: int = 5) -> str:
     "Return the lesson as text, with the worst mistakes."
-    parts = [summary(lesson)]
-    for grade in lesson.mistakes[:most]:
-        better, played = move_names(lesson, grade)
-        parts.append(f"{heading(lesson, grade)}\n  {explain(lesson, grade)}\n  better: {' '.join(better)}\n"
-                     f"  played: {' '.join(played)}")
-    return "\n\n".join(parts)
+    return "\n\n".join([summary(lesson), *(why_text(lesson, grade) for grade in lesson.mistakes[:most])])
 
 # %% ../../nbs/74e_ui.coach.ipynb #74d00014
 def seat_board(line: GameLine, ply: int, seat: int) -> Board | None:
