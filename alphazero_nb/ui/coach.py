@@ -22,7 +22,7 @@ from .tree_view import write_line
 __all__ = ['MISTAKE', 'BLUNDER', 'INACCURACY', 'SUSPECT', 'CARE', 'RED', 'Grade', 'compare_moves', 'best_value', 'is_doubtful',
            'known_results', 'grade_pair', 'grade_moves', 'may_grade', 'Lesson', 'find_solver', 'coach', 'move_names',
            'explain', 'heading', 'summary', 'why_text', 'lesson_text', 'seat_board', 'number_moves', 'line_picture',
-           'first_moves', 'lesson_curve', 'mistake_html', 'lesson_html']
+           'first_moves', 'lesson_curve', 'mistake_html', 'lesson_curve_html', 'lesson_html']
 
 # %% ../../nbs/74e_ui.coach.ipynb #74d00005
 MISTAKE, BLUNDER, INACCURACY = 0.6, 1.2, 0.25   # Loss of expected result, 0 to 2
@@ -140,7 +140,7 @@ def may_grade(line: GameLine, ply: int, seats: tuple) -> bool:
     return table is not None and table.deal(line.states[ply]) < table.deal(line.states[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lesson:
     "A game with the grades of its moves."
     line: GameLine
@@ -342,14 +342,20 @@ def mistake_html(lesson: Lesson, grade: Grade) -> str:
         pictures += (f'<figure style="margin:0;border-top:3px solid {color};padding-top:4px;overflow-wrap:anywhere">'
                      f'<figcaption><b>{title}:</b> {words}</figcaption>{picture}</figure>')
     color = RED if grade.mark == "??" else ORANGE
-    return (f'<section style="margin:14px 0 0;padding-left:10px;border-left:4px solid {color}">'
+    return (f'<section style="font:14px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:14px 0 0;padding-left:10px;border-left:4px solid {color}">'
             f'<b>{html.escape(heading(lesson, grade))}</b><div style="margin:2px 0 6px">{html.escape(explain(lesson, grade))}</div>'
             f'<div style="display:grid;grid-template-columns:{"1fr" if hidden else "repeat(2,minmax(0,1fr))"};gap:12px;max-width:480px">{pictures}</div>'
             f'</section>')
 
 
-def lesson_html(lesson: Lesson, most: int = 5) -> str:
-    "Return the lesson as HTML: the curve of the game and its worst mistakes."
+def lesson_curve_html(lesson: Lesson) -> str:
+    "Return the summary and the curve of a game as HTML."
     curve = svg_image(lesson_curve(lesson), "expected points after each move", shrink=True) if any(lesson.values) else ""
     return (f'<div style="font:14px/1.5 system-ui,Helvetica,Arial,sans-serif;max-width:580px"><div style="margin:0 0 8px">'
-            f'{html.escape(summary(lesson))}</div>{curve}{"".join(mistake_html(lesson, g) for g in lesson.mistakes[:most])}</div>')
+            f'{html.escape(summary(lesson))}</div>{curve}</div>')
+
+
+def lesson_html(lesson: Lesson, most: int = 5) -> str:
+    "Return the lesson as HTML: the curve of the game and its worst mistakes."
+    mistakes = "".join(mistake_html(lesson, grade) for grade in lesson.mistakes[:most])
+    return f'<div style="max-width:580px">{lesson_curve_html(lesson)}{mistakes}</div>'

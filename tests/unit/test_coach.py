@@ -11,6 +11,9 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.ui.coach import Grade, coach, explain, grade_moves, lesson_html, lesson_text
 from alphazero_nb.ui.game_line import GameLine
+from alphazero_nb.ui.match import Match
+from alphazero_nb.ui.match_view import move_list, run_typed
+from alphazero_nb.ui.play import PlayBoard
 from alphazero_nb.ui.tree_view import heat_html, moves_text, tree_html, tree_svg
 
 
@@ -163,3 +166,54 @@ def test_an_agent_of_another_game_is_refused():
     class Strange:
         name, game = "strange", get_game("tictactoe")
     with pytest.raises(ValueError, match="strange has no tree to look into"): coach(line, Strange(), solver=None)
+
+
+def played(match, actions):
+    "The match after these moves of both sides."
+    for action in actions: match.line = match.line.after(action)
+    return match
+
+
+def test_the_commands_of_a_match_explain():
+    game = get_game("tictactoe")
+    match = played(Match(game, agent_of(game, 200), seat=0), (0, 4, 1, 2, 3))
+    assert match.coach() and match.said.startswith("1 mistake in 3 moves") and match.lesson.mistakes[0].ply == 4
+    assert match.why() and "Move 5: 3?" in match.said and "6 holds the draw" in match.said
+    assert match.lines() and match.said.startswith("move") and (match.inside.state == match.state).all()
+    assert match.look(4) and match.lines() and match.inside.best.action == 6
+    assert [move[-1] == "?" for move in move_list(match)] == [False] * 4 + [True]
+    match.look(4), match.move(6)
+    assert match.lesson is None, "another line of play has another lesson"
+    assert not Match(game, agent_of(game)).coach() and not Match(game).lines()
+    assert "reveal" in refused(Match(get_game("blob(players=3,cards=2)"), agent_of(get_game("blob(players=3,cards=2)"), 8), seat=1))
+
+
+def refused(match):
+    "What a match says to a look inside a position of another player, whose cards are hidden."
+    assert match.game.mover(match.state) != 1 and not match.lines()
+    return match.said
+
+
+def test_typed_commands_explain():
+    game = get_game("tictactoe")
+    match = played(Match(game, agent_of(game, 200), seat=0), (0, 4, 1, 2, 3))
+    assert "expected line" in run_typed(match, "lines")
+    assert run_typed(match, "why").startswith("Move 5: 3?") and "played: 3 6" in run_typed(match, "coach")
+    assert all(word in run_typed(match, "help") for word in ("lines", "why", "coach"))
+
+
+def test_a_board_shows_the_lesson_and_plays_from_a_mistake():
+    pytest.importorskip("ipywidgets")
+    game = get_game("tictactoe")
+    match = played(Match(game, agent_of(game, 200), seat=0), (0, 4, 1, 2, 3, 6))
+    widgets = PlayBoard(match).make_widgets()
+    assert widgets.lesson.widget.children == ()
+    widgets.look.coach.click()
+    summary, mistake, button = widgets.lesson.widget.children
+    assert "1 mistake" in summary.value and "Move 5: 3?" in mistake.value
+    button.click()
+    assert match.ply == 4 and match.shown == 4
+    widgets.look.inside.click()
+    assert "<details" in widgets.lesson.widget.children[0].value and len(widgets.lesson.widget.children) == 4
+    match.board.click(6)
+    assert match.history[:5] == [0, 4, 1, 2, 6] and widgets.lesson.widget.children == (), "the branch has no lesson yet"
