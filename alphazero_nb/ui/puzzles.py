@@ -15,7 +15,7 @@ from ..search.analysis import analyse_states
 from ..arena.matches import PlayedGame, canonical
 from .svg import svg_image
 from .board import board_svg, find_drawing, letters_svg, turn_board
-from .coach import CARE, MISTAKE, find_solver, grade_moves, known_results
+from .coach import BLUNDER, CARE, MISTAKE, find_solver, grade_moves, known_results
 from .game_line import GameLine
 from .match_text import write_move
 
@@ -90,13 +90,14 @@ def search_only_move(agent, state, simulations: int, seed: int = 0) -> tuple | N
     "Return the only good action by a deep search of every move alone, its result and the loss of the next, or None."
     legal = agent.game.legal_actions(state)
     if len(legal) < 2: return None
-    first = analyse_states(agent, [state] * len(legal), simulations, legal, seed=seed)
-    two = sorted(legal, key=lambda action: -first[legal.index(action)].best.value)[:2]
-    found = analyse_states(agent, [state] * 2, CARE * simulations, two, seed=seed)
-    (best, one), (_, other) = sorted(zip(two, found), key=lambda pair: -pair[1].best.value)
+    found = dict(zip(legal, analyse_states(agent, [state] * len(legal), simulations, legal, seed=seed)))
+    best = max(one.best.value for one in found.values())
+    close = [action for action, one in found.items() if best - one.best.value < BLUNDER]
+    found |= zip(close, analyse_states(agent, [state] * len(close), CARE * simulations, close, seed=seed))
+    (action, one), (_, other) = sorted(found.items(), key=lambda item: -item[1].best.value)[:2]
     margin = one.best.value - other.best.value
     if margin < MISTAKE or margin <= np.hypot(one.noise, other.noise): return None
-    return best, one.best.value, margin
+    return action, one.best.value, margin
 
 # %% ../../nbs/74f_ui.puzzles.ipynb #74e0000b
 def rising_players(agent, count: int = 4) -> list:
