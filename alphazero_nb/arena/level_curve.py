@@ -20,7 +20,7 @@ from .matches import OPENING_PLIES, dice_seeds, play_tables, read_scores, rotate
 
 # %% auto #0
 __all__ = ['KNOTS', 'copy_at', 'play_pairs', 'fit_elos', 'LevelCurve', 'fit_curve', 'all_pairs', 'measure_curve',
-           'calibrate_levels']
+           'calibrate_levels', 'describe_levels']
 
 # %% ../../nbs/59_arena.level_curve.ipynb #785ef1df
 def copy_at(agent, level: Level, name: str):
@@ -164,3 +164,10 @@ def calibrate_levels(
     agent.levels = curve.levels(count, gap)
     if agent.source is not None and Path(str(agent.source)).exists(): store_levels(agent.source, agent.levels, curve.games)
     return agent.levels
+
+# %% ../../nbs/59_arena.level_curve.ipynb #92b98b02
+def describe_levels(levels: tuple) -> str:
+    "Return the levels as a table, the strongest first."
+    rows = [f"{len(levels) - k:5}  {level.simulations:11,}  {level.temperature:11.2f}  {level.elo or 0:5.0f}"
+            for k, level in enumerate(levels[::-1])]
+    return "\n".join(["level  simulations  temperature    Elo", *rows])

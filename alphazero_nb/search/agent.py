@@ -13,8 +13,9 @@ from ..core.game import Game
 from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed
 from .search import MOST_LEAVES, SearchResult, SearchSettings, require_number, search
-from .analysis import PositionAnalysis, analyse
+from .analysis import PositionAnalysis, analyse, analyse_states
 from .levels import choice_weights, even_levels, level_between, stored_levels
+from .traps import trap_move, traps_fit
 
 # %% auto #0
 __all__ = ['Agent']
@@ -61,8 +62,9 @@ class _Loadable:
 
 # %% ../../nbs/32_search.agent.ipynb #7be3a102
 class _Levelled:
-    "An agent that can play below its strength."
+    "The choice of a move after the search, at full strength and below it."
     temperature = 0.0   # Of the choice among the visited moves; 0: always the most visited
+    traps = False       # True: among moves proven equal, the one after which the opponent can go wrong most
     _levels = None
 
     @property
@@ -80,6 +82,16 @@ class _Levelled:
         agent.name, agent.temperature = f"{self.name}, level {number:.3g}", level.temperature
         agent.settings = replace(self.settings, simulations=level.simulations)
         return agent
+
+    def choose(self, states) -> tuple[np.ndarray, SearchResult]:
+        "Search each state, and choose an action: (n,), and the results of the searches."
+        if self.temperature > 0 or not (self.traps and traps_fit(self.game)):
+            found = self.search(states)
+            return self.pick(states, found.visits), found
+        analyses = analyse_states(self, states)
+        visits, values = np.zeros((len(states), self.game.actions), np.int32), [each.values for each in analyses]
+        for row, each in zip(visits, analyses): row[[move.action for move in each.moves]] = [move.visits for move in each.moves]
+        return np.array([trap_move(each) for each in analyses]), SearchResult(visits, np.array(values, np.float32))
 
     def pick(self, states, visits) -> np.ndarray:
         "Return an action of each state, (n,), from the visits of its search, (n, actions): by default the most visited."
@@ -146,5 +158,5 @@ class Agent(_Loadable, _Levelled):
         legal = [self.game.legal_actions(state) for state in states]
         if not all(legal): raise ValueError(f"{self.game.name}: a game is over; pass only states of games in progress.")
         actions, choices = np.array([moves[0] for moves in legal]), np.flatnonzero([len(moves) > 1 for moves in legal])
-        if len(choices): actions[choices] = self.pick(states[choices], self.search(states[choices]).visits)
+        if len(choices): actions[choices] = self.choose(states[choices])[0]
         return actions

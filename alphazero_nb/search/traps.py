@@ -11,10 +11,11 @@ import numpy as np
 from ..core.calls import LEGAL, MOVER, OVER, PLAY, RETURNS, call_legal, call_mover, call_play, call_returns
 from ..core.compiled import kernel
 from ..core.game import Game
+from .analysis import PositionAnalysis
 from .search import require_number
 
 # %% auto #0
-__all__ = ['PLY', 'DEEPEST', 'take_move', 'look', 'Outlook', 'look_ahead', 'best_trap']
+__all__ = ['PLY', 'DEEPEST', 'FEW_MOVES', 'take_move', 'look', 'Outlook', 'look_ahead', 'traps_fit', 'best_trap', 'trap_move']
 
 # %% ../../nbs/36_search.traps.ipynb #6a95a396
 PLY = np.dtype([("mover", "i4"), ("next", "i4"), ("count", "i4"), ("sure", "f8"), ("hope", "f8")])   # A row of the stack
@@ -81,7 +82,7 @@ def look_ahead(
 ) -> tuple:                 # {action: Outlook} of each legal move, None if two plies are too many; True if complete
     "Look ahead as deep as `most` allows. The look is complete if every game was followed to its end."
     require_number("most", most, 1, 1_000_000_000)
-    if game.players != 2 or game.has_chance or game.has_hidden_information:
+    if not traps_fit(game):
         raise ValueError(f"{game.name}: traps need two players, no dice and nothing hidden.")
     states = np.zeros((DEEPEST + 1, game.state_size), np.int16)
     states[0], legal, found = game.as_state(state), game.legal_actions(state), None
@@ -95,6 +96,11 @@ def look_ahead(
     return found, False
 
 
+def traps_fit(game: Game) -> bool:
+    "Return True if there are traps in this game: two players, no dice, nothing hidden."
+    return game.players == 2 and not game.has_chance and not game.has_hidden_information
+
+
 def best_trap(game: Game, state, moves: list, even: float = 0.0, most: int = 1_000_000) -> int:
     "Return the move with the most hope among these equal ones, or among the best of all if the look is complete."
     found, complete = look_ahead(game, state, even, most)
@@ -102,3 +108,17 @@ def best_trap(game: Game, state, moves: list, even: float = 0.0, most: int = 1_0
     if not complete: return max(moves, key=lambda action: found[action].hope)
     ordered = sorted(found, key=lambda action: action not in moves)   # Of equal ones, the given ones first
     return max(ordered, key=found.get)
+
+# %% ../../nbs/36_search.traps.ipynb #7668c9a2
+FEW_MOVES = 9   # A position with so few moves may be near the end of its game
+
+
+def trap_move(analysis: PositionAnalysis) -> int:
+    "Return the move to play: the best trap among equal moves, or the best move if there is nothing to choose from."
+    best, game = analysis.best, analysis.game
+    equal = [move.action for move in analysis.moves if move.proven and abs(move.value - best.value) < 1e-6]
+    if best.proven and len(equal) > 1: return best_trap(game, analysis.state, equal, best.value)
+    if best.proven or len(analysis.moves) > FEW_MOVES: return best.action
+    found, complete = look_ahead(game, analysis.state)
+    if not complete: return best.action
+    return best_trap(game, analysis.state, [move.action for move in analysis.moves])

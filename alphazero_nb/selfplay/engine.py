@@ -29,8 +29,8 @@ from .calibration import (candidate_layouts, choose_layout, layout_table, measur
                                                spread_starts, usual_game)
 
 # %% auto #0
-__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'BackgroundPlay',
-           'report_waiting', 'limit_batch', 'SelfPlayEngine']
+__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'summarise', 'CallReporter', 'play_generation',
+           'BackgroundPlay', 'report_waiting', 'limit_batch', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -85,7 +85,7 @@ class SpeedMeter:
 
     def due(self) -> bool: return time.perf_counter() - self.readings[-1].at >= 0.5
 
-    def read(self, last_game: str = "") -> EngineStatus:
+    def read(self, last_game: str = "", last_record: tuple = ()) -> EngineStatus:
         "Take a new reading and return the current status."
         now, before = self._read(), self.readings[0]
         self.readings.append(now)
@@ -97,7 +97,7 @@ class SpeedMeter:
             min(report.largest_batch or np.inf, change("evaluations") / max(1, change("batches"))),
             min(1.0, rate(change("busy_s")) / max(1, report.evaluators)), report.waiting,
             _device_speeds(now.devices, before.devices, seconds), last_game,
-            change("cache_hits") / max(1, change("answers")))
+            change("cache_hits") / max(1, change("answers")), last_record)
 
 
 def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:
@@ -119,6 +119,23 @@ def last_position(game: Game, record: GameRecord | None) -> str:
     try: return game.text(game.state_after(record.actions, record.seed))
     except Exception as error: return f"the last position cannot be shown: {error}"
     finally: game.forget()
+
+# %% ../../nbs/49_selfplay.engine.ipynb #c8991b2a
+def summarise(
+    records: list[GameRecord],
+    before: PoolReport,  # Totals of the pool when the call began
+    now: PoolReport,
+    seconds: float,
+    sources: dict,       # Number of finished games by source
+) -> SelfPlayDone:
+    "Return the totals of a call that returns these games."
+    outcomes, evaluations = np.array([record.outcome for record in records]), now.evaluations - before.evaluations
+    batches, busy_s = now.batches - before.batches, now.busy_s - before.busy_s
+    return SelfPlayDone(
+        len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
+        tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
+        min(now.largest_batch or np.inf, evaluations / max(1, batches)),
+        min(1.0, busy_s / (seconds * max(1, now.evaluators))), seconds, dict(sorted(sources.items())))
 
 # %% ../../nbs/49_selfplay.engine.ipynb #215d0eb9
 class CallReporter:
@@ -148,7 +165,9 @@ class CallReporter:
             if self.n: self._finish(*event)
         elif event is not None and not isinstance(event, Generation): self.events.emit(event)
         if self.n and self.meter.due():
-            self.events.emit(self.meter.read(last_position(self.game, self.last)))
+            last = self.last
+            record = (self.game.name, last.seed, tuple(last.actions.tolist())) if last is not None else ()
+            self.events.emit(self.meter.read(last_position(self.game, last), record))
             self.report_nodes()
 
     def report_nodes(self) -> None:
@@ -168,15 +187,7 @@ class CallReporter:
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
         "Return the totals of the call, which returns these games."
-        now, outcomes = self.totals.report(0.0), np.array([record.outcome for record in records])
-        evaluations, batches = now.evaluations - self.before.evaluations, now.batches - self.before.batches
-        busy_s = now.busy_s - self.before.busy_s
-        return SelfPlayDone(
-            len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
-            tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
-            min(now.largest_batch or np.inf, evaluations / max(1, batches)),
-            min(1.0, busy_s / (self.seconds * max(1, now.evaluators))), self.seconds,
-            dict(sorted(self.sources.items())))
+        return summarise(records, self.before, self.totals.report(0.0), self.seconds, self.sources)
 
 # %% ../../nbs/49_selfplay.engine.ipynb #91563e25
 def play_generation(

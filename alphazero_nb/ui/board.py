@@ -18,8 +18,9 @@ from .svg import (BLUE, GREEN, ORANGE, svg_chessman, svg_circle, svg_line, svg_p
 # %% auto #0
 __all__ = ['SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'LIGHT', 'DARK', 'LAST', 'ALERT', 'Square', 'Step', 'Board', 'stone_board',
            'next_click', 'turn_board', 'register_drawing', 'falling_board', 'plane_owners', 'after_move',
-           'has_piece_planes', 'plane_board', 'find_drawing', 'Marks', 'last_places', 'visit_marks', 'winning_lines',
-           'square_name', 'seat_color', 'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
+           'has_piece_planes', 'plane_board', 'registered_drawing', 'find_drawing', 'Marks', 'last_places',
+           'visit_marks', 'winning_lines', 'square_name', 'seat_color', 'piece_svg', 'board_margin', 'board_svg',
+           'letters_svg']
 
 # %% ../../nbs/73_ui.board.ipynb #8c7c4266
 @dataclass(frozen=True)
@@ -253,9 +254,14 @@ def plane_board(game: Game, states, actions) -> Board:
     return stone_board(owners.reshape(game.shape[1:]), clicks.reshape(game.shape[1:]))
 
 # %% ../../nbs/73_ui.board.ipynb #f30b0fb7
+def registered_drawing(game: Game) -> Callable | None:
+    "Return the drawing that is registered for a game's name or its first word."
+    return _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
+
+
 def find_drawing(game: Game) -> Callable:
     "Return a function (states, actions) -> Board or None. None means that the game is shown as text."
-    draw = _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
+    draw = registered_drawing(game)
     if draw: return lambda states, actions: draw(game, states[-1])
     if game.has_hidden_information or game.has_chance or not has_piece_planes(game): return lambda states, actions: None
     return lambda states, actions: plane_board(game, states, actions)
