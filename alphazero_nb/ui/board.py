@@ -183,7 +183,7 @@ def _chess(game, state):
              for action, name in sorted(names.items(), key=lambda item: "qrbn".find(item[1][4:]))]
     sides = (400 // size,) * size
     return Board("chess", sides, sides, tuple(squares), tuple(range(size, 0, -1)), tuple("abcdefgh"[:size]),
-                 steps=tuple(steps), turns=True, ending=game.text(state).splitlines()[-1] if game.over(state) else "")
+                 steps=tuple(steps), turns=True, ending=game.text(state).split("\n")[-1] if game.over(state) else "")
 
 
 register_drawing("chess", _chess)
@@ -200,7 +200,8 @@ def _openspiel(game, state):
     grid = [line for line in found if len(line) == width]
     if len(grid) != height: return None
     owners = np.array([["xo".find(sign) for sign in line] for line in grid])
-    return falling_board(owners, range(width)) if look == "holes" else stone_board(owners, look=look, run=3 * (look == "crosses"))
+    if look == "holes": return falling_board(owners, range(width))
+    return stone_board(owners, look=look, run=3 * (look == "crosses"))
 
 
 register_drawing("openspiel", _openspiel)
@@ -277,6 +278,7 @@ class Marks:
     best_start: int = -1                         # Where the recommended step starts, −1 if it is no step
     chosen: int = -1                             # Place of the piece that a person has clicked, −1 for none
     arrows: dict = field(default_factory=dict)   # (start, to): share of the search's visits
+    movable: frozenset = frozenset()             # Pieces that can move, where a person has not chosen one
     won: tuple = ()                              # Straight lines of places that have won
 
 
@@ -301,7 +303,8 @@ def visit_marks(board: Board, shares: dict) -> tuple[dict, dict]:
 def winning_lines(board: Board) -> tuple:
     "Return the places of each straight line that is long enough to win."
     height, width, lines = len(board.heights), len(board.widths), []
-    def seat(row, column): return board.squares[row * width + column].seat if 0 <= row < height and 0 <= column < width else -1
+    def seat(row, column):
+        return board.squares[row * width + column].seat if 0 <= row < height and 0 <= column < width else -1
     for row, column, (down, right) in product(range(height), range(width), ((0, 1), (1, 0), (1, 1), (1, -1))):
         owner, length = seat(row, column), 1
         if not board.run or owner < 0 or seat(row - down, column - right) == owner: continue
@@ -315,9 +318,11 @@ def square_name(board: Board, place: int, names, marks: Marks = Marks()) -> str:
     "Return the words for a square; `names` has a word for the pieces of each seat. Empty if nothing can be there."
     square, (row, column) = board.squares[place], divmod(place, len(board.widths))
     if board.paint:
-        noted = [place == marks.best and "suggested", bool(marks.legal) and place not in marks.legal and "not allowed now"]
-        return ", ".join(filter(None, [square.word, *noted])) if square.word else ""
-    what = square.word or (names[square.seat] if square.seat >= 0 else "empty")
+        barred = bool(marks.legal) and place not in marks.legal
+        noted = [square.word, place == marks.best and "suggested", barred and "not allowed now"]
+        return ", ".join(filter(None, noted)) if square.word else ""
+    owner = names[square.seat] if 0 <= square.seat < len(names) else "empty" if square.seat < 0 else "piece"
+    what = square.word or owner
     if board.look == "edges":
         if row % 2 == column % 2 == 0: return ""
         what = what if row % 2 and column % 2 else "line, drawn" if square.sign else "line, free"
@@ -327,7 +332,7 @@ def square_name(board: Board, place: int, names, marks: Marks = Marks()) -> str:
     where = f"{file}{rank}" if board.rows and board.columns else f"column {file}, row {rank}"
     noted = dict(chosen=place == marks.chosen, suggested=place in (marks.best, marks.best_start),
                  check=square.alert)
-    noted["can move here"] = bool(board.steps) and place in marks.legal
+    noted["can move"], noted["can move here"] = place in marks.movable, bool(board.steps) and place in marks.legal
     noted["last move"], noted["winning line"] = place in marks.last, any(place in line for line in marks.won)
     return ", ".join([where, what, *(word for word, holds in noted.items() if holds)])
 

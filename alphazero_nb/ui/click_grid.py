@@ -31,69 +31,85 @@ STYLE = f"""
 .azb .azb-squares > button:focus-visible {{ outline: 3px solid {ORANGE}; outline-offset: -3px; border-radius: 4px; }}
 .azb .azb-wait > button {{ pointer-events: none; cursor: progress; }}
 .azb .azb-live {{ position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }}
+.azb .lm-TabBar-tabLabel {{ color: var(--jp-ui-font-color1, inherit); }}
 .azb .azb-list {{ flex-direction: column; height: auto; }}
 .azb .azb-list > label {{ text-align: left; font-weight: 600; width: auto; }}
 .azb .azb-list > select {{ width: 100%; }}
 """
 
 # %% ../../nbs/76a_ui.click_grid.ipynb #51cd3b6f
+_NEAREST = r"""
+const centre = (one) => { const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; };
+const closest = (all, cost) => all.map((one) => [cost(...centre(one)), one]).filter(([far]) => far < Infinity)
+  .sort((a, b) => a[0] - b[0])[0]?.[1];
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const beside = (from, all, [u, v]) => {
+  const [x, y] = centre(from);
+  return closest(all, (x2, y2) => {
+    const along = (x2 - x) * u + (y2 - y) * v, across = Math.abs((x2 - x) * v) + Math.abs((y2 - y) * u);
+    return along > 1 ? along + 2 * across : Infinity;
+  });
+};
+"""
+
+# %% ../../nbs/76a_ui.click_grid.ipynb #d9b8dace
+_UPDATE = r"""
+let at = null, place = null, group = "";   // The square with the tab stop; its place; where the focus is
+const buttons = () => [...root.querySelectorAll(".azb-squares > button")];
+const shown = () => buttons().filter((one) => getComputedStyle(one).visibility !== "hidden");
+const choices = () => root.querySelector(".azb-choices button, .azb-choices select");
+const label = (one, words) => one.getAttribute("aria-label") === words || one.setAttribute("aria-label", words);
+const update = () => {
+  const all = shown(), near = (x, y) => Math.hypot(x - place[0], y - place[1]);
+  if (!all.includes(at)) at = place ? closest(all, near) : all[all.length >> 1];
+  for (const one of buttons()) { one.tabIndex = one === at ? 0 : -1; label(one, one.title); }
+  for (const box of root.querySelectorAll(".azb-squares")) {
+    box.setAttribute("role", "group");
+    label(box, "Board: arrow keys move, Enter plays");
+  }
+  for (const handle of root.querySelectorAll(".noUi-handle"))
+    label(handle, handle.closest(".widget-slider")?.querySelector("label")?.textContent || "Value");
+  const said = root.querySelector(".azb-said")?.textContent ?? "";
+  if (live.textContent !== said) live.textContent = said;
+  if (group && (document.activeElement ?? document.body) === document.body)
+    ((group === "choices" && choices()) || at || choices())?.focus({ preventScroll: true });
+};
+"""
+
+# %% ../../nbs/76a_ui.click_grid.ipynb #5a000820
+_EVENTS = r"""
+root.addEventListener("keydown", (event) => {
+  const from = event.target.closest(".azb-squares > button"), way = ARROWS[event.key];
+  if (from?.closest(".azb-wait") && ["Enter", " "].includes(event.key)) event.preventDefault();
+  if (!from || !way || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  beside(from, shown(), way)?.focus();
+});
+document.addEventListener("focusin", ({ target }) => {
+  group = !root.contains(target) ? "" : target.closest(".azb-choices") ? "choices" : "board";
+  if (group && target.matches(".azb-squares > button")) { at = target; place = centre(at); update(); }
+});
+document.addEventListener("pointerdown", () => { group = ""; });
+new MutationObserver(() => { update(); setTimeout(update, 80); }).observe(root, { subtree: true, childList: true,
+  characterData: true, attributes: true, attributeFilter: ["title", "style", "class"] });
+update();
+"""
 KEYS = r"""((image) => {
   const start = (tries) => {
     const root = image.closest(".azb");
-    if (!root) return tries && setTimeout(start, 50, tries - 1);
+    if (!root) return tries && setTimeout(start, 50, tries - 1);   // Widgets are put together piece by piece
     if (root.dataset.keys) return;
     root.dataset.keys = "on";
     root.dataset.lmSuppressShortcuts = "true";
     const live = root.appendChild(document.createElement("div"));
     live.className = "azb-live";
     live.setAttribute("role", "status");
-    let at = null, place = null, group = "";
-    const buttons = () => [...root.querySelectorAll(".azb-squares > button")];
-    const shown = () => buttons().filter((one) => getComputedStyle(one).visibility !== "hidden");
-    const choices = () => root.querySelector(".azb-choices button, .azb-choices select");
-    const centre = (one) => { const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; };
-    const closest = (all, cost) => all.map((one) => [cost(...centre(one)), one]).filter(([far]) => far < Infinity)
-      .sort((a, b) => a[0] - b[0])[0]?.[1];
-    const update = () => {
-      const all = shown();
-      if (!all.includes(at)) at = place ? closest(all, (x, y) => Math.hypot(x - place[0], y - place[1])) : all[all.length >> 1];
-      for (const one of buttons()) one.tabIndex = one === at ? 0 : -1;
-      for (const box of root.querySelectorAll(".azb-squares")) {
-        box.setAttribute("role", "group");
-        box.setAttribute("aria-label", "Board: arrow keys move, Enter plays");
-      }
-      for (const handle of root.querySelectorAll(".noUi-handle"))
-        handle.setAttribute("aria-label", handle.closest(".widget-slider")?.querySelector("label")?.textContent ?? "");
-      const said = root.querySelector(".azb-said")?.textContent ?? "";
-      if (live.textContent !== said) live.textContent = said;
-      if (group && (document.activeElement ?? document.body) === document.body)
-        ((group === "choices" && choices()) || at || choices())?.focus({ preventScroll: true });
-    };
-    const later = () => { update(); setTimeout(update, 80); };
-    root.addEventListener("keydown", (event) => {
-      const from = event.target.closest(".azb-squares > button"), waits = from?.closest(".azb-wait");
-      if (waits && ["Enter", " "].includes(event.key)) event.preventDefault();
-      const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-      if (!from || !way || event.ctrlKey || event.altKey || event.metaKey) return;
-      event.preventDefault();
-      const [x, y] = centre(from), [u, v] = way;
-      closest(shown(), (x2, y2) => {
-        const along = (x2 - x) * u + (y2 - y) * v, across = Math.abs((x2 - x) * v) + Math.abs((y2 - y) * u);
-        return along > 1 ? along + 2 * across : Infinity;
-      })?.focus();
-    });
-    document.addEventListener("focusin", ({ target }) => {
-      if (!root.contains(target)) group = "";
-      else group = target.closest(".azb-choices") ? "choices" : "board";
-      if (target.matches(".azb-squares > button") && root.contains(target)) { at = target; place = centre(at); update(); }
-    });
-    document.addEventListener("pointerdown", () => { group = ""; });
-    new MutationObserver(later).observe(root, { subtree: true, childList: true, characterData: true, attributes: true,
-      attributeFilter: ["title", "style", "class"] });
-    later();
+    PARTS
   };
   start(200);
-})(this)"""
+})(this)""".replace("PARTS", _NEAREST + _UPDATE + _EVENTS)
+
+# %% ../../nbs/76a_ui.click_grid.ipynb #f5e740a0
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
 
 
@@ -129,8 +145,8 @@ class ClickGrid:
         self.picture.value = svg_image(svg, label, shrink=True)
         for button, name in zip(self.buttons, names):
             button.tooltip = name
-            hidden = "visible" if name else "hidden"
-            if button.layout.visibility != hidden and (button.layout.visibility or not name): button.layout.visibility = hidden
+            if not name: button.layout.visibility = "hidden"
+            elif button.layout.visibility: button.layout.visibility = "visible"
         for button, (x, y, wide, high) in zip(self.buttons, board.areas if board else ()):
             button.layout.grid_area = f"{y + 1} / {x + 1} / {y + high + 1} / {x + wide + 1}"
         if open_: self.grid.remove_class("azb-wait")

@@ -23,10 +23,10 @@ from .match_text import (first_line, move_words, next_words, player_name, points
 from .saved_game import free_path, line_to_dict, read_saved_game
 
 # %% auto #0
-__all__ = ['analyse_positions', 'pick_action', 'agent_move', 'with_simulations', 'viewer', 'is_open', 'may_show',
-           'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
-           'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside', 'grade_game',
-           'grade_last_move', 'simulations_of', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
+__all__ = ['analyse_positions', 'pick_action', 'agent_move', 'simulations_of', 'with_simulations', 'viewer', 'is_open',
+           'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with',
+           'keep_and_continue', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
+           'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
            'follow_results', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again',
            'start_new_game', 'start_rematch', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command',
            'Match']
@@ -58,12 +58,16 @@ def agent_move(agent, game: Game, state) -> tuple:
     return action, analysis
 
 
+def simulations_of(agent) -> int | None:
+    "Return the agent's number of simulations per move, None if it has none."
+    return getattr(getattr(agent, "settings", None), "simulations", None)
+
+
 def with_simulations(agent, simulations: int):
     "Return a copy of the agent with another number of simulations, or the agent itself if it has no such number."
-    settings = getattr(agent, "settings", None)
-    if not hasattr(settings, "simulations"): return agent
+    if simulations_of(agent) is None: return agent
     agent = copy.copy(agent)
-    agent.settings = replace(settings, simulations=simulations)
+    agent.settings = replace(agent.settings, simulations=simulations)
     return agent
 
 # %% ../../nbs/75_ui.match.ipynb #4e41780d
@@ -107,7 +111,7 @@ def check_seats(game: Game, agent, seat: int | tuple) -> tuple:
         raise ValueError(f"seat is {seat}; {game.name} has seats 0 to {game.players - 1}.")
     return seats
 
-
+# %% ../../nbs/75_ui.match.ipynb #8f6e526d
 class MatchState:
     "Who plays, the moves so far, and the position on display."
     def __init__(self, game: Game, agent, seat: int | tuple, simulations: int | None, seed: int):
@@ -187,7 +191,8 @@ def play_move(match: MatchState, action: int) -> str:
     "Play a move of a person in the position on display. In an earlier position it starts a branch."
     if reason := refusal(match, action): raise Refused(reason)
     start, action = match.line if match.shown is None else match.line.until(match.ply), int(action)
-    words = move_words(player_name(start, match.game.mover(match.here), match.name), write_move(match.game, match.here, action))
+    who = player_name(start, match.game.mover(match.here), match.name)
+    words = move_words(who, write_move(match.game, match.here, action))
     line, left = start.after(action), "" if match.shown is None else " Undo brings the other continuation back."
     words = keep_and_continue(match, line, f"{words}.{left}{roll_words(line)}")
     count_game(match)
@@ -200,7 +205,7 @@ def play_reply(match: MatchState) -> str:
     start, who = time.perf_counter(), player_name(match.line, match.game.mover(match.state), match.name)
     action, analysis = agent_move(match.agent, match.game, match.state)
     seconds = time.perf_counter() - start
-    number = simulations_of(match)
+    number = simulations_of(match.agent)
     match.seconds = {**match.seconds, number: min(seconds, match.seconds.get(number, seconds))}
     cost = "" if match.game.has_hidden_information else f" ({seconds:.1f} s)"
     words = move_words(who, write_move(match.game, match.state, action))
@@ -269,15 +274,12 @@ def grade_last_move(match: MatchState) -> str:
     return why_text(lesson, lesson.grade(ply))
 
 # %% ../../nbs/75_ui.match.ipynb #b37c6d09
-def simulations_of(match: MatchState) -> int | None:
-    "Return the agent's number of simulations per move, None if it has none."
-    return getattr(getattr(match.agent, "settings", None), "simulations", None)
-
-
 def seconds_words(match: MatchState, simulations: int | None) -> str:
     "Return how long a move takes with this number of simulations, as far as replies have shown it."
     each = [seconds / max(1, number) for number, seconds in match.seconds.items() if number]
-    return f", about {min(each) * simulations:.1f} s a move" if each and simulations else ""
+    if not each or not simulations: return ""
+    seconds = min(each) * simulations
+    return f", about {seconds:.1f} s a move" if seconds >= 0.1 else ", under 0.1 s a move"
 
 
 def change_simulations(match: MatchState, simulations: int) -> str:
@@ -301,14 +303,15 @@ def level_words(match: MatchState) -> str:
     count = len(match.levels)
     return f"level {match.level:.3g} of {count}{' (full)' if match.level == count else ''}" if count else ""
 
-
+# %% ../../nbs/75_ui.match.ipynb #fa8f5edb
 def follow_results(match: MatchState, on: bool) -> str:
     "Let the level follow the results of the person, or leave it as it is."
     if not on:
         match.rating = None
         return f"{match.name} stays at {level_words(match)}."
     if not match.levels: raise Refused(f"{match.name} has no levels, so it cannot follow your results.")
-    if match.game.players != 2 or len(match.line.seats) != 1: raise Refused("Only a game of one person against the agent can be followed.")
+    if match.game.players != 2 or len(match.line.seats) != 1:
+        raise Refused("Only games of one person against the agent can be followed.")
     from alphazero_nb.search.levels import Rating
     match.rating = Rating(match.levels)
     return f"{change_level(match, match.rating.level)} Each finished game changes its level."
@@ -343,7 +346,7 @@ def look_at(match: MatchState, ply: int) -> str:
     match.shown, match.advice = (None if ply == moves else int(ply)), None
     return f"Move {ply} of {moves}." + (next_words(match.line, match.name) if ply == moves else "")
 
-
+# %% ../../nbs/75_ui.match.ipynb #86da2ebf
 def next_seats(match: MatchState) -> tuple:
     "Return the seats of people after everybody has moved one seat on."
     return tuple(sorted((seat + 1) % match.game.players for seat in match.line.seats))

@@ -114,13 +114,15 @@ class MatchView(BoardView):
         last = last_places(before, board, match.line.actions[ply - 1]) if before else frozenset()
         live, chosen = match.can_play, self.choice.start
         legal = {aims[action] for action in match.game.legal_actions(match.here) if action in aims} if live else ()
+        movable = {step.start for step in board.steps} if live and chosen < 0 else ()
         if board.steps: legal = {step.to for step in board.steps if step.start == chosen}
         analysis, about = shown_analysis(match)
         searched, drawn = analysis.shares() if analysis and visits else {}, board if about == ply else before
         shares, arrows = visit_marks(drawn, searched) if drawn else ({}, {})
         start = {step.action: step.start for step in board.steps}.get(match.advice, -1)
         won = winning_lines(board) if match.game.over(match.here) else ()
-        return Marks(frozenset(legal), last, shares, aims.get(match.advice, -1), start, chosen, arrows, won)
+        return Marks(frozenset(legal), last, shares, aims.get(match.advice, -1), start, chosen, arrows,
+                     frozenset(movable), won)
 
     def svg(self, visits: bool = True) -> str:
         "Return the board on display, or its text, as SVG text."
@@ -233,7 +235,7 @@ def move_list(match: Match) -> list:
         lines.append(f"{ply + 1}. {who}{write_move(match.game, state, action)}{mark}")
     return lines
 
-# %% ../../nbs/76_ui.match_view.ipynb #209dcae7
+# %% ../../nbs/76_ui.match_view.ipynb #7000d880
 def _players_html(match: Match, look: str) -> str:
     "Return the rows of the seats, and the bar of their expected points."
     if table := find_table(match.game): return f'<div style="margin:6px 0">{_points_rows(match, table)}</div>'
@@ -244,7 +246,7 @@ def _players_html(match: Match, look: str) -> str:
     bar = svg_image(value_bar(match, look), "expected points")
     return f'{rows}{bar}<div style="font-size:12px;opacity:0.8">{html.escape(caption)}</div>'
 
-
+# %% ../../nbs/76_ui.match_view.ipynb #38d788e5
 def last_move(match: Match) -> str:
     "Return the name of the last move before the position on display, and what chance did then; empty if there is none."
     line = match.line.until(match.ply)
@@ -264,7 +266,7 @@ def banner_html(view: MatchView) -> str:
             f'<b style="font-size:15px">{html.escape(result_words(match.line, match.name))}</b>{html.escape(how)}'
             f'<div>{html.escape(more)}</div></div>')
 
-
+# %% ../../nbs/76_ui.match_view.ipynb #209dcae7
 def panel_html(view: MatchView, visits: bool = True) -> str:
     "Return the panel beside the board."
     match, board = view.match, view.board(view.match.ply)

@@ -27,8 +27,9 @@ from .click_grid import ClickGrid, head_html, need_widgets
 
 # %% auto #0
 __all__ = ['STRENGTHS', 'NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'Choices', 'labelled', 'switch', 'row',
-           'PlayControls', 'AnalyseControls', 'ShareControls', 'LessonPanel', 'BoardParts', 'BoardWidgets', 'note_html',
-           'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play', 'open_match']
+           'PlayControls', 'AnalyseControls', 'ShareControls', 'LessonPanel', 'BoardParts', 'DrawnParts',
+           'BoardWidgets', 'note_html', 'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play',
+           'open_match']
 
 # %% ../../nbs/77_ui.play.ipynb #12dd05c0
 def failure_html(error: Exception) -> str:
@@ -63,7 +64,7 @@ class Choices:
         self.buttons.append(w.Button(layout=w.Layout(width="auto", min_width="44px", margin="2px")))
         self.buttons[-1].on_click(lambda _: self.click(self.actions[number] if number < len(self.actions) else -1))
 
-# %% ../../nbs/77_ui.play.ipynb #fc217ea3
+# %% ../../nbs/77_ui.play.ipynb #166cf7c6
 def labelled(words: str, tooltip: str):
     "Return a button."
     w = need_widgets()
@@ -82,7 +83,7 @@ def row(*widgets, **layout):
     w = need_widgets()
     return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap", overflow="visible", **layout))
 
-
+# %% ../../nbs/77_ui.play.ipynb #fc217ea3
 STRENGTHS = {50: "quick", 200: "normal", 800: "strong", 3200: "strongest"}   # Simulations per move
 
 
@@ -101,7 +102,7 @@ class PlayControls:
                                  continuous_update=False, layout=w.Layout(**wide, display="" if count else "none"))
         self.match_me = switch("Match me", "Let the level follow your results", False,
                                count > 0 and match.game.players == 2 and len(match.line.seats) == 1)
-        self.now = simulations_of(match)
+        self.now = simulations_of(match.agent)
         self.strength = w.Dropdown(options=self.strengths(), value=self.now or 200, description="Strength",
                                    layout=w.Layout(**wide, display="" if self.now and not count else "none"))
         self.words = w.HTML(layout=w.Layout(margin="2px"))
@@ -122,7 +123,8 @@ class PlayControls:
         if match.levels: self.level.value = round(match.level)
         full = " (full)" if match.level == len(match.levels) else ""
         level = f"level {match.level:.2g} of {len(match.levels)}{full}" if match.levels else ""
-        words = " ".join(filter(None, (level + seconds_words(match, simulations_of(match)) if level else "", rating_words(match))))
+        level += seconds_words(match, simulations_of(match.agent)) if level else ""
+        words = ". ".join(filter(None, (level, rating_words(match))))
         self.words.value = f'<span style="line-height:1.4">{html.escape(words)}</span>'
         if not match.levels and self.now and self.strength.options != tuple(self.strengths()):
             value, self.strength.options = self.strength.value, self.strengths()
@@ -157,7 +159,8 @@ class ShareControls:
         self.save, self.load = labelled("Save", "Save to this file"), labelled("Load", "Load from this file")
         self.page = labelled("Web page", "Write the agent as one HTML file that plays, under this name and .html")
         if match.full is None: self.page.layout.display = "none"
-        self.file = w.Text(value=free_name(match.game.name), description="File", layout=w.Layout(width="100%", margin="2px"))
+        layout = w.Layout(width="100%", margin="2px")
+        self.file = w.Text(value=free_name(match.game.name), description="File", layout=layout)
         self.widget = w.VBox([self.file, row(self.save, self.load, self.page)])
 
     def offer(self) -> None:
@@ -204,16 +207,19 @@ class BoardParts:
         self.choices, self.lesson = Choices(click, view.choice_name), LessonPanel(match)
         self.tabs = w.Tab([self.play.widget, self.look.widget, self.share.widget])
         for number, title in enumerate(("Play", "Analyse", "Share")): self.tabs.set_title(number, title)
-        def column(width, most, *widgets):
-            flex = dict(flex=f"1 1 {width}px", max_width=f"{most}px", min_width="0", overflow="visible", margin="0 12px 8px 0")
-            return w.VBox(widgets, layout=w.Layout(**flex))
+        def column(flex, most, *widgets):
+            return w.VBox(widgets, layout=w.Layout(flex=flex, max_width=f"{most}px", min_width="0", overflow="visible",
+                                                   margin="0 12px 8px 0"))
         wide = self.grid.width if drawn else 400
-        left = column(wide, wide, self.grid.widget if drawn else self.letters, self.choices.widget)
-        right = column(250, 320, self.panel, self.play.rematch, self.tabs)
-        top = row(left, right, column(110, 200, self.look.moves), align_items="flex-start")
+        left = column(f"9 1 {0.8 * wide:.0f}px", wide, self.grid.widget if drawn else self.letters, self.choices.widget)
+        right = column("1 1 250px", 320, self.panel, self.play.rematch, self.tabs)
+        top = row(left, right, column("1 1 110px", 200, self.look.moves), align_items="flex-start")
         self.root = w.VBox([w.HTML(head_html(), layout=w.Layout(height="0", margin="0", overflow="hidden")),
                             self.notice, top, self.curve, self.lesson.widget]).add_class("azb")
 
+# %% ../../nbs/77_ui.play.ipynb #69187588
+class DrawnParts(BoardParts):
+    "The same widgets, which show the state of the match."
     def draw(self, thinking: bool = False) -> None:
         "Update every widget. An error in the game's own text is shown too."
         self.syncing = True
@@ -244,8 +250,8 @@ class BoardParts:
         owners, marks = ["yours" if name == "You" else f"{name}'s" for name in names], self.view.marks(board, False)
         return [square_name(board, place, owners, marks) for place in range(len(board.squares))]
 
-# %% ../../nbs/77_ui.play.ipynb #69187588
-class BoardWidgets(BoardParts):
+# %% ../../nbs/77_ui.play.ipynb #7f5f87f3
+class BoardWidgets(DrawnParts):
     "All widgets of a board, connected to the commands of the match."
     def __init__(self, match: Match, view: MatchView, click_place: Callable, click: Callable, do: Callable):
         super().__init__(match, view, click_place, click)
@@ -378,8 +384,8 @@ class PlayBoard(LateBoard):
 
     def __init__(self, match: Match):
         super().__init__(match, self.click_place, self.click, self.do)
-        self.busy, self.ignore_until = False, 0.0   # True while `do` runs; time.monotonic() from which clicks count
-        match.board = self
+        match.board, self.busy = self, False   # True while `do` runs
+        self.ignore_until = 0.0   # time.monotonic() from which clicks count
         if not has_kernel() or not find_host().answers: self.make_widgets()
         self.do(lambda: True, answer=match.shown is None)
 
@@ -390,8 +396,7 @@ class PlayBoard(LateBoard):
         if not (playing and board and board.steps): return self.click(board.squares[place].action if board else -1)
         words, steps = self.view.choose(place), self.view.choice.steps
         if len(steps) == 1: return self.click(steps[0].action)
-        match.say(words)
-        self.draw()
+        match.say(words), self.draw()
 
     def click(self, action: int) -> None:
         "Handle the choice of a move."
@@ -415,8 +420,7 @@ class PlayBoard(LateBoard):
                 replied = match.reply()
                 self.ignore_until = time.monotonic() + self.patience_s
         finally: self.busy = False
-        if answer and match.waiting and match.shown is None:
-            match.say(f"{match.said} Click the board to ask the agent again.")
+        if done and answer and match.waiting: match.say(f"{match.said} Click the board to ask the agent again.")
         self.draw()
         return done
 

@@ -15,10 +15,10 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Board, Square, Step, register_drawing
 from alphazero_nb.ui.match import Match, Refused
-from alphazero_nb.ui.match_text import player_name, result_words
+from alphazero_nb.ui.match_text import player_name, result_words, write_move
 from alphazero_nb.ui.saved_game import read_saved_game
-from alphazero_nb.ui.match_view import (COMPILING, MatchView, expected_points, explain_wait, mark_last, match_html,
-                                        piece_letters, play_text, text_board, value_bar, value_curve)
+from alphazero_nb.ui.match_view import (COMPILING, MatchView, banner_html, expected_points, explain_wait, mark_last,
+                                        match_html, move_list, piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
 from alphazero_nb.ui import board as board_module
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
@@ -938,3 +938,155 @@ def test_a_board_says_that_another_cell_keeps_the_kernel_busy(kernel):
     stopped = kernel.stop("while not match.board.widgets.notice.value: time.sleep(.01)\nprint('self-play', flush=True)\n"
                           "while True: time.sleep(.01)")
     assert stopped.carried[-1]["value"] == ""
+
+
+# Notation, levels, the end of a game --------------------------------------------------------------
+
+def test_chess_is_written_as_in_books_and_files_keep_numbers(tmp_path):
+    game = get_game("chess")
+    match = Match(game, seat=0)
+    for word in ("e4", "e5", "Bc4", "Nc6", "Qh5", "Nf6", "qxf7"): typed(match, word)   # Capitals do not matter here
+    assert move_list(match) == ["1. e4", "2. e5", "3. Bc4", "4. Nc6", "5. Qh5", "6. Nf6", "7. Qxf7#"]
+    assert match.over and match.said == "Player 1 plays Qxf7#. Player 1 wins."
+    match.save(tmp_path / "game.json")
+    assert json.loads((tmp_path / "game.json").read_text())["actions"] == match.history
+    assert "checkmate by white" in banner_html(MatchView(match)).lower()
+    match.look(3)
+    assert banner_html(MatchView(match)) == "" and typed(match, "moves") != [] and write_move(game, match.here, match.history[3]) == "Nc6"
+
+
+def test_a_game_of_ones_own_may_have_a_notation(monkeypatch):
+    from alphazero_nb.ui import match_text
+    monkeypatch.setattr(match_text, "_notations", dict(match_text._notations))
+    match_text.register_notation("race", lambda game, state, action: f"take {action + 1}")
+    match = Match(RACE)
+    match.move(1)
+    assert match.said.startswith("Player 1 plays take 2.") and move_list(match) == ["1. Player 1: take 2"]
+
+
+def test_marks_of_a_coach_stand_in_the_list_of_moves():
+    from types import SimpleNamespace
+    match = Match(get_game("tictactoe"))
+    match.move(4), match.move(1)
+    match.lesson = SimpleNamespace(grades=[SimpleNamespace(mark=""), SimpleNamespace(mark="??")])
+    assert move_list(match) == ["1. 4", "2. 1 ??"]
+    match.move(0)
+    assert match.lesson is None, "another line needs another lesson"
+
+
+class Weak(Agent):
+    "An agent of four levels: all but the last play the first legal move."
+    levels = (1, 2, 3, 4)
+
+    def at_level(self, number):
+        agent = Moody(self.game)
+        agent.name = f"level {number:g}"
+        return agent
+
+
+class Ladder:
+    "A rating that goes up by a level with a win, and down with a defeat."
+    def __init__(self, levels): self.level, self.top = (1 + len(levels)) / 2, len(levels)
+    def update(self, score): self.level = min(self.top, max(1, self.level + 2 * score - 1))
+    @property
+    def interval(self): return max(1, self.level - 1), min(self.top, self.level + 1)
+
+
+def test_a_level_plays_and_the_full_agent_gives_advice():
+    game = get_game("tictactoe")
+    match = Match(game, Weak(game, UniformEvaluator(game), 200, "search"))
+    assert match.level == 4 and match.agent is match.full
+    assert match.set_level(1) and match.said == "search now plays at level 1 of 4."
+    match.move(4), match.reply()
+    assert match.history == [4, 0] and match.line.analyses == (None,) * 3, "the first legal move, without a search"
+    assert match.hint() and sum(match.line.analyses[2].visits.values()) == 200
+    for wrong in (0, 4.5): assert not match.set_level(wrong) and match.said == "search has levels 1 to 4." and match.level == 1
+    assert match.set_level(4) and match.agent is match.full and "(full)" in match.said
+    assert not Match(game).set_level(1) and not Match(game).match_me(True)
+
+
+def test_the_level_follows_the_results_and_each_game_counts_once(monkeypatch):
+    monkeypatch.setattr("alphazero_nb.search.levels.Rating", Ladder)
+    game = get_game("tictactoe")
+    match = Match(game, Weak(game, UniformEvaluator(game), 200, "search"))
+    assert match.match_me(True) and match.level == 2.5
+    def win():
+        while not match.over:
+            if match.waiting: match.reply()
+            else: match.move(next((a for a in game.legal_actions(match.state) if game.over(game.play(match.state, a))),
+                                  game.legal_actions(match.state)[-1]))
+    win()
+    assert match.finished == {0: dict(You=1.0, search=0.0)} and match.rating.level == 3.5 and match.level == 2.5
+    assert "Your level: 3.5 (2.5 to 4.0)" in banner_html(MatchView(match))
+    match.undo(), win()
+    assert match.over and len(match.finished) == 1 and match.rating.level == 3.5
+    assert match.rematch() and match.line.seats == (1,) and match.level == 3.5 and match.history == [] and match.waiting
+    win()
+    assert "You lose." in match.said and match.rating.level == 2.5 and len(match.finished) == 2
+    assert "Score after 2 games: You 1, search 1." in banner_html(MatchView(match))
+    assert match.match_me(False) and match.rating is None and match.level == 3.5
+    assert match.new() and match.line.seats == (1,) and match.level == 3.5
+
+
+def test_the_real_levels_and_the_real_rating_fit():
+    pytest.importorskip("ipywidgets")
+    board = clickable("connect4")
+    match, play = board.match, board.widgets.play
+    play.match_me.value = True
+    assert match.rating is not None and play.level.disabled and 1 < match.level < len(match.levels)
+    while not match.over: match.move(match.game.legal_actions(match.state)[0]) and match.waiting and match.reply()
+    assert len(match.rating.results) == 1 and re.search(r"Your level: \d\.\d \(\d\.\d to \d\.\d\)", play.words.value + board.widgets.panel.value)
+    assert play.rematch.layout.display == ""
+    play.rematch.click()
+    assert match.line.seats == (1,) and len(match.history) == 1 and play.rematch.layout.display == "none"
+    play.match_me.value = False
+    assert not play.level.disabled
+    play.level.value = 2
+    assert match.level == 2 and match.agent.temperature > 0
+
+
+@pytest.mark.parametrize("name, length", [("tictactoe", 3), ("connect4", 4), ("gomoku(size=6)", 5)])
+def test_the_winning_line_is_the_line_of_the_rules(name, length):
+    "Every finished random game: it has a line of enough pieces through the last move if and only if somebody has won."
+    game, rng, seen = get_game(name), np.random.default_rng(6), set()
+    for _ in range(60):
+        match = Match(game)
+        while not match.over: match.move(int(rng.choice(game.legal_actions(match.state))))
+        view = MatchView(match)
+        board, won = view.board(match.ply), game.returns(match.state).max() > 0
+        marks = view.marks(board)
+        assert bool(marks.won) == bool(won) and all(len(line) >= length for line in marks.won)
+        for line in marks.won:
+            assert marks.last <= set(line) and {board.squares[place].seat for place in line} == {int(game.returns(match.state).argmax())}
+        match.look(match.ply - 1)
+        assert not view.marks(view.board(match.ply)).won
+        seen.add(bool(won))
+    assert True in seen
+
+
+@pytest.mark.parametrize("name", [*GAMES, "chess(variant=gardner)", "2048", "othello(size=6)", "blob(players=3,cards=3)"])
+def test_every_square_has_a_name_of_its_own(name):
+    pytest.importorskip("ipywidgets")
+    board, rng = clickable(name), np.random.default_rng(2)
+    match = board.match
+    for _ in range(6):
+        if board.widgets.grid is None: return
+        names = [button.tooltip for button in board.widgets.grid.buttons if button.layout.visibility != "hidden"]
+        assert all(names) and len(set(names)) == len(names) and all(len(one) < 90 for one in names)
+        if not match.over: match.move(int(rng.choice(match.game.legal_actions(match.state)))) and match.waiting and match.reply()
+    assert any("last move" in one for one in names) or match.over or name.startswith(("blob", "2048"))
+
+
+def test_names_say_what_lies_on_a_square():
+    pytest.importorskip("ipywidgets")
+    board = clickable("connect4")
+    def said(place): return board.widgets.grid.buttons[place].tooltip
+    assert said(38) == "column 3, row 1, empty"
+    board.widgets.grid.buttons[38].click()
+    assert said(38) == "column 3, row 1, yours"
+    chess = PlayBoard(Match(get_game("chess")))
+    names = [button.tooltip for button in chess.widgets.grid.buttons]
+    assert names[60] == "e1, white king" and names[52] == "e2, white pawn, can move" and names[36] == "e4, empty"
+    chess.widgets.grid.buttons[52].click()
+    assert chess.widgets.grid.buttons[52].tooltip == "e2, white pawn, chosen"
+    assert chess.widgets.grid.buttons[36].tooltip == "e4, empty, can move here"
