@@ -389,7 +389,8 @@ class IterationSteps:
                                              lambda: lr_decay(self.time))
         with on("new weights"): supplier.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
-        with on("matches"): row, keeps = measure_strength(self.plan, state, self.folder.path.name, self.account, supplier, self.emit)
+        with on("matches"):
+            row, keeps = measure_strength(self.plan, state, self.folder.path.name, self.account, supplier, self.emit)
         state.seconds += time.monotonic() - began
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              supplier.stats()["games_per_min"] / 60, self.account.take(), keeps)
