@@ -95,6 +95,7 @@ def _train(args):
                                     from_folder=args.from_folder, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     stopped = stops != [False]   # A stop before the start posts no event
+    if not stops: progress(Message("Stopped before the first game. Nothing is lost."))
     if expected and not stopped: progress(Message(expected.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
     if args.levels and not stopped: _measure_levels(trainer, args)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Callable
 
 # %% auto #0
-__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'MatchMoved', 'MatchPlayed',
-           'describe_games', 'describe_measure', 'describe_measures', 'describe_keeps', 'Message', 'WorkerStarted',
-           'WorkerLost', 'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway',
-           'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener', 'default_listeners',
-           'shell_command']
+__all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'PhaseStarted', 'MatchMoved', 'MatchPlayed',
+           'describe_games', 'describe_measure', 'describe_measures', 'describe_keeps', 'known_baselines', 'Message',
+           'WorkerStarted', 'WorkerLost', 'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone',
+           'FolderAway', 'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener',
+           'default_listeners', 'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -70,6 +70,13 @@ class IterationDone:
     games_per_s: float       # Speed of self-play, averaged since this start
     spent: dict = field(default_factory=dict)  # Seconds of this iteration by part, such as self-play
     keeps: list | None = None  # Share of positions in which the agent keeps the result, low and high end, positions
+    baselines: dict = field(default_factory=dict)   # The same share of other players: random moves, the run's opponent
+
+
+@dataclass(frozen=True)
+class PhaseStarted:
+    "A run begins the next part of an iteration."
+    name: str                # self-play, learning, match, judging or saving
 
 # %% ../../nbs/05_core.events.ipynb #051d6e0c
 @dataclass(frozen=True)
@@ -124,6 +131,13 @@ def describe_keeps(keeps) -> str:   # IterationDone.keeps; checked, because even
     if not low <= share <= high <= 1: return ""
     return f"keeps the result in {share:.0%} of {positions:,.0f} positions ({low:.0%} to {high:.0%})"
 
+
+def known_baselines(shares) -> dict[str, float]:   # IterationDone.baselines; checked for the same reason
+    "Return at most three baselines with a valid share."
+    rows = shares.items() if isinstance(shares, dict) else ()
+    return {name: share for name, share in list(rows)[:3]
+            if isinstance(name, str) and type(share) in (int, float) and 0 <= share <= 1}
+
 # %% ../../nbs/05_core.events.ipynb #300d38d6
 @dataclass(frozen=True)
 class Message:
@@ -162,6 +176,8 @@ class EngineStatus:
     devices: dict            # By source: evals_per_s; for a GPU memory_gb, memory_total_gb, utilisation (%, if known)
     last_game: str = ""      # Final position of the latest finished game, as text
     cache_hit_share: float = 0.0   # Of the evaluations, from the tables of the blocks and not from the network
+    last_record: tuple = ()  # Of the latest finished game, to draw it: name of the game, seed, actions
+
 
 
 @dataclass(frozen=True)
@@ -214,7 +230,7 @@ class FolderAway:
     back: bool = False       # True if the folder works again, and the run goes on
 
 # %% ../../nbs/05_core.events.ipynb #dbfc4473
-PASSING = (GameFinished, EngineStatus, NodesStatus, StepsTaken, MatchMoved)  # Events that occur at least twice a second
+PASSING = (GameFinished, EngineStatus, NodesStatus, StepsTaken, MatchMoved, PhaseStarted)  # Events that occur at least twice a second
 
 # %% ../../nbs/05_core.events.ipynb #6672381d
 @dataclass

@@ -85,7 +85,7 @@ class SpeedMeter:
 
     def due(self) -> bool: return time.perf_counter() - self.readings[-1].at >= 0.5
 
-    def read(self, last_game: str = "") -> EngineStatus:
+    def read(self, last_game: str = "", last_record: tuple = ()) -> EngineStatus:
         "Take a new reading and return the current status."
         now, before = self._read(), self.readings[0]
         self.readings.append(now)
@@ -97,7 +97,7 @@ class SpeedMeter:
             min(report.largest_batch or np.inf, change("evaluations") / max(1, change("batches"))),
             min(1.0, rate(change("busy_s")) / max(1, report.evaluators)), report.waiting,
             _device_speeds(now.devices, before.devices, seconds), last_game,
-            change("cache_hits") / max(1, change("answers")))
+            change("cache_hits") / max(1, change("answers")), last_record)
 
 
 def nodes_status(totals: EngineTotals, age: float | None) -> NodesStatus | None:
@@ -165,7 +165,9 @@ class CallReporter:
             if self.n: self._finish(*event)
         elif event is not None and not isinstance(event, Generation): self.events.emit(event)
         if self.n and self.meter.due():
-            self.events.emit(self.meter.read(last_position(self.game, self.last)))
+            last = self.last
+            record = (self.game.name, last.seed, tuple(last.actions.tolist())) if last is not None else ()
+            self.events.emit(self.meter.read(last_position(self.game, last), record))
             self.report_nodes()
 
     def report_nodes(self) -> None:

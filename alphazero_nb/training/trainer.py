@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from ..core.device import Device, get_device
 from ..core.streams import Purpose, derive_seed, require_seed
-from ..core.events import (Events, IterationDone, JsonLines, Message, RunDone, RunStarted, SelfPlayDone,
-                                      SelfPlayStopped, StepsTaken, default_listeners)
+from ..core.events import (Events, IterationDone, JsonLines, Message, PhaseStarted, RunDone, RunStarted,
+                                      SelfPlayDone, SelfPlayStopped, StepsTaken, default_listeners)
 from ..core.game import Game
 from ..core.registry import check_loadable, get_game
 from ..core.game_check import check_new_rules
@@ -35,10 +35,11 @@ from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
 from ..selfplay.contracts import GameSupplier
 from ..selfplay.layout import Layout, plan_layout
+from ..arena.connect4_search import ILLEGAL
 from ..arena.players import get_player
 from ..arena.matches import play_series
 from ..arena.ladder import check_match
-from ..arena.judge import judge, packaged_positions
+from ..arena.judge import PositionSet, judge, packaged_positions
 from .replay import Replay, window_size
 from .learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                            restore_learner)
@@ -48,9 +49,9 @@ from .shared_folder import SharedPlan
 
 # %% auto #0
 __all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress',
-           'describe_cooldown', 'RunReport', 'learn', 'make_agent', 'evaluate', 'judge_state', 'TimeAccount',
-           'lr_decay', 'measure_strength', 'IterationSteps', 'TrainingLoop', 'Rescue', 'games_from', 'Session',
-           'Trainer']
+           'describe_cooldown', 'RunReport', 'learn', 'make_agent', 'evaluate', 'judge_state', 'judge_baselines',
+           'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue', 'games_from',
+           'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -310,12 +311,20 @@ def evaluate(plan: RunPlan, state: RunState, name: str, emit: Callable) -> dict:
     return dict(match.to_dict(), iteration=state.iteration, seconds=state.seconds)
 
 
-def judge_state(plan: RunPlan, state: RunState, name: str, per_phase: int = 100) -> list | None:
+def judge_state(plan: RunPlan, state: RunState, name: str, positions: PositionSet) -> list:
     "Return in which share of solved positions the agent keeps the result, low and high end, and their number."
-    positions = packaged_positions(plan.game)
-    if positions is None: return None
-    found = judge(make_agent(plan, state, name), positions.sample(per_phase))[-1]
+    found = judge(make_agent(plan, state, name), positions)[-1]
     return [found.share, *found.interval, found.positions]
+
+
+def judge_baselines(plan: RunPlan, positions: PositionSet) -> dict[str, float]:
+    "Return the share that random moves keep on average, and that of the baseline."
+    name = plan.train.baseline
+    legal, best = positions.results != ILLEGAL, positions.results == positions.results.max(1, keepdims=True)
+    shares = dict(random=float((best.sum(1) / legal.sum(1)).mean()))
+    if name == "random": return shares
+    player = get_player(name, plan.game, seed=derive_seed(plan.seed, Purpose.TRAINING_MATCH))
+    return shares | {name: judge(player, positions)[-1].share}
 
 # %% ../../nbs/63_training.trainer.ipynb #63c10002
 class TimeAccount:
@@ -358,14 +367,34 @@ def lr_decay(time_of_run: tuple | None) -> float:   # Start of the run by time.m
     return 2 * (time.monotonic() - start) / (60 * minutes) - 1
 
 
-def measure_strength(plan: RunPlan, state: RunState, name: str, account: TimeAccount, supplier: GameSupplier,
-                     emit: Callable) -> tuple[dict, list | None]:
-    "Play a match and ask the judge, if they are due and have time left. Self-play rests."
-    due = plan.train.evaluate_every and state.iteration % plan.train.evaluate_every == 0
-    if not due or not account.allows("matches", plan.train.match_share): return {}, None
-    supplier.pause()
-    match = evaluate(plan, state, name, emit)
-    return dict(match=match), judge_state(plan, state, name)
+class StrengthChecks:
+    "Measures the agent of a run, by matches with the baseline and by solved positions. Self-play rests meanwhile."
+    def __init__(self, plan: RunPlan, name: str, account: TimeAccount, emit: Callable):
+        self.plan, self.name, self.account, self.emit = plan, name, account, emit
+        self.positions, self.baselines = None, {}   # Solved ones, () if there are none; shares that others keep
+
+    def measure(self, supplier: GameSupplier, state: RunState) -> tuple[dict, list | None]:
+        "Play a match and ask the judge, if they are due and have time left."
+        settings, on = self.plan.train, self.account.on
+        if settings.evaluate_every > 1 and state.iteration == 1:   # Once, so it is no part of their share of the time
+            with on("judging"): return {}, self._judge(supplier, state)
+        due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
+        if not due or not self.account.allows("matches", settings.match_share): return {}, None
+        with on("matches"):
+            self.emit(PhaseStarted("match"))
+            supplier.pause()
+            match = evaluate(self.plan, state, self.name, self.emit)
+            return dict(match=match), self._judge(supplier, state)
+
+    def _judge(self, supplier: GameSupplier, state: RunState) -> list | None:
+        "Ask the judge about the agent, and the first time about the baselines."
+        if self.positions is None: self.positions = packaged_positions(self.plan.game) or ()
+        if not self.positions: return None
+        self.emit(PhaseStarted("judging"))
+        supplier.pause()
+        positions = self.positions.sample(100)   # Of each phase
+        self.baselines = self.baselines or judge_baselines(self.plan, positions)
+        return judge_state(self.plan, state, self.name, positions)
 
 # %% ../../nbs/63_training.trainer.ipynb #6278ce17
 class IterationSteps:
@@ -374,14 +403,17 @@ class IterationSteps:
         self.plan, self.folder, self.progress, self.emit = plan, folder, progress, emit
         self.layouts, self.played = LayoutFile(folder.path), []   # Games of the current iteration
         self.account, self.time = TimeAccount(), None
+        self.strength = StrengthChecks(plan, folder.path.name, self.account, emit)
 
     def _iterate(self, supplier: GameSupplier, state: RunState, began: float) -> None:
         "Play, learn, evaluate and save one iteration."
         on = self.account.on
+        self.emit(PhaseStarted("self-play"))
         with on("self-play"): games = self._play(supplier)
         if supplier.layout is not None and supplier.layout.max_rows != self.layouts.max_rows:
             self.folder.patiently(lambda: self.layouts.save([], supplier.layout), self.emit)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
+        self.emit(PhaseStarted("learning"))
         with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
             counted = round(added * games / len(self.played))
@@ -389,11 +421,12 @@ class IterationSteps:
                                              lambda: lr_decay(self.time))
         with on("new weights"): supplier.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
-        with on("matches"):
-            row, keeps = measure_strength(self.plan, state, self.folder.path.name, self.account, supplier, self.emit)
+        row, keeps = self.strength.measure(supplier, state)
         state.seconds += time.monotonic() - began
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
-                             supplier.stats()["games_per_min"] / 60, self.account.take(), keeps)
+                             supplier.stats()["games_per_min"] / 60, self.account.take(), keeps,
+                             self.strength.baselines if keeps else {})
+        self.emit(PhaseStarted("saving"))
         with on("saving"):
             self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, supplier.plan)
         self.emit(done)
@@ -492,9 +525,9 @@ class Session:
     def _train(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train in a locked folder. If training ends early, save finished games and return to a saved state."
         plan, progress, supplier = self.plan, self.progress, None
+        self.report.wait()
         require_choices(plan.game)
         layout = self._wait_for(lambda: self.loop.load(minutes))
-        self.report.wait()
         try:
             supplier = plan.open_supplier(self.folder, progress.state, layout, self.report.forward)
             with supplier:

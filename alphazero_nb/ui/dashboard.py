@@ -7,36 +7,50 @@ from __future__ import annotations
 
 import html, math, time
 from collections import Counter, deque
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.device import has_kernel
 from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved,
-                                      MatchPlayed, Message, NodesStatus, RunDone, RunStarted, SelfPlayDone,
-                                      SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, read_events, describe_keeps)
+                                      MatchPlayed, Message, NodesStatus, PhaseStarted, RunDone, RunStarted,
+                                      SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted,
+                                      describe_keeps, known_baselines, read_events)
 from ..core.intervals import elo
-from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture, svg_text
-from .progress import Tally, TextProgress, clock_time, describe, speed_unit, time_shares
+from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture
+from .progress import (Tally, TextProgress, clock_time, describe, describe_milestone, milestones,
+                                      speed_unit, time_shares)
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
-__all__ = ['WIDTH', 'HEIGHT', 'LEFT', 'TOP', 'RIGHT', 'BOTTOM', 'NO_DATA', 'STOP', 'line_chart', 'bar_chart', 'DashboardState',
-           'elo_point', 'render', 'Allowance', 'Dashboard']
+__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'Line', 'line_chart', 'bar_chart',
+           'read_curves', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
+           'result_numbers', 'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words',
+           'render_parts', 'render', 'Allowance', 'Place', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
-WIDTH, HEIGHT = 270, 130                      # Of a chart, in pixels
-LEFT, TOP, RIGHT, BOTTOM = 34, 32, WIDTH - 8, HEIGHT - 18  # Of its plot area
+WIDTH, HEIGHT = 400, 110    # Of the lines of a chart: units across, and pixels from top to bottom
+SMALL = "font-size:12px;opacity:.78"
+THIN = 'vector-effect="non-scaling-stroke" fill="none"'   # A line that keeps its thickness when the image is stretched
 
 
-def _chart(title: str, body: str) -> str:
-    "Return a chart with its title as an `<img>`."
-    return svg_image(svg_picture(svg_text(4, 8, title, 11, GREY, "bold", "start") + body, WIDTH, HEIGHT), title)
+def _block(inside: str, style: str = "", title: str = "") -> str:
+    "Return an HTML block, or nothing for an empty text."
+    told = f' title="{html.escape(title, quote=True)}"' if title else ""
+    return f'<div style="{style}"{told}>{inside}</div>' if inside else ""
 
 
-def _label(x: float, y: float, words: str, color: str = GREY, anchor: str = "start") -> str:
-    return svg_text(x, y, words, 10, color, anchor=anchor)
+def _chart(title: str, legend: str, plot: str, below: str) -> str:
+    "Return a chart: its title, its legend, the plot and the ends of the x axis, each with room of its own."
+    return _block(f'<div><strong>{html.escape(title)}</strong></div><div style="font-size:12px;min-height:18px">{legend}</div>{plot}'
+                  f'<div style="display:flex;justify-content:space-between;{SMALL};min-height:18px;margin-left:42px">'
+                  f'{below}</div>', "flex:1 1 280px;max-width:310px;min-width:0")
 
 
-NO_DATA = _label(4, HEIGHT // 2, "no data yet")
+def _no_data(title: str, words: str) -> str:
+    "Return a chart without data, of the same size."
+    return _chart(title, "", _block(html.escape(words), f"height:{HEIGHT}px;display:flex;align-items:center;"
+                                    f"border-left:1px solid {GREY};border-bottom:1px solid {GREY};margin-left:42px;"
+                                    f"padding-left:12px;{SMALL}"), "")
 
 
 def _axis_number(value: float) -> str:
@@ -45,6 +59,23 @@ def _axis_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 # %% ../../nbs/72_ui.dashboard.ipynb #b50dff41
+@dataclass(frozen=True)
+class Line:
+    "One line of a chart."
+    name: str
+    color: str
+    xs: list
+    ys: list
+    lows: list = ()       # Lower ends of the intervals, if there are any
+    highs: list = ()
+    dashed: bool = False
+
+    def points(self) -> list[tuple]:   # (x, y), or (x, y, low, high)
+        "Return the points whose numbers are all finite."
+        columns = (self.xs, self.ys, self.lows, self.highs) if len(self.lows) else (self.xs, self.ys)
+        return [point for point in zip(*columns) if all(value is not None and math.isfinite(value) for value in point)]
+
+
 def _scale(values: list[float], start: float, end: float) -> tuple:
     "Return a function from values to pixels, the smallest and the largest value."
     low, high = min(values), max(values)
@@ -52,131 +83,405 @@ def _scale(values: list[float], start: float, end: float) -> tuple:
     return (lambda value: start + (value - low) / (high - low) * (end - start)), low, high
 
 
-def _curve(rows: list[tuple], color: str, to_x, to_y, most: int = 300) -> str:
-    "Return one line with its intervals; fewer than 30 points are marked, and very many are thinned out."
-    rows = rows[::max(1, len(rows) // most)]
+def _curve(line: Line, points: list[tuple], to_x, to_y, most: int = 300) -> str:
+    "Return a line with its intervals; fewer than 30 points are marked, and very many are thinned out."
+    rows = points[::max(1, len(points) // most)]
     if not rows: return ""
     path = "M" + "L".join(f"{to_x(x):.1f} {to_y(y):.1f}" for x, y, *_ in rows)
-    body = f'<path d="{path}" stroke="{color}" fill="none" stroke-width="1.5"/>'
-    for x, y, *_ in rows if len(rows) < 30 else []:
-        body += f'<circle cx="{to_x(x):.1f}" cy="{to_y(y):.1f}" r="2" fill="{color}"/>'
+    dots = "".join(f"M{to_x(x):.1f} {to_y(y):.1f}h.01" for x, y, *_ in rows) if len(rows) < 30 else ""
     spreads = "".join(f"M{to_x(x):.1f} {to_y(more[0]):.1f}V{to_y(more[1]):.1f}" for x, y, *more in rows if more)
-    return body + (f'<path d="{spreads}" stroke="{color}" stroke-width="0.8"/>' if spreads else "")
+    parts = [(path, "1.8", ' stroke-dasharray="6 4"' * line.dashed), (dots, "6", ' stroke-linecap="round"'), (spreads, "1", "")]
+    return "".join(f'<path d="{d}" {THIN} stroke="{line.color}" stroke-width="{width}"{more}/>' for d, width, more in parts if d)
+
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a11
+def _fields(lines: list[tuple], to_x, unit: str, most: int = 60) -> str:
+    "Return invisible fields over a chart, with the values of all lines at each x as their titles."
+    at = {}
+    for line, points in lines:
+        for x, y, *more in points:
+            spread = f" ({_axis_number(more[0])} to {_axis_number(more[1])})" if more else ""
+            at.setdefault(x, [f"{_axis_number(x)} {unit}"]).append(f"{line.name or 'value'} {_axis_number(y)}{spread}")
+    xs = sorted(at)[::max(1, -(-len(at) // most))]
+    ends = [0.0, *((to_x(a) + to_x(b)) / 2 for a, b in zip(xs, xs[1:])), float(WIDTH)]
+    fields = "".join(f'<span title="{html.escape(chr(10).join(at[x]), quote=True)}" '
+                     f'style="width:{100 * (right - left) / WIDTH:.2f}%"></span>' for x, left, right in zip(xs, ends, ends[1:]))
+    return f'<div style="display:flex;position:absolute;left:0;top:0;width:100%;height:{HEIGHT}px">{fields}</div>'
+
+
+def _legend(lines: list[Line], levels: dict) -> str:
+    "Return the names of the lines and levels with a mark in their colour."
+    marks = [(line.color, "╌" if line.dashed else "●", line.name) for line in lines if line.name]
+    marks += [(GREY, "┄", f"{name} ({_axis_number(level)})") for name, level in levels.items()]
+    return "".join(f'<span style="margin-right:12px"><span style="color:{color}">{mark}</span> {html.escape(name)}</span>'
+                   for color, mark, name in marks)
 
 # %% ../../nbs/72_ui.dashboard.ipynb #6a0d03bc
 def line_chart(
-    series: list[tuple],   # (name, color, xs, ys), or with intervals: (name, color, xs, ys, lows, highs)
+    lines: list[Line],
     title: str,
-    unit: str = "min",     # Unit of the x axis
-    from_zero: bool = True,   # Let the y axis begin at 0 if no value is below it
+    unit: str = "min",         # Unit of the x axis
+    levels: dict = {},         # Name and height of horizontal lines
+    empty: str = "no data yet",
+    span: tuple = (),          # Least range of the x axis
 ) -> str:
-    "Return lines over a common x axis as an `<img>`."
-    kept = [(name, color, [(x, *ys) for x, *ys in zip(*data) if all(y is not None and math.isfinite(y) for y in ys)])
-            for name, color, *data in series]
-    points = [point for _, _, rows in kept for point in rows]
-    if not points: return _chart(title, NO_DATA)
-    ys = [y for point in points for y in point[1:]]
-    to_x, first, last = _scale([0.0, *(point[0] for point in points)], LEFT, RIGHT)
-    to_y, low, high = _scale(ys + [0.0] * (from_zero and min(ys) >= 0), BOTTOM, TOP)
-    dashed = f'stroke="{GREY}" stroke-width="0.5" stroke-dasharray="3 3"'
-    body = f'<path d="M{LEFT} {to_y(0):.1f}H{RIGHT}" {dashed}/>' if low < 0 < high else ""
-    body += f'<path d="M{LEFT} {TOP - 4}V{BOTTOM}H{RIGHT}" stroke="{GREY}" fill="none" stroke-width="0.7"/>'
-    for y, value in ((BOTTOM - 2, low), (TOP, high)): body += _label(LEFT - 4, y, _axis_number(value), anchor="end")
-    body += _label(LEFT, HEIGHT - 9, _axis_number(first))
-    body += _label(RIGHT, HEIGHT - 9, f"{_axis_number(last)} {unit}", anchor="end")
-    at = LEFT
-    for name, color, rows in kept:
-        body += _curve(rows, color, to_x, to_y) + _label(at, 20, name, color)
-        at += 6 * len(name) + 12
-    return _chart(title, body)
+    "Return lines over a common x axis as HTML."
+    kept = [(line, line.points()) for line in lines]
+    points = [point for _, rows in kept for point in rows]
+    if not points: return _no_data(title, empty)
+    to_x, first, last = _scale([*span, *(point[0] for point in points)], 6, WIDTH - 6)
+    to_y, low, high = _scale([y for point in points for y in point[1:]] + list(levels.values()), HEIGHT - 6, 6)
+    body = "".join(f'<path d="M0 {to_y(y):.1f}H{WIDTH}" {THIN} stroke="{GREY}" stroke-dasharray="4 4"/>' for y in levels.values())
+    body += "".join(_curve(line, rows, to_x, to_y) for line, rows in kept)
+    told = [f"{line.name} from {_axis_number(rows[0][1])} to {_axis_number(rows[-1][1])}".strip() for line, rows in kept if rows]
+    told += [f"{name} {_axis_number(level)}" for name, level in levels.items()]
+    image = svg_image(svg_picture(body, WIDTH, HEIGHT, stretch=True), f"{title}: {', '.join(told)}", height=HEIGHT)
+    ends = "".join(f"<span>{_axis_number(value)}</span>" for value in (high, low))
+    plot = (f'<div style="display:flex"><div style="width:36px;margin-right:6px;display:flex;flex-direction:column;'
+            f'justify-content:space-between;text-align:right;{SMALL}">{ends}</div><div style="position:relative;flex:1 1 0;'
+            f'min-width:0;border-left:1px solid {GREY};border-bottom:1px solid {GREY}">{image}{_fields(kept, to_x, unit)}</div></div>')
+    begins = f"axis from {_axis_number(low)}" if low > 0 else ""
+    below = f"<span>{_axis_number(first)}</span><span>{begins}</span><span>{_axis_number(last)} {unit}</span>"
+    return _chart(title, _legend(lines, levels), plot, below)
 
 # %% ../../nbs/72_ui.dashboard.ipynb #214dec7c
 def bar_chart(counts: dict[int, int], title: str, unit: str, bars: int = 24) -> str:
-    "Return bars of how often each whole number occurs, as an `<img>`."
-    if not counts: return _chart(title, NO_DATA)
+    "Return bars of how often each whole number occurs, as HTML."
+    if not counts: return _no_data(title, "no data yet")
     low, high = min(counts), max(counts)
     step = max(1, -(-(high - low + 1) // bars))
     bins = [0] * (-(-(high - low + 1) // step))
     for value, count in counts.items(): bins[(value - low) // step] += count
-    room, tall = (WIDTH - 16) / len(bins), [(BOTTOM - 20) * count / max(bins) for count in bins]
-    size = f'width="{max(1, room - 1):.1f}" fill="{BLUE}"'
-    body = "".join(f'<rect x="{8 + i * room:.1f}" y="{BOTTOM - h:.1f}" {size} height="{h:.1f}"/>'
-                   for i, h in enumerate(tall))
-    ends = _label(8, HEIGHT - 9, str(low)) + _label(WIDTH - 8, HEIGHT - 9, f"{high} {unit}", anchor="end")
-    return _chart(title, body + ends)
+    names = [f"{low + i * step}" + f" to {low + (i + 1) * step - 1}" * (step > 1) for i in range(len(bins))]
+    columns = "".join(f'<span title="{name} {unit}: {count:,}" style="flex:1 1 0;height:100%;display:flex;align-items:flex-end">'
+                      f'<span style="width:100%;height:{100 * count / max(bins):.0f}%;background:{BLUE}"></span></span>'
+                      for name, count in zip(names, bins))
+    plot = (f'<div role="img" aria-label="{html.escape(title, quote=True)}: {low} to {high} {unit}" style="display:flex;gap:1px;'
+            f'height:{HEIGHT}px;margin-left:42px;border-bottom:1px solid {GREY}">{columns}</div>')
+    return _chart(title, "", plot, f"<span>{low}</span><span>{high} {unit}</span>")
 
 # %% ../../nbs/72_ui.dashboard.ipynb #adfb2f3e
+def read_curves(folder: str | Path) -> tuple[dict, dict]:
+    "Return the iterations by number, and the matches by (iteration, opponent), of a run folder."
+    rows = list(read_events(Path(folder) / "events.jsonl"))
+    return ({row.iteration: row for row in rows if isinstance(row, IterationDone)},
+            {(row.iteration, row.opponent): row for row in rows if isinstance(row, MatchPlayed)})
+
+
 class DashboardState:
     "Collect events as plain data for the dashboard."
-    def __init__(self, clock=time.monotonic):
+    def __init__(self, clock=time.monotonic, compare: str | Path | None = None):   # compare: folder of another run
         self.clock, self.tally, self.status, self.run, self.began, self.ended = clock, Tally(), None, None, 0.0, ""
         self.phase, self.steps, self.iterations, self.matches = None, None, {}, {}  # Phase: its latest event
         self.recent, self.played = deque(maxlen=1000), Counter()                    # (length, outcome); games by source
         self.workers, self.messages, self.away = {}, deque(maxlen=4), ""   # away: words about a folder that is away
+        self.other = (Path(compare).name, *read_curves(compare)) if compare else ("", {}, {})
+        self.stopped, self.call_s = 0.0, 0.0   # Time of the end; seconds of the present call, as its status says
 
     def __call__(self, event) -> None:
-        if isinstance(event, (GameFinished, StepsTaken, MatchMoved)): self.phase, self.ended = event, ""
+        if isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)): self.phase, self.ended = event, ""
         match event:
             case GameFinished(): self._count(event)
-            case EngineStatus(): self.status = event
+            case EngineStatus(): self.status, self.call_s = event, event.seconds
             case NodesStatus(): self.tally(event)
             case StepsTaken(): self.steps = event
             case IterationDone(): self.iterations[event.iteration] = event
             case MatchPlayed(): self.matches[event.iteration, event.opponent] = event
             case RunStarted(): self._begin(event)
-            case RunDone() | SelfPlayStopped() | SelfPlayDone(): self.ended = describe(event)
+            case RunDone() | SelfPlayStopped() | SelfPlayDone(): self.ended, self.stopped = describe(event), self.clock()
             case WorkerStarted() | WorkerLost(): self.workers[event.worker] = describe(event)
             case FolderAway(): self.away = "" if event.back else describe(event)
         if isinstance(event, (Message, WorkerLost)) or isinstance(event, FolderAway) and event.back:
             self.messages.append(describe(event))
 
     def _count(self, event: GameFinished) -> None:
-        self.tally(event)
+        pace, _ = self.tally.pace, self.tally(event)
+        if self.tally.pace is not pace: self.call_s = 0.0   # Another call has begun
         self.recent.append((event.length, event.outcome))
         self.played[event.source] += 1
 
     def _begin(self, run: RunStarted) -> None:
         self.run, self.began, self.ended, self.phase = run, self.clock(), "", None
-        for event in read_events(Path(run.folder) / "events.jsonl"):
-            if isinstance(event, (IterationDone, MatchPlayed)) and event.iteration <= run.iteration: self(event)
+        done, matches = read_curves(run.folder)
+        self.iterations |= {number: row for number, row in done.items() if number <= run.iteration}
+        self.matches |= {key: row for key, row in matches.items() if key[0] <= run.iteration}
+
+    def passed(self) -> float:
+        "Return the seconds since the run began, up to its end."
+        return (self.stopped if self.ended else self.clock()) - self.began
+
+    def span(self) -> tuple:
+        "Return the minutes of the first and the last iteration, the common x axis of all plots; from 0 on if they are one."
+        minutes = [row.seconds / 60 for row in self.iterations.values()]
+        return () if not minutes else (min(minutes), max(minutes)) if len(minutes) > 1 else (0.0, *minutes)
+
+    def judged(self) -> list[IterationDone]:
+        "Return the iterations after which the agent was judged by perfect play."
+        return [row for row in self.iterations.values() if describe_keeps(row.keeps)]
+
+    def games(self) -> int:
+        "Return the games of the run so far, those of earlier starts included."
+        last = self.iterations[max(self.iterations)].games if self.iterations else 0
+        return max(last, (self.run.games if self.run else 0) + self.played.total())
 
 # %% ../../nbs/72_ui.dashboard.ipynb #3caa10d9
-def _bar(share: float, text: str, color: str = BLUE) -> str:
+def _bar(share: float, text: str, color: str = BLUE, height: int = 12) -> str:
     "Return a bar with its text beside it."
     percent = 100 * min(1.0, max(0.0, share))
-    return (f'<div style="display:flex;align-items:center;gap:8px;margin:2px 0"><div style="flex:0 0 180px;height:10px;'
-            f'background:rgba(128,128,128,.25);border-radius:5px"><div style="width:{percent:.1f}%;height:10px;'
-            f'background:{color};border-radius:5px"></div></div><span>{html.escape(text)}</span></div>')
+    return (f'<div style="display:flex;align-items:center;gap:10px;margin:3px 0"><div style="flex:1 1 0;min-width:60px;'
+            f'height:{height}px;background:rgba(128,128,128,.25);border-radius:6px"><div style="width:{percent:.1f}%;'
+            f'height:{height}px;background:{color};border-radius:6px"></div></div>'
+            f'<span style="flex:0 1 auto;min-width:120px">{html.escape(text)}</span></div>')
 
 
-def _run_bar(state: DashboardState) -> str:
-    "Return the progress of the whole run as a bar; empty if the run has no limit."
-    run = state.run
-    if run is None or (run.minutes is None and run.iterations is None): return ""
-    done, passed = max(state.iterations, default=0) - run.iteration, state.clock() - state.began
+def run_progress(state: DashboardState) -> tuple[float, str, str]:
+    "Return how much of the run is over, words for that, and the time left (empty if it is unknown)."
+    run, passed = state.run, state.passed()
+    if run is None or (run.minutes is None and run.iterations is None): return 0.0, "", ""
     if run.iterations is None:
-        share, left = passed / (60 * run.minutes), 60 * run.minutes - passed
-        return _bar(share, f"run: {clock_time(passed)} of {clock_time(60 * run.minutes)}, {clock_time(left)} left")
-    left = f", about {clock_time(passed / done * (run.iterations - done))} left" if done > 0 else ""
-    return _bar(done / run.iterations, f"run: {max(0, done)} of {run.iterations} iterations{left}")
+        total = 60 * run.minutes
+        return passed / total, f"{clock_time(min(passed, total))} of {clock_time(total)}", f"{clock_time(total - passed)} left"
+    done = max(0, max(state.iterations, default=0) - run.iteration)
+    left = f"about {clock_time(passed / done * (run.iterations - done))} left" if done > 0 else ""
+    return done / run.iterations, f"{done} of {run.iterations} iterations", left
 
 # %% ../../nbs/72_ui.dashboard.ipynb #db8e3ee4
-def _phase_bar(state: DashboardState) -> str:
-    "Return the progress of the current phase as a bar."
+PHASE_COLORS = {"self-play": BLUE, "learning": ORANGE, "match": GREEN, "judging": GREEN, "saving": GREY}
+
+
+def phase_progress(state: DashboardState) -> tuple[str, float, str]:
+    "Return the name of the present phase, how much of it is over, and words for that."
     match state.phase:
-        case StepsTaken(done=done, total=total):
-            return _bar(done / max(1, total), f"learning: step {done:,} of {total:,}", ORANGE)
-        case MatchMoved(over=over, games=games):
-            return _bar(over / games, f"match with {state.phase.opponent}: {over} of {games} games finished", GREEN)
-    if state.tally.last is None: return _bar(0, "self-play: no game has ended yet")
-    games = state.tally.to_dict(state.status.seconds if state.status else None)
+        case PhaseStarted(name=name): return name, 0.0, describe(state.phase)
+        case StepsTaken(done=done, total=total): return "learning", done / max(1, total), f"learning: step {done:,} of {total:,}"
+        case MatchMoved(over=over, games=games, opponent=who):
+            return "match", over / max(1, games), f"match with {who}: {over} of {games} games finished"
+    if state.tally.last is None: return "self-play", 0.0, "self-play: no game has ended yet"
+    games = state.tally.to_dict(state.call_s)
     left = "" if games["left_s"] is None else f", {clock_time(games['left_s'])} left"
     asked = f"{games['done']:,} of {games['total']:,} games" if games["total"] else f"{games['finished']:,} games"
     unit_s, unit = speed_unit(games["average"])
-    return _bar(games["done"] / max(1, games["total"]), f"self-play: {asked}, now {unit_s * games['now']:.1f}/{unit}, "
-                f"on average {unit_s * games['average']:.1f}/{unit}{left}")
+    return "self-play", games["done"] / max(1, games["total"]), f"self-play: {asked}, {unit_s * games['now']:.1f}/{unit}{left}"
 
 
+def _title(state: DashboardState) -> str:
+    "Return what runs, the present phase and the time left."
+    run, name = state.run, phase_progress(state)[0]
+    what = " · ".join((run.game, run.preset, run.device)) if run else "Self-play"
+    if state.iterations: what += f" · iteration {max(state.iterations):,}"
+    color, left = PHASE_COLORS.get(name, GREY), "" if state.ended else run_progress(state)[2]
+    now = "ended" if state.ended else f'<span style="color:{color}">●</span> {html.escape(name)}'
+    return (f'<div style="display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 24px;font-size:14px">'
+            f'<strong>{html.escape(what)}</strong><span>{now}</span><span style="min-width:96px;text-align:right">{html.escape(left)}</span></div>')
+
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a12
+def _bars(state: DashboardState) -> str:
+    "Return the bar of the run, if it has an end, and the bar of the present phase. Both keep their place."
+    share, words, _ = run_progress(state)
+    name, part, told = phase_progress(state)
+    run = _bar(share, words) if words else ""
+    if state.ended: told = "" if state.run else told
+    phase = _bar(0.0 if state.ended and state.run else part, "", PHASE_COLORS.get(name, GREY), 4 if run else 12)
+    return run + phase + _block(html.escape(told) or "&nbsp;", f"{SMALL};min-height:18px")
+
+# %% ../../nbs/72_ui.dashboard.ipynb #be5c8d25
+def elo_point(match: MatchPlayed) -> tuple:
+    "Return Elo and the ends of its interval; if one side has no bound, the other end three times."
+    if 0 < match.score < 1: return elo(match.score), elo(match.low), elo(match.high)
+    return (elo(match.low if match.score >= 1 else match.high),) * 3
+
+
+def _elo_words(match: MatchPlayed) -> tuple[str, str]:
+    "Return Elo and its interval as text."
+    middle, low, high = (f"{value:+.0f}" if value is not None else "?" for value in elo_point(match))
+    if match.score >= 1: return f"≥ {low}", "won every game"
+    if match.score <= 0: return f"≤ {high}", "lost every game"
+    return middle, f"{low} to {high}"
+
+
+def big_numbers(state: DashboardState) -> list[tuple]:
+    "Return (value, name, detail, explanation) of the numbers that a person came for; a dash stands for a number to come."
+    judged, matches, cells = state.judged(), list(state.matches.values()), []
+    if judged:
+        share, low, high, count = judged[-1].keeps
+        others = " · ".join(f"{name} {level:.0%}" for name, level in known_baselines(judged[-1].baselines).items())
+        cells.append((f"{share:.0%}", "keeps the result", others or f"{low:.0%} to {high:.0%}",
+                      f"The agent {describe_keeps(judged[-1].keeps)}: its move is as good as perfect play."))
+    elif matches:
+        last = matches[-1]
+        cells.append((f"{last.score:.0%}", f"of the points against {last.opponent}", f"{last.low:.0%} to {last.high:.0%}",
+                      f"Points in {last.games} games, with their 95 % interval."))
+    elif state.run: cells.append(("–", "strength", "measured after the first iterations", "No match and no judgement yet."))
+    if matches:
+        middle, spread = _elo_words(matches[-1])
+        cells.append((f"{middle} Elo", f"above {matches[-1].opponent}", spread, "Elo with its 95 % interval; 0 is equal."))
+    elif state.run: cells.append(("–", "Elo", "no match yet", "Elo above the run's fixed opponent, from matches during the run."))
+    return cells + _game_numbers(state)
+
+# %% ../../nbs/72_ui.dashboard.ipynb #dba12883
+def _game_numbers(state: DashboardState) -> list[tuple]:
+    "Return the number of games and, without a run, their length and results."
+    if state.run:
+        held = state.iterations[max(state.iterations)].positions if state.iterations else 0
+        return [(f"{state.games():,}", "games", f"{held:,} positions to learn from",
+                 "Games of self-play so far, and the positions in the replay buffer.")]
+    if not state.recent: return []
+    cells = [(f"{state.games():,}", "games", "", "Games of self-play so far.")]
+    return cells + [(value, name, "", "Of the last 1,000 games.") for value, name in result_numbers(state)]
+
+
+def result_numbers(state: DashboardState) -> list[tuple]:
+    "Return the mean length and the results of the last games as (value, name)."
+    if not state.recent: return []
+    lengths, outcomes = zip(*state.recent)
+    share = lambda wins: f"{sum(wins) / len(state.recent):.0%}"
+    cells = [(f"{sum(lengths) / len(lengths):.1f}", "moves a game")]
+    if len(outcomes[0]) != 2:
+        means = " / ".join(f"{sum(seat) / len(seat):+.2f}" for seat in zip(*outcomes))
+        return cells + [(means, "mean result by seat")]
+    won = [share(outcome[seat] > 0 for outcome in outcomes) for seat in range(len(outcomes[0]))]
+    return cells + [(" / ".join([*won, share(max(outcome) <= 0 for outcome in outcomes)]), "won by seat / drawn")]
+
+
+def _numbers(state: DashboardState) -> str:
+    "Return the big numbers as HTML."
+    cells = "".join(_block(f'<div style="font-size:24px;line-height:1.2">{html.escape(value)}</div><div>{html.escape(name)}</div>'
+                           f'<div style="{SMALL};min-height:18px">{html.escape(detail)}</div>', "flex:1 1 150px", why)
+                    for value, name, detail, why in big_numbers(state))
+    return _block(cells, "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
+
+# %% ../../nbs/72_ui.dashboard.ipynb #d0017ea7
+def _times(iterations: dict, matches: list[MatchPlayed]) -> tuple[list, list, str]:
+    "Return the matches whose time is known, the time of each, and its unit; without iterations all, by their numbers."
+    if not iterations: return matches, [match.iteration for match in matches], "iterations"
+    known = [match for match in matches if match.iteration in iterations]
+    return known, [iterations[match.iteration].seconds / 60 for match in known], "min"
+
+
+def _elo_lines(name: str, iterations: dict, matches: list[MatchPlayed], dashed: bool = False) -> tuple[list[Line], str]:
+    "Return a line of Elo for each opponent."
+    lines, unit = [], "min"
+    for opponent, color in zip(dict.fromkeys(match.opponent for match in matches), (BLUE, ORANGE, GREEN)):
+        met, times, unit = _times(iterations, [match for match in matches if match.opponent == opponent])
+        if met: lines.append(Line(f"{name} against {opponent}".strip(), color, times, *zip(*map(elo_point, met)), dashed))
+    return lines, unit
+
+
+def _judge_line(name: str, color: str, rows: list[IterationDone], dashed: bool = False) -> Line:
+    "Return how often an agent keeps the result, in percent over minutes."
+    shares = [[100 * value for value in row.keeps[:3]] for row in rows]
+    return Line(name, color, [row.seconds / 60 for row in rows], *zip(*shares), dashed)
+
+
+def strength_charts(state: DashboardState) -> list[str]:
+    "Return how often the agent keeps the result, and its Elo; a chart that says when they come if there is neither."
+    judged, (other, iterations, matches), charts = state.judged(), state.other, []
+    if judged:
+        lines, levels = [_judge_line("this run", BLUE, judged)], known_baselines(judged[-1].baselines)
+        rows = [row for row in iterations.values() if describe_keeps(row.keeps)]
+        if rows: lines.append(_judge_line(other, ORANGE, rows, dashed=True))
+        charts.append(line_chart(lines, "Strength: keeps the result (%)",
+                                 levels={name: 100 * share for name, share in levels.items()}, span=state.span()))
+    lines, unit = _elo_lines("", state.iterations, list(state.matches.values()))
+    if lines and iterations: lines += _elo_lines(other, iterations, list(matches.values()), dashed=True)[0]
+    if lines: charts.append(line_chart(lines, "Strength: Elo", unit, levels={"equal": 0.0}, span=state.span()))
+    return charts or [_no_data("Strength", "measured after the first iterations")]
+
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a13
+def loss_chart(state: DashboardState) -> str:
+    "Return the policy and the value loss over minutes."
+    def lines(rows, before="", dashed=False):
+        minutes = [row.seconds / 60 for row in rows]
+        return [Line(f"{before}policy", BLUE, minutes, [row.policy_loss for row in rows], dashed=dashed),
+                Line(f"{before}value", ORANGE, minutes, [row.value_loss for row in rows], dashed=dashed)]
+    other, iterations, _ = state.other
+    more = lines(list(iterations.values()), f"{other} ", dashed=True) if iterations else []
+    return line_chart(lines(list(state.iterations.values())) + more, "Loss", empty="after the first iteration", span=state.span())
+
+
+def _measure_charts(state: DashboardState) -> str:
+    "Return one chart per measure of shared deals: this run and its newest opponent."
+    matches, charts = list(state.matches.values()), ""
+    met = [match for match in matches if match.opponent == matches[-1].opponent and match.measures]
+    met, times, unit = _times(state.iterations, met)
+    for name, last in (met[-1].measures if met else {}).items():
+        rows = [(at, match.measures[name]) for at, match in zip(times, met) if name in match.measures]
+        if not rows: continue
+        scale = 100 if last["share"] else 1
+        lines = [Line(who, color, [at for at, _ in rows], *zip(*([scale * value for value in row[key]] for _, row in rows)))
+                 for who, key, color in (("this run", "mine", BLUE), (met[-1].opponent, "theirs", ORANGE))]
+        charts += line_chart(lines, name + " (%)" * last["share"], unit, span=state.span())
+    return charts
+
+
+def reached(state: DashboardState, most: int = 4) -> str:
+    "Return the newest milestones of the run as one line."
+    matches = [dict(opponent=row.opponent, iteration=row.iteration, score=row.score,
+                    seconds=state.iterations[row.iteration].seconds)
+               for row in state.matches.values() if row.iteration in state.iterations]
+    rows = [row for row in milestones([vars(row) for row in state.iterations.values()], matches) if row["iteration"] is not None]
+    return " · ".join(map(describe_milestone, sorted(rows, key=lambda row: -row["iteration"])[:most]))
+
+
+def _plots(state: DashboardState) -> str:
+    "Return all charts of a run, side by side where there is room, and what the agent can do."
+    if not (state.run or state.iterations or state.matches): return ""
+    first, *more = strength_charts(state)
+    charts = first + loss_chart(state) + "".join(more) + (_measure_charts(state) if state.matches else "")
+    return (_block(charts, "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
+            + _block(html.escape(reached(state)) or "&nbsp;", f"{SMALL};min-height:18px"))
+
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a14
+def game_picture(record: tuple) -> str:   # EngineStatus.last_record
+    "Return the end of a game as a picture with a caption, or an empty text if it has no drawing."
+    from alphazero_nb.core.registry import get_game
+    from alphazero_nb.ui.board import Marks, board_svg, find_drawing, last_places
+    name, seed, actions = record
+    game = get_game(name)
+    try:
+        states, drawing = game.states_of(actions, seed), find_drawing(game)
+        before, board = (drawing(states[:-k or None], actions[:len(actions) - k]) for k in (1, 0))
+        if board is None or board.look == "table": return ""
+        result = result_words(game.returns(states[-1]).tolist())
+        marks = Marks(last=last_places(before, board, actions[-1]))
+    finally: game.forget()
+    caption = f"Last game: {len(actions)} moves, {result}"
+    image = svg_image(board_svg(board, marks), caption, shrink=True)
+    return f'<div style="width:200px">{image}</div><div style="{SMALL}">{caption}</div>'
+
+
+def result_words(outcome: list) -> str:
+    "Return who won, by seat; for other numbers of players than two, the result of each."
+    if len(outcome) == 1: return f"result {outcome[0]:+.2f}"
+    if len(outcome) != 2: return "results " + " / ".join(f"{value:+.2f}" for value in outcome)
+    if outcome[0] == outcome[1]: return "drawn"
+    return f"the {'first' if outcome[0] > outcome[1] else 'second'} player won"
+
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a15
+GAME = "flex:0 1 310px;min-width:200px;min-height:220px"   # The place of the last game
+
+
+def _last_game(state: DashboardState) -> str:
+    "Return the last game: its picture, or its last position as text."
+    status, picture = state.status, ""
+    if status is None or not (status.last_record or status.last_game): return _block("&nbsp;", GAME) if state.run else ""
+    if status.last_record:
+        try: picture = game_picture(status.last_record)
+        except Exception: pass   # Rules that this process does not know, or that cannot be drawn
+    plain = "font-family:monospace;line-height:1.15;margin:0;background:none;color:inherit"
+    text = f'<pre style="{plain}">{html.escape(status.last_game)}</pre><div style="{SMALL}">Last game</div>'
+    return _block(picture or text, GAME)
+
+
+def _games(state: DashboardState) -> str:
+    "Return the last game, and the lengths and results of the last thousand."
+    if not state.recent: return ""
+    lengths = bar_chart(Counter(length for length, _ in state.recent), "Length of the last games", "moves")
+    words = " · ".join(f"{name} {value}" for value, name in result_numbers(state)) if state.run else ""
+    facts = _block(html.escape(words), SMALL)
+    return _block(_last_game(state) + _block(lengths + facts, "flex:1 1 280px;max-width:310px;min-width:0"),
+                  "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
+
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a16
 def _by_node(state: DashboardState, devices: dict) -> tuple[dict, Counter]:
     "Return the facts about each node and its games. A node with several workers sums up their speeds."
     facts, games, nodes = {}, Counter(), state.tally.nodes
@@ -190,17 +495,6 @@ def _by_node(state: DashboardState, devices: dict) -> tuple[dict, Counter]:
     return facts, games
 
 
-def _device_bars(state: DashboardState) -> str:
-    "Return a bar for each device or node, relative to the fastest; for a single one only a line of facts."
-    facts, games = _by_node(state, state.status.devices if state.status else {})
-    names = sorted(facts, key=lambda name: (len(name), name))   # cuda:10 after cuda:9
-    most = max((device.get("evals_per_s", 0.0) for device in facts.values()), default=0) or 1
-    rows = [(facts[name].get("evals_per_s", 0.0) / most,
-             ", ".join([f"{name}: {games[name]:,} games", *_device_facts(facts[name])])) for name in names if name]
-    if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
-    return "".join(_bar(share, text, GREY) for share, text in rows)
-
-# %% ../../nbs/72_ui.dashboard.ipynb #dba12883
 def _device_facts(device: dict) -> list[str]:
     "Return the facts that a device reports: speed, memory and utilisation."
     facts = [f"{device['evals_per_s']:,.0f} evaluations/s"] if "evals_per_s" in device else []
@@ -211,116 +505,71 @@ def _device_facts(device: dict) -> list[str]:
     return facts + sorted(set(device.get("devices", ())))   # Those of a node
 
 
-def _figures(state: DashboardState) -> str:
-    "Return speeds and shares as numbers with captions."
-    status, cells = state.status, []
-    if status:
-        cells += [(f"{status.moves_per_s:,.0f}", "positions/s"), (f"{status.evals_per_s:,.0f}", "evaluations/s"),
-                  *[(f"{status.cache_hit_share:.0%}", "cache hits")] * (status.cache_hit_share >= .01),
-                  (f"{status.average_batch:.0f}", "average batch"), (f"{status.busy_share:.0%}", "evaluator busy"),
-                  (f"{status.waiting}", "requests waiting")]
-    if state.recent:
-        lengths, outcomes = zip(*state.recent)
-        share = lambda wins: f"{sum(wins) / len(state.recent):.0%}"
-        cells.append((f"{sum(lengths) / len(lengths):.1f}", "moves a game"))
-        if len(outcomes[0]) != 2:
-            means = " / ".join(f"{sum(seat) / len(seat):+.2f}" for seat in zip(*outcomes))
-            cells.append((means, "mean result by seat"))
-        else:
-            won = [share(outcome[seat] > 0 for outcome in outcomes) for seat in range(len(outcomes[0]))]
-            cells.append((" / ".join([*won, share(max(outcome) <= 0 for outcome in outcomes)]), "won by seat / drawn"))
-    if state.steps: cells.append((f"{state.steps.steps:,}", "training steps"))
-    return "".join(f'<div style="margin-right:22px"><div style="font-size:1.25em">{html.escape(value)}</div>'
-                   f'<div style="color:{GREY};font-size:.85em">{name}</div></div>' for value, name in cells)
+def _device_bars(state: DashboardState) -> str:
+    "Return a bar for each device or node, relative to the fastest; for a single one only a line of facts."
+    facts, games = _by_node(state, state.status.devices if state.status else {})
+    names = sorted(facts, key=lambda name: (len(name), name))   # cuda:10 after cuda:9
+    most = max((device.get("evals_per_s", 0.0) for device in facts.values()), default=0) or 1
+    rows = [(facts[name].get("evals_per_s", 0.0) / most,
+             ", ".join([f"{name}: {games[name]:,} games", *_device_facts(facts[name])])) for name in names if name]
+    if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
+    return "".join(_bar(share, text, GREY, 8) for share, text in rows)
 
-# %% ../../nbs/72_ui.dashboard.ipynb #be5c8d25
-def elo_point(match: MatchPlayed) -> tuple:
-    "Return Elo and the ends of its interval; if one side has no bound, the other end three times."
-    if 0 < match.score < 1: return elo(match.score), elo(match.low), elo(match.high)
-    return (elo(match.low if match.score >= 1 else match.high),) * 3
-
-
-def _strength_chart(matches: list[MatchPlayed]) -> str:
-    "Return a chart with one line for each opponent over the iterations."
-    series = []
-    for opponent, color in zip(dict.fromkeys(match.opponent for match in matches), (BLUE, ORANGE, GREEN)):
-        met = [match for match in matches if match.opponent == opponent]
-        columns = zip(*map(elo_point, met))
-        series.append((f"against {opponent}", color, [match.iteration for match in met], *columns))
-    return line_chart(series, "Elo", "iterations")
-
-
-def _measure_charts(matches: list[MatchPlayed]) -> str:
-    "Return one chart per measure of shared deals: this run and its newest opponent over the iterations."
-    met, charts = [match for match in matches if match.opponent == matches[-1].opponent and match.measures], ""
-    for name, last in (met[-1].measures if met else {}).items():
-        rows, times = [match for match in met if name in match.measures], 100 if last["share"] else 1
-        lines = [(who, color, [match.iteration for match in rows],
-                  *zip(*([times * value for value in match.measures[name][key]] for match in rows)))
-                 for who, key, color in (("this run", "mine", BLUE), (met[-1].opponent, "theirs", ORANGE))]
-        charts += line_chart(lines, name + " (%)" * last["share"], "iterations")
-    return charts
-
-# %% ../../nbs/72_ui.dashboard.ipynb #d0017ea7
-def _judged(state: DashboardState) -> list[IterationDone]:
-    "Return the iterations after which the agent was judged by perfect play."
-    return [row for row in state.iterations.values() if describe_keeps(row.keeps)]
-
-
-def _judge_chart(rows: list[IterationDone]) -> str:
-    "Return a chart of how often the agent keeps the result of perfect play."
-    shares = [[100 * value for value in row.keeps[:3]] for row in rows]
-    minutes = [row.seconds / 60 for row in rows]
-    return line_chart([("", GREEN, minutes, *zip(*shares))], "Keeps the result (%)", from_zero=False)
-
-
-def _charts(state: DashboardState) -> str:
-    "Return the charts of losses, strength, measures and lengths that have data."
-    rows, matches = list(state.iterations.values()), list(state.matches.values())
-    minutes, charts = [row.seconds / 60 for row in rows], ""
-    if rows: charts += line_chart([("policy", BLUE, minutes, [row.policy_loss for row in rows]),
-                                   ("value", ORANGE, minutes, [row.value_loss for row in rows])], "Losses")
-    if matches: charts += _strength_chart(matches) + _measure_charts(matches)
-    if judged := _judged(state): charts += _judge_chart(judged)
-    lengths = Counter(length for length, _ in state.recent)
-    return charts + (bar_chart(lengths, "Length of the last games", "moves") if lengths else "")
-
-# %% ../../nbs/72_ui.dashboard.ipynb #6a93286a
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a17
 STOP = "The notebook's stop button ends this cleanly at once. Finished games are kept. Run the cell again to continue."
 
 
-def _title(state: DashboardState) -> str:
-    if state.run is None: return "Self-play"
-    title = f"{state.run.game}, {state.run.preset} network on {state.run.device}"
-    if not state.iterations: return title
-    last = state.iterations[max(state.iterations)]
-    return (f"{title}: {last.iteration} iteration{'s' * (last.iteration != 1)}, {last.games:,} games, "
-            f"{clock_time(last.seconds)} of training")
+def _fold(name: str, summary: str, inside: str) -> str:
+    "Return a part that a click opens."
+    if not (summary or inside): return ""
+    line = f"{name}: {html.escape(summary)}" if summary else name
+    return (f'<details style="margin:6px 0"><summary style="cursor:pointer">{line}</summary>'
+            f'<div style="margin:6px 0 6px 16px">{inside}</div></details>')
+
+
+def speed_words(status: EngineStatus | None) -> str:
+    "Return the speeds of self-play in one line."
+    if status is None: return ""
+    parts = [f"{status.evals_per_s:,.0f} evaluations/s", f"{status.moves_per_s:,.0f} positions/s",
+             f"evaluator busy {status.busy_share:.0%}", f"average batch {status.average_batch:.0f}",
+             *[f"cache hits {status.cache_hit_share:.0%}"] * (status.cache_hit_share >= .01),
+             f"{status.waiting} requests waiting"]
+    return ", ".join(parts)
+
+
+def _folds(state: DashboardState) -> str:
+    "Return the throughput and the messages, folded."
+    shares, nodes = time_shares([row.spent for row in state.iterations.values()]), state.tally.status
+    facts = [f"{describe(nodes)}." if nodes else "", f"Time: {shares}" if shares else "",
+             f"{state.steps.steps:,} optimiser steps" if state.steps else ""]
+    inside = _device_bars(state) + "".join(_block(html.escape(words)) for words in facts)
+    texts = [*state.workers.values(), *state.messages][-12:]
+    table = lambda text: "font-family:monospace" if "\n" in text else ""   # Keeps the columns of a table aligned
+    messages = "".join(f'<div style="white-space:pre-wrap;{table(text)}">{html.escape(text)}</div>' for text in texts)
+    return (_fold("Throughput", speed_words(state.status), inside) + _fold(f"Messages ({len(texts)})", "", messages) * bool(texts)
+            + _block(html.escape("" if state.ended or state.away else STOP), f"{SMALL};min-height:18px"))
+
+# %% ../../nbs/72_ui.dashboard.ipynb #6a93286a
+PAGE = "font-family:system-ui,Helvetica,Arial,sans-serif;font-size:13px;line-height:1.4;max-width:980px"
+
+
+def _head(state: DashboardState) -> str:
+    "Return the title, the bars, the newest message and the big numbers."
+    away = "" if state.ended else state.away
+    note = state.ended or (state.messages[-1].split("\n")[0] if state.messages else "")
+    line = "min-height:18px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis" if not state.ended else "min-height:18px"
+    return (_title(state) + _block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin:4px 0")
+            + _bars(state) + _block(html.escape(note) or "&nbsp;", line, note) + _numbers(state))
+
+
+def render_parts(state: DashboardState) -> tuple[str, str, str]:
+    "Return the head, the plots, and the games with the folds, each as self-contained HTML; empty without content."
+    return tuple(_block(part, PAGE) for part in (_head(state), _plots(state), _games(state) + _folds(state)))
 
 
 def render(state: DashboardState) -> str:
     "Return the state as self-contained HTML."
-    block = lambda inside, style="": f'<div style="{style}">{inside}</div>' if inside else ""
-    last = state.status.last_game if state.status else ""
-    plain = "font-family:monospace;line-height:1.15;margin:4px 12px;background:none;color:inherit"
-    board = f'<pre style="{plain}">{html.escape(last)}</pre>' if last else ""
-    table = lambda text: "font-family:monospace" if "\n" in text else ""   # Keeps the columns of a table aligned
-    texts = [*state.workers.values(), *state.messages][-12:]
-    messages = "".join(f'<div style="{table(text)}">{html.escape(text)}</div>' for text in texts)
-    bars = ("" if state.ended else _run_bar(state) + _phase_bar(state)) + _device_bars(state)
-    shares, away = time_shares([row.spent for row in state.iterations.values()]), "" if state.ended else state.away
-    kept = "".join(f"The agent {describe_keeps(row.keeps)}." for row in _judged(state)[-1:])
-    return block(
-        block(html.escape(_title(state)), "font-weight:bold;margin-bottom:4px")
-        + block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin-bottom:4px") + bars
-        + block(_figures(state), "display:flex;flex-wrap:wrap;margin:8px 0")
-        + block(html.escape(f"{describe(nodes)}.") if (nodes := state.tally.status) else "", "margin-bottom:4px")
-        + block(kept, "margin-bottom:4px")
-        + block(shares and f"Time: {html.escape(shares)}", f"color:{GREY};margin-bottom:4px")
-        + block(_charts(state) + board, "display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px")
-        + block(messages, f"color:{GREY};font-size:.85em;white-space:pre-wrap;margin-top:4px")
-        + block(html.escape(state.ended or ("" if away else STOP)), "margin-top:4px"),
-        "font-family:sans-serif;font-size:13px;line-height:1.35;max-width:980px")
+    return "".join(render_parts(state))
 
 # %% ../../nbs/72_ui.dashboard.ipynb #2e7f8de3
 class Allowance:
@@ -337,13 +586,50 @@ class Allowance:
         self.credit -= 1.0
         return True
 
+# %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a19
+class Place:
+    "One output of the running cell that shows HTML: a widget where widgets work."
+    def __init__(self, every_s: float = 0.0, clock=time.monotonic):   # every_s: least time between two redraws
+        self.every_s, self.clock, self.drawn_at = every_s, clock, -math.inf
+        self.widget, self.page, self.handle, self.cell = None, None, None, None   # handle: of the output in this cell
+
+    def draw(self, page: str) -> None:
+        "Show HTML, unless it is there already or the last redraw is too recent."
+        if page == self.page and self._here() or self.clock() - self.drawn_at < self.every_s: return
+        from IPython.display import HTML
+        self.page, self.drawn_at = page, self.clock()
+        if self.widget is None and not page_widgets.work(): return self._put(HTML(page))
+        if new := self.widget is None: self.widget = find_widgets().Output()
+        self.widget.outputs = (dict(output_type="display_data", data={"text/html": page}, metadata={}),)
+        if new: self._put(view_data(self.widget), raw=True)
+
+    def finish(self, page: str) -> None:
+        "Leave HTML in the notebook as ordinary output."
+        from IPython.display import HTML
+        self._put(HTML(page))
+        if self.widget is not None: self.widget.close()
+        self.widget, self.page, self.drawn_at = None, page, -math.inf
+
+    def _here(self) -> bool:
+        from IPython import get_ipython
+        return self.handle is not None and self.cell == get_ipython().execution_count
+
+    def _put(self, thing, raw: bool = False) -> None:
+        "Show an object in the single output of this place in the running cell."
+        from IPython import get_ipython
+        from IPython.display import display
+        if self._here(): return self.handle.update(thing, raw=raw)
+        self.handle, self.cell = display(thing, raw=raw, display_id=True), get_ipython().execution_count
+        page_widgets.ask()   # If the page has not answered yet, the next run can have a widget
+
 # %% ../../nbs/72_ui.dashboard.ipynb #7599d293
 class Dashboard:
     "Show a run in the notebook, or print it elsewhere."
-    def __init__(self, skip: tuple = ()):   # Types of events that are not printed outside a notebook
-        self.state, self.allowance, self.redraws = DashboardState(), Allowance(), 0
-        self.widget, self.page, self.in_run = None, "", False
-        self.handle, self.cell = None, None     # The output that shows this, and its cell
+    def __init__(self, skip: tuple = (),                       # Types of events that are not printed outside a notebook
+                 compare: str | Path | None = None):           # Folder of another run, whose curves are laid over
+        self.compare, self.state = compare, DashboardState(compare=compare)
+        self.allowance, self.redraws, self.page, self.in_run = Allowance(), 0, "", False
+        self.places = tuple(Place(every_s) for every_s in (0.0, 2.0, 10.0))   # Head, plots, games and folds
         self.text = None if has_kernel() and find_widgets() else TextProgress(skip=skip)
 
     def __call__(self, event) -> None:
@@ -356,36 +642,24 @@ class Dashboard:
 
     def _begin(self) -> None:
         "Start with an empty state; the earlier curves of a resumed run come from its folder."
-        if self.widget is not None: self.finish()
-        self.state, self.in_run = DashboardState(), True
+        if any(place.widget for place in self.places): self.finish()
+        self.state, self.in_run = DashboardState(compare=self.compare), True
 
     def draw(self) -> None:
         "Show the current state in the running cell."
-        from IPython.display import HTML
-        self.page, self.redraws = render(self.state), self.redraws + 1
-        if self.widget is None and not page_widgets.work(): return self._put(HTML(self.page))
-        if new := self.widget is None: self.widget = find_widgets().Output()
-        self.widget.outputs = (dict(output_type="display_data", data={"text/html": self.page}, metadata={}),)
-        if new: self._put(view_data(self.widget), raw=True)
+        parts = render_parts(self.state)
+        self.page, self.redraws = "".join(parts), self.redraws + 1
+        for place, part in zip(self.places, parts): place.draw(part)
 
     def finish(self) -> None:
         "Leave the last picture in the notebook as ordinary output."
-        from IPython.display import HTML
-        self._put(HTML(page := render(self.state)))
-        if self.widget is not None: self.widget.close()
-        self.widget, self.page, self.in_run = None, page, False
-
-    def _put(self, thing, raw: bool = False) -> None:
-        "Show an object in the single output that this dashboard has in the running cell."
-        from IPython import get_ipython
-        from IPython.display import display
-        cell = get_ipython().execution_count
-        if self.handle is not None and self.cell == cell: return self.handle.update(thing, raw=raw)
-        self.handle, self.cell = display(thing, raw=raw, display_id=True), cell
-        page_widgets.ask()   # If the page has not answered yet, the next run can have a widget
+        parts = render_parts(self.state)
+        for place, part in zip(self.places, parts): place.finish(part)
+        self.page, self.in_run = "".join(parts), False
 
     def _ipython_display_(self) -> None:
         "Show the dashboard again: live during a run, otherwise its last picture."
         from IPython.display import HTML, display
         if self.text is not None: print(repr(self))
-        else: display(HTML(self.page) if self.widget is None else self.widget)
+        elif any(place.widget for place in self.places): display(*(place.widget for place in self.places if place.widget))
+        else: display(HTML(self.page))

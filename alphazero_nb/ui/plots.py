@@ -12,6 +12,7 @@ from ..core.game import Game
 from ..core.intervals import elo, mean_interval, wilson_interval
 from ..core.records import GameRecord
 from ..search.agent import Agent
+from .progress import milestones
 from .svg import BLUE, GREY, ORANGE
 
 # %% auto #0
@@ -154,6 +155,11 @@ def plot_history(
     if history: left.legend(frameon=False, fontsize=8)
     _draw_strength(right, matches)
     right.set_xlim(left.get_xlim())
+    reached = [row for row in milestones(history, matches) if row["iteration"] is not None]
+    for row in reached: right.axvline(row["minutes"], color=GREY, linewidth=.8, linestyle=":", zorder=0)
+    if reached:
+        newest = max(reached, key=lambda row: row["minutes"])
+        right.set_title(label(f"{newest['minutes']:.1f} min: {newest['what']}", 60), fontsize=8)
     return figure
 
 # %% ../../nbs/78_ui.plots.ipynb #428e99a1

@@ -5,7 +5,7 @@
 # %% ../../nbs/71_ui.progress.ipynb #ff24921e
 from __future__ import annotations
 
-import math, os, shutil, sys, time
+import math, os, shutil, sys, textwrap, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +13,14 @@ from typing import Callable
 
 from ..core.device import has_kernel
 from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped,
-                                      StepsTaken, WorkerLost, WorkerStarted, describe_games, read_events, describe_keeps,
-                                      describe_measures)
+                                      Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone,
+                                      SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, describe_games,
+                                      describe_keeps, describe_measures, known_baselines, read_events)
 
 # %% auto #0
-__all__ = ['MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'describe', 'progress_line', 'SafeStream',
-           'safe_output', 'TextProgress', 'time_shares', 'TensorBoard']
+__all__ = ['PHASES', 'MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'iteration_line', 'describe',
+           'progress_line', 'SafeStream', 'safe_output', 'can_color', 'line_color', 'wrap_text', 'TextProgress',
+           'time_shares', 'milestones', 'describe_milestone', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -215,17 +216,32 @@ def _describe_absence(event: FolderAway) -> str:
             f"drive is mounted and writable again. If you stop it now, {saved}, and the games since then are not.")
 
 
+def iteration_line(
+    event: IterationDone,
+    columns: int | None = None,   # Longest line; None: no limit
+) -> str:
+    "Return an iteration as one line. Parts that do not fit are left out, the least important ones first."
+    parts = [(0, f"{clock_time(event.seconds):>7}"), (0, f"iteration {event.iteration:<3}"), (4, f"{event.games:>5,} games"),
+             (6, f"{event.positions:>8,} in the buffer"), (2, f"policy loss {_loss(event.policy_loss)}"),
+             (3, f"value loss {_loss(event.value_loss)}"), (5, f"{60 * event.games_per_s:,.0f} games/min")]
+    if kept := describe_keeps(event.keeps): parts.append((1, kept if columns is None else kept.partition(" of ")[0].removesuffix(" in")))
+    line = lambda: "  ".join(text for _, text in parts)
+    while columns is not None and len(line()) > columns and len(parts) > 2: parts.remove(max(parts))
+    return line() if columns is None else line()[:columns]
+
+
+PHASES = {"self-play": "the first games", "learning": "the first optimiser steps", "match": "the first moves",
+          "judging": "moves in solved positions", "saving": "the iteration goes into its folder"}
+
+
 def _describe_training(event) -> str | None:
     "Return one line about an event of training or a match, or None for other events."
     match event:
+        case PhaseStarted(name=name): return f"{name}: {PHASES.get(name, 'has begun')}"
         case StepsTaken():
             return (f"training step {event.steps}: policy loss {_loss(event.policy_loss)}, "
                     f"value loss {_loss(event.value_loss)}")
-        case IterationDone():
-            return (f"{clock_time(event.seconds):>7}  iteration {event.iteration:<3} {event.games:>6,} games  "
-                    f"{event.positions:>8,} in the buffer  policy loss {_loss(event.policy_loss)}  "
-                    f"value loss {_loss(event.value_loss)}  {60 * event.games_per_s:,.0f} games/min"
-                    f"{'  ' * bool(event.keeps)}{describe_keeps(event.keeps)}")
+        case IterationDone(): return iteration_line(event)
         case MatchMoved():
             return (f"{event.player} against {event.opponent}: {event.over} of {_count(event.games)} finished, "
                     f"{event.moves:,} moves")
@@ -307,6 +323,7 @@ class SafeStream:
     "A text stream whose `write` never fails: it replaces characters, and drops the text that a closed stream refuses."
     def __init__(self, stream):   # None: no stream, as Python has it for a closed standard output
         self.stream, self.error = stream, None   # error: the OSError or ValueError that ended the output
+        self.open = False                        # True if the last line has not ended
 
     def __getattr__(self, name): return getattr(self.stream, name)
 
@@ -319,6 +336,7 @@ class SafeStream:
         if not _can_write(self.stream, text):
             text = "".join(sign if _can_write(self.stream, sign) else PLAIN.get(sign, "?") for sign in text)
         self._try(lambda: self.stream.write(text))
+        self.open = self.open if not text else not text.endswith("\n")
         return len(text)
 
     def flush(self) -> None: self._try(lambda: self.stream.flush())
@@ -329,7 +347,8 @@ class SafeStream:
         except (OSError, ValueError) as error: self.error = error
 
     def settle(self) -> None:
-        "Flush. After an error, send the text that is still in a buffer nowhere, because Python flushes at its exit, too."
+        "End the last line of a terminal and flush. After an error, send the text that is still in a buffer nowhere, because Python flushes at its exit, too."
+        if self.open and self.isatty(): self.write("\n")
         self.flush()
         if self.error is None: return
         try: os.dup2(nowhere := os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
@@ -347,6 +366,29 @@ def safe_output():
         for stream in safe: stream.settle()
         sys.stdout, sys.stderr = before
 
+# %% ../../nbs/71_ui.progress.ipynb #4d1d1582
+def can_color(stream) -> bool:
+    "Return True for a terminal that shows colours, unless NO_COLOR forbids them."
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb": return False
+    return stream.isatty() and (os.name != "nt" or "WT_SESSION" in os.environ)
+
+
+def line_color(event) -> str:
+    "Return the colour of an event's line as the number of an ANSI code: bold ends, green results, yellow troubles; or ''."
+    match event:
+        case RunStarted() | RunDone(error=""): return "1"
+        case MatchPlayed(): return "32"
+        case IterationDone(keeps=keeps): return "32" if describe_keeps(keeps) else ""
+        case WorkerLost() | FolderAway(back=False) | RunDone() | SelfPlayStopped(): return "33"
+    return ""
+
+
+def wrap_text(text: str, columns: int) -> str:
+    "Wrap each line at words to fit the width; words that are longer, such as a path, stay whole."
+    wrap = lambda line: textwrap.wrap(line, max(20, columns), subsequent_indent="  ", break_long_words=False,
+                                      break_on_hyphens=False, replace_whitespace=False)
+    return "\n".join(part for line in text.split("\n") for part in (wrap(line) if len(line) > columns else [line]))
+
 # %% ../../nbs/71_ui.progress.ipynb #01dcd16a
 class TextProgress:
     "Print events: frequent ones on one live line, the others on lines of their own."
@@ -361,23 +403,42 @@ class TextProgress:
         self.stream = SafeStream(sys.stdout if stream is None else stream)
         self.live = _is_notebook(self.stream.stream) or self.stream.isatty()
         self.every_s, self.last, self.width = every_s if self.live else log_every_s, time.monotonic(), 0
-        self.skip, self.columns, self.tally = tuple(skip), columns, Tally()
+        self.skip, self.columns, self.tally, self.color = tuple(skip), columns, Tally(), can_color(self.stream)
         self.bar = "█░" if _can_write(self.stream, "█░") else "#-"
 
     def __call__(self, event) -> None:
         self.tally(event)
-        passing, now = isinstance(event, (GameFinished, StepsTaken, MatchMoved)), time.monotonic()
+        passing, now = isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)), time.monotonic()
         if isinstance(event, FolderAway): passing = event.seconds > 0 and not event.back   # The first and last stay
         if isinstance(event, (EngineStatus, NodesStatus, *self.skip)): return
+        if isinstance(event, PhaseStarted) and not self.live: return
         if passing and now - self.last < self.every_s: return
         if passing: self.last = now
-        if passing and self.live: self._rewrite(event)
-        else: self._print(progress_line(self.tally) if isinstance(event, GameFinished) else describe(event))
+        if passing and self.live: return self._rewrite(event)
+        if getattr(event, "stopped", False) or isinstance(event, SelfPlayStopped) and not event.error: self._end_line()
+        self._print(self._lasting(event))
+
+    def _lasting(self, event) -> str:
+        "Return the text of a line that stays; in a terminal it fits and may have a colour."
+        if isinstance(event, GameFinished): return progress_line(self.tally)
+        if not self.stream.isatty(): return describe(event)
+        columns = self._room()
+        text = iteration_line(event, columns) if isinstance(event, IterationDone) else wrap_text(describe(event), columns)
+        code = line_color(event) if self.color else ""
+        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+    def _room(self) -> int:
+        "Return the width of a line; the last column stays free, because some terminals wrap there."
+        return max(0, (self.columns or _columns(self.stream)) - 1)
+
+    def _end_line(self) -> None:
+        "Leave the live line where it is, and begin a new one."
+        if self.width: self._write("\n")
+        self.width = 0
 
     def _rewrite(self, event) -> None:
-        "Rewrite the live line; its last column stays free, because some terminals wrap there."
-        columns = max(0, (self.columns or _columns(self.stream)) - 1)
-        games = isinstance(event, GameFinished)
+        "Rewrite the live line."
+        columns, games = self._room(), isinstance(event, GameFinished)
         line = progress_line(self.tally, columns, self.bar) if games else describe(event)[:columns]
         self._write("\r" + line.ljust(min(self.width, columns)))
         self.width = len(line)
@@ -406,6 +467,38 @@ def time_shares(
     rest = 1 - sum(shares.values())
     parts = sorted(shares.items(), key=lambda item: -item[1]) + [("other", rest)] * (rest >= .005)
     return ", ".join(f"{part} {share:.0%}" for part, share in parts)
+
+# %% ../../nbs/71_ui.progress.ipynb #71d20002
+def _milestone(what: str, level: float, measured: list[tuple]) -> dict:   # measured: (iteration, minutes, value)
+    "Return when a value first reached a level."
+    first = next((row for row in measured if row[2] >= level), (None, None))
+    return dict(what=what, level=level, iteration=first[0], minutes=first[1], best=max(row[2] for row in measured))
+
+
+def milestones(
+    history: list[dict],      # Rows with iteration, seconds, keeps and baselines, as Trainer.history
+    matches: list[dict] = (), # Rows with opponent, iteration, seconds and score, as Trainer.matches
+    ladder: list[dict] = (),  # Rows with opponent and score: matches of the agent that the run ends with
+) -> list[dict]:              # what, level, iteration and minutes (None: not reached yet), best value so far
+    "Return when a run first reached each level that was measured."
+    points = {}
+    for row in matches: points.setdefault(row["opponent"], []).append((row["iteration"], row["seconds"] / 60, row["score"]))
+    if history:
+        end = history[-1]["iteration"], history[-1]["seconds"] / 60
+        for row in ladder: points.setdefault(row["opponent"], []).append((*end, row["score"]))
+    rows = [_milestone(f"half of the points against {name}", .5, measured) for name, measured in points.items()]
+    judged = [row for row in history if describe_keeps(row.get("keeps"))]
+    if not judged: return rows
+    shares = [(row["iteration"], row["seconds"] / 60, row["keeps"][0]) for row in judged]
+    others = sorted(known_baselines(judged[-1].get("baselines")).items(), key=lambda item: item[1])
+    rows += [_milestone(f"keeps the result as often as {name} ({level:.0%})", level, shares) for name, level in others]
+    return rows + [_milestone(f"keeps the result in {level:.0%}", level, shares) for level in (.9, .95, .99)]
+
+
+def describe_milestone(row: dict) -> str:
+    "Return one line about a milestone."
+    if row["iteration"] is None: return f"{row['what']}: not yet, {row['best']:.0%} at best"
+    return f"{row['what']}: since iteration {row['iteration']}"
 
 # %% ../../nbs/71_ui.progress.ipynb #ae1c1a02
 class TensorBoard:

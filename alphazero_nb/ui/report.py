@@ -21,7 +21,7 @@ from ..search.agent import Agent
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..arena.ladder import default_ladder
 from ..training.learner import TrainSettings, default_training
-from .progress import time_shares
+from .progress import milestones, time_shares
 from .plots import (calibration, label, plot_calibration, plot_games, plot_ladder, plot_layouts,
                                    plot_losses, plot_measures, plot_policy, plot_strength, prior_and_visits, to_png,
                                    value_pairs)
@@ -125,7 +125,7 @@ def _manifest(folder: Path) -> tuple[dict, list[dict]]:
     saved = read_saved(folder)
     rows, log = saved.rows(), folder / "iterations.jsonl"
     history, matches = [row["done"] for row in rows], [row["match"] for row in rows if "match" in row]
-    _check_rows(log, history, ("seconds", "games_per_s"), ("policy_loss", "value_loss"))
+    _check_rows(log, history, ("iteration", "seconds", "games_per_s"), ("policy_loss", "value_loss"))
     _check_matches(log, matches, ("seconds", "iteration"))
     checkpoint = saved.checkpoint
     return dict(iteration=checkpoint.iteration, games_played=checkpoint.games_played, seconds=checkpoint.seconds,
@@ -204,11 +204,19 @@ def _learning_part(run: Run, ladder: list[dict]) -> str:
              f"<h2>Strength</h2>{kept}<p>{about}</p>", html_image(plot_strength(matches))]
     if any(row.get("measures") for row in matches): parts.append(html_image(plot_measures(matches)))
     if ladder: parts.append(html_image(plot_ladder(ladder)))
+    parts.append(_milestone_table(milestones(history, matches, ladder)))
     rows = [(row.get("iteration", "–"), row["opponent"], f"{row['score']:.1%}",
              f"{row['low']:.1%} to {row['high']:.1%}",
              f"{row['wins']} – {row['draws']} – {row['losses']}") for row in [*matches[-10:], *ladder]]
     head = ("iteration", "opponent", "points", "95 % interval", "won – drawn – lost")
     return "".join(parts) + (html_table(head, rows[::-1]) if rows else "") + _deals_table([*matches[-10:], *ladder])
+
+
+def _milestone_table(rows: list[dict]) -> str:
+    "Return what the agent can do now, and since when; empty if nothing was measured."
+    cells = [(row["what"], row["iteration"], f"{row['minutes']:.1f}") if row["iteration"] is not None
+             else (row["what"], "not yet", f"{row['best']:.0%} at best") for row in rows]
+    return f"<h2>What it can do now</h2>{html_table(('level', 'since iteration', 'minutes'), cells)}" if rows else ""
 
 
 def _deals_table(matches: list[dict]) -> str:

@@ -48,17 +48,19 @@ def svg_text(x, y, words, size, color, weight="normal", anchor="middle") -> str:
             f'text-anchor="{anchor}">{html.escape(str(words))}</text>')
 
 
-def svg_picture(body: str, width: float, height: float) -> str:
-    "Return a complete SVG picture."
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+def svg_picture(body: str, width: float, height: float, stretch: bool = False) -> str:
+    "Return a complete SVG picture; with `stretch`, one that can be widened alone."
+    free = 'preserveAspectRatio="none" ' if stretch else ""
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" {free}'
             f'viewBox="0 0 {width:g} {height:g}" font-family="system-ui, Helvetica, Arial, sans-serif">{body}</svg>')
 
 
-def svg_image(svg: str, label: str = "", shrink: bool = False) -> str:
+def svg_image(svg: str, label: str = "", shrink: bool = False, height: int = 0) -> str:
     """Return a picture as HTML that every front end shows, even in a notebook it does not trust.
-    It keeps its size; with `shrink` it is never wider than the page."""
-    data, width = base64.b64encode(svg.encode()).decode(), "100%;height:auto" if shrink else "none"
-    return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;max-width:{width};margin:0" '
+    It keeps its size; with `shrink` it is never wider than the page, and with a height it is as wide as its place."""
+    data, size = base64.b64encode(svg.encode()).decode(), "max-width:100%;height:auto" if shrink else "max-width:none"
+    if height: size = f"width:100%;max-width:none;height:{height}px"
+    return (f'<img alt="{html.escape(label, quote=True)}" style="display:block;{size};margin:0" '
             f'src="data:image/svg+xml;base64,{data}">')
 
 # %% ../../nbs/70_ui.svg.ipynb #5f6964d8

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
-                                      NodesStatus, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, describe_keeps)
+                                      NodesStatus, PhaseStarted, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, describe_keeps)
 from alphazero_nb.core.intervals import elo
-from alphazero_nb.ui.dashboard import Allowance, DashboardState, bar_chart, elo_point, line_chart, render
+from alphazero_nb.ui.dashboard import (Allowance, DashboardState, Line, Place, bar_chart, big_numbers, elo_point, game_picture,
+                                       line_chart, render, render_parts, result_words)
 from alphazero_nb.ui import dashboard as page
 from alphazero_nb.ui.progress import describe
 from alphazero_nb.ui.widgets import PageWidgets
@@ -56,17 +57,101 @@ def test_what_comes_from_outside_is_only_text():
     assert not any("script" in element.tag for picture in pictures(page) for element in picture.iter())
 
 
-def test_the_bars_show_the_run_and_its_present_step(tmp_path):
+def test_the_bars_show_the_run_and_its_present_phase(tmp_path):
     now = 100.
     state = DashboardState(clock=lambda: now)
     state(RunStarted("connect4", "small", "cpu", str(tmp_path), minutes=4))
     now = 160.
     state(GameFinished(0, 10, 40, 10, 9, (1., -1.), 5., 9, "cpu"))
-    assert "run: 1:00 of 4:00, 3:00 left" in words(render(state)) and "width:25.0%" in render(state)
+    assert "1:00 of 4:00" in words(render(state)) and "3:00 left" in words(render(state)) and render(state).count("width:25.0%") == 2
     state(StepsTaken(1, 90, 1., 1., done=30, total=60))
     assert "learning: step 30 of 60" in words(render(state)) and "self-play: 10" not in words(render(state))
     state(MatchMoved("run", "rollouts:100", 3, 40, 99))
     assert "match with rollouts:100: 3 of 40 games finished" in words(render(state))
+    for name in ("judging", "saving", "self-play", "something new"):
+        state(PhaseStarted(name))
+        assert f"● {name}" in " ".join(words(render(state)).split()) and "1:00 of 4:00" in words(render(state)), "the bar of the run stays"
+    now = 200.
+    state(RunDone(3, "run", True))
+    now = 900.
+    assert "1:40 of 4:00" in words(render(state)) and "left" not in words(render(state)), "time stands still after the end"
+
+
+def places(page):
+    "The tags of some HTML without its text: what takes room, and how much."
+    return [re.sub(r'src="[^"]*"|alt="[^"]*"| title="[^"]*"|width:[\d.]+%|background:#\w+|color:#\w+', "", tag) for tag in re.findall(r"<[^/][^>]*>", page)]
+
+
+def test_nothing_moves_while_phases_change_and_time_passes(tmp_path):
+    now = 0.
+    state = DashboardState(clock=lambda: now)
+    state(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), minutes=4))
+    seen = []
+    for event in (PhaseStarted("self-play"), GameFinished(0, 10, 40, 10, 9, (1., -1.), 5., 9, "cpu"), StepsTaken(1, 90, 1., 1., done=30, total=60),
+                  PhaseStarted("match"), MatchMoved("run", "random", 3, 40, 99), PhaseStarted("judging"), PhaseStarted("saving"), Message("A note.")):
+        now += 10.
+        state(event)
+        seen.append(places(render_parts(state)[0]))
+    assert all(one == seen[0] for one in seen)
+    before = render_parts(state)[1]
+    state(IterationDone(1, 60., 256, 900, 1.9, .8, 30., {}, [.8, .7, .9, 100], dict(random=.5)))
+    after = render_parts(state)[1]
+    for part in ("Strength", "Loss"): assert part in words(before) and part in words(after)
+    assert before.count("height:110px") == 2 and words(before).index("Strength") < words(before).index("Loss")
+
+
+def test_strength_comes_first_and_says_what_others_score():
+    state = DashboardState()
+    state(RunStarted("connect4", "small", "cpu", "runs/none", minutes=1))
+    assert [(value, name) for value, name, *_ in big_numbers(state)] == [("–", "strength"), ("–", "Elo"), ("0", "games")]
+    state(IterationDone(1, 30., 256, 900, 1.9, .8, 30., {}, [.61, .56, .66, 300], dict(random=.56, other=.89, wrong="high")))
+    state(MatchPlayed("run", "rollouts:100", .75, .6, .86, 40, 1))
+    keeps, strength, games = big_numbers(state)
+    assert keeps[:3] == ("61%", "keeps the result", "random 56% · other 89%") and "61% of 300 positions (56% to 66%)" in keeps[3]
+    assert strength[:3] == ("+191 Elo", "above rollouts:100", "+70 to +315") and games[:3] == ("256", "games", "900 positions to learn from")
+    assert "random (56)" in words(render(state)) and "rollouts:100" in words(render(state))
+    state(MatchPlayed("run", "rollouts:100", 1., .91, 1., 40, 2))
+    assert big_numbers(state)[1][:3] == ("≥ +402 Elo", "above rollouts:100", "won every game")
+    state(MatchPlayed("run", "rollouts:100", 0., 0., .09, 40, 3))
+    assert big_numbers(state)[1][0] == "≤ -402 Elo"
+
+
+def test_a_new_call_has_its_own_speed():
+    state = DashboardState()
+    for k in range(40): state(GameFinished(k, k, 40, k + 1, 9, (1., -1.), (k + 1.), 9, "cpu"))
+    state(EngineStatus(90., 900., 9., 9., .5, 0, {}))
+    for k in range(20): state(GameFinished(k, k, 40, k + 1, 9, (1., -1.), (k + 1) / 10, 9, "cpu"))
+    assert re.search(r"self-play: 19 of 40 games, (9|10)\.\d/s", words(render(state))), "the status of the last call says nothing about this one"
+
+
+def test_the_last_game_is_a_picture_with_a_caption():
+    page = game_picture(("tictactoe", 0, (0, 3, 1, 4, 2)))
+    picture, = pictures(page)
+    assert "Last game: 5 moves, the first player won" in words(page) and 'alt="Last game: 5 moves, the first player won"' in page
+    assert sum(element.tag.endswith("circle") for element in picture.iter()) == 2, "two noughts"
+    state = DashboardState()
+    state(GameFinished(0, 1, 2, 1, 9, (1., -1.), 1., 9, "cpu"))
+    for record in ((), ("no such game", 0, (1, 2)), ("tictactoe", 0, (0, 0)), ("tictactoe", 0, ())):
+        state(EngineStatus(1., 2., 3., 4., .5, 6, {}, "x o <b>", 0., record))
+        assert "x o <b>" in words(render(state)) and len(pictures(render(state))) == 0, "text, if there is no picture"
+    state(EngineStatus(1., 2., 3., 4., .5, 6, {}, "x o", 0., ("tictactoe", 0, (0, 3, 1, 4, 2))))
+    assert len(pictures(render(state))) == 1
+    assert [result_words(outcome) for outcome in ([1, -1], [-1, 1], [0, 0], [.5], [1, 0, -1])] == [
+        "the first player won", "the second player won", "drawn", "result +0.50", "results +1.00 / +0.00 / -1.00"]
+
+
+def test_two_runs_are_laid_over_each_other(tmp_path):
+    file = JsonLines(tmp_path / "other run" / "events.jsonl")
+    for k in range(1, 5): file(IterationDone(k, 60. * k, 9 * k, 9, 2 / k, 1 / k, 3., {}, [.6, .5, .7, 100]))
+    file(MatchPlayed("other", "rollouts:100", .7, .6, .8, 40, 4))
+    state = DashboardState(compare=tmp_path / "other run")
+    state(IterationDone(1, 30., 256, 900, 1.9, .8, 30., {}, [.8, .75, .84, 300]))
+    state(MatchPlayed("run", "rollouts:100", .5, .4, .6, 40, 1))
+    strength, loss, elo_chart = pictures(render(state))
+    for chart, count in ((strength, 1), (loss, 2), (elo_chart, 1)):
+        assert sum(element.get("stroke-dasharray") == "6 4" for element in chart.iter()) == count
+    seen = words(render(state))
+    assert all(name in seen for name in ("other run policy", "other run value", "other run against rollouts:100")) and "4 min" in seen
 
 
 def test_a_folder_that_is_away_stands_at_the_top_until_it_is_back(tmp_path):
@@ -111,7 +196,7 @@ def test_a_resumed_run_has_its_earlier_curves(tmp_path):
     state = DashboardState()
     state(RunStarted("connect4", "small", "cpu", str(tmp_path), iteration=6, games=54, iterations=3))
     assert sorted(state.iterations) == [1, 2, 3, 4, 5, 6] and len(state.matches) == 1   # 7 and 8 were never saved
-    assert "6 iterations, 54 games, 6:00 of training" in words(render(state)) and "run: 0 of 3 iterations" in words(render(state))
+    assert "iteration 6" in words(render(state)) and "0 of 3 iterations" in words(render(state)) and big_numbers(state)[2][0] == "54"
     assert len(pictures(render(state))) == 2
 
 
@@ -119,14 +204,14 @@ def test_strength_has_a_line_for_each_opponent():
     state = DashboardState()
     for k in (1, 2):
         for opponent in ("rollouts:100", "rollouts:400"): state(MatchPlayed("run", opponent, .5, .4, .6, 40, k))
-    seen = [element.text for element in pictures(render(state))[0].iter() if element.tag.endswith("text")]
+    seen = words(render(state))
     assert "against rollouts:100" in seen and "against rollouts:400" in seen
     assert elo(.5) == 0 and round(elo(10 / 11)) == 400 and elo_point(MatchPlayed("a", "b", 1., .9, 1., 40)) == (elo(.9),) * 3
 
 
 def heights(picture, color):
     "Where the first line of a colour runs, pixels from the top."
-    path, = [e.get("d") for e in picture.iter() if e.tag.endswith("path") and e.get("stroke") == color and e.get("fill") == "none"]
+    path = next(e.get("d") for e in picture.iter() if e.tag.endswith("path") and e.get("stroke") == color and "L" in e.get("d"))
     return [float(pair.split()[1]) for pair in path[1:].split("L")]
 
 
@@ -137,13 +222,11 @@ def test_what_both_made_of_the_same_deals_has_a_chart_for_each_measure():
         state(MatchPlayed("run", "heuristic", .4, .3, .5, 40, k + 1, {
             "points a round": dict(row(1), share=False), "exact <b>bids</b>": dict(row(.1), share=True)}))
     elo_chart, points, bids = pictures(render(state))
-    seen = [[element.text for element in chart.iter() if element.tag.endswith("text")] for chart in (points, bids)]
-    assert {"points a round", "this run", "heuristic", "8"} <= set(seen[0]) and {"exact <b>bids</b> (%)", "80"} <= set(seen[1])
-    assert "against heuristic" in [element.text for element in elo_chart.iter()]
-    for chart in (points, bids):
+    seen = words(render(state))
+    assert all(part in seen for part in ("points a round", "this run", "heuristic", "exact <b>bids</b> (%)", "80", "against heuristic"))
+    for chart in (points, bids):   # From 2 to 8, and from 20 to 80 percent
         mine, theirs = heights(chart, page.BLUE), heights(chart, page.ORANGE)
-        floor = page.BOTTOM
-        assert [round((floor - y) / (floor - mine[-1]), 2) for y in mine] == [.25, .5, 1] and theirs == [mine[-1]] * 3
+        assert mine == [page.HEIGHT - 6, pytest.approx(page.HEIGHT - 6 - (page.HEIGHT - 12) / 3, abs=.1), 6] and theirs == [6] * 3
     state(MatchPlayed("run", "random", .9, .8, 1., 40, 4))
     assert len(pictures(render(state))) == 1, "the newest opponent was met on other deals"
 
@@ -160,11 +243,54 @@ def test_several_players_have_results_and_two_have_winners():
 
 @pytest.mark.parametrize("ys", [[], [1.], [0., 0.], [1e-9, 1e9], [None, 2.], [float("nan"), 1.], [float("inf"), 1.], [-5., 5.]])
 def test_odd_numbers_are_drawn_all_the_same(ys):
-    chart, = pictures(line_chart([("a", "red", list(range(len(ys))), ys)], "Title"))
+    drawn = line_chart([Line("a", "red", list(range(len(ys))), ys)], "Title")
+    if not any(y is not None and y == y and abs(y) < float("inf") for y in ys):
+        assert "no data yet" in words(drawn) and "height:110px" in drawn
+        return
+    chart, = pictures(drawn)
     ends = [float(number) for element in chart.iter() if element.tag.endswith("path")
             for number in re.findall(r"-?\d+\.?\d*", element.get("d"))]
     assert all(0 <= number <= page.WIDTH for number in ends)
-    pictures(bar_chart({int(y): k for k, y in enumerate(ys, 1) if y is not None and abs(y) < 1e6}, "Title", "moves"))
+    ElementTree.fromstring(bar_chart({int(y): k for k, y in enumerate(ys, 1) if y is not None and abs(y) < 1e6}, "Title", "moves"))
+
+
+def test_an_axis_begins_where_its_data_begin_and_says_so():
+    chart = line_chart([Line("policy", "red", [2., 4., 6.], [1.9, 1.5, 1.4])], "Loss", levels={"random": 2.5})
+    seen = words(chart).split()
+    assert "axis from 1.4" in words(chart) and seen.index("2.5") < seen.index("1.4") < seen.index("2") < seen.index("6")
+    assert heights(pictures(chart)[0], "red")[-1] == page.HEIGHT - 6
+    assert "axis from" not in words(line_chart([Line("elo", "red", [1., 2.], [-40, 60])], "Elo"))
+
+
+def test_the_values_of_a_point_are_the_title_of_its_field():
+    lines = [Line("policy", "red", [1., 2., 4.], [1.9, 1.5, 1.25]), Line("elo", "blue", [2.], [50.], [20.], [80.])]
+    fields = re.findall(r'<span title="([^"]*)" style="width:([\d.]+)%"', line_chart(lines, "Title"))
+    assert [html.unescape(title).split("\n") for title, _ in fields] == [
+        ["1 min", "policy 1.9"], ["2 min", "policy 1.5", "elo 50 (20 to 80)"], ["4 min", "policy 1.2"]]
+    assert sum(float(width) for _, width in fields) == pytest.approx(100, abs=.05)
+    many = line_chart([Line("a", "red", list(range(1000)), list(range(1000)))], "Title")
+    assert 30 <= many.count("<span title") <= 60
+    assert 'alt="Title: policy from 1.9 to 1.2, elo from 50 to 50"' in line_chart(lines, "Title")
+
+
+def channel(part): return part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4
+def luminance(color): return sum(weight * channel(part / 255) for weight, part in zip((.2126, .7152, .0722), color))
+
+
+def test_text_stands_out_in_every_theme():
+    "Colours are those of the page, fainter by the opacity of small text; lines and bars need three to one."
+    opacity = float(re.search(r"opacity:([\d.]+)", page.SMALL)[1])
+    for text, behind in (((33,) * 3, (255,) * 3), ((222,) * 3, (17,) * 3), ((213,) * 3, (30,) * 3), ((204,) * 3, (31,) * 3)):   # JupyterLab, Colab, VS Code
+        mixed = [opacity * a + (1 - opacity) * b for a, b in zip(text, behind)]
+        light, dark = sorted((luminance(mixed), luminance(behind)), reverse=True)
+        assert (light + .05) / (dark + .05) >= 4.5
+        for color in (page.BLUE, page.ORANGE, page.GREEN, page.GREY):
+            light, dark = sorted((luminance([int(color[k:k + 2], 16) for k in (1, 3, 5)]), luminance(behind)), reverse=True)
+            assert (light + .05) / (dark + .05) >= 3
+    state = DashboardState()
+    for event in SAMPLES: state(event)
+    assert not re.findall(r"[;\"]color:(?!inherit)", re.sub(r'<span style="color:#\w+">[●┄╌]</span>', "", render(state))), "only marks have colours of their own"
+    assert min(int(size) for size in re.findall(r"font-size:(\d+)px", render(state))) >= 12
 
 
 # How often --------------------------------------------------------------------------------------
@@ -208,13 +334,14 @@ def test_the_judge_has_a_line_and_a_curve():
     for k, keeps in ((1, None), (2, [.8, .75, .84, 300]), (3, None), (4, [.9, .86, .93, 300])):
         state(IterationDone(k, 30. * k, 256 * k, 900, 1.9, .8, 30., {}, keeps))
         page = render(state)
-        assert ("The agent keeps" in page) == ("Keeps the result (%)" in page) == (k > 1)
-    assert "The agent keeps the result in 90% of 300 positions (86% to 93%)." in page
-    labels = [element.text for element in pictures(page)[1].iter() if element.text]
-    assert "75" in labels and "93" in labels, "from 0 on, the curve of a good agent is a flat line"
+        assert ("The agent keeps" in page) == ("keeps the result (%)" in page) == (k > 1)
+    assert "The agent keeps the result in 90% of 300 positions (86% to 93%): its move is as good as perfect play." in page
+    assert "axis from 75" in words(page) and "93" in words(page).split(), "from 0 on, the curve of a good agent is a flat line"
     for wrong in ("<b>", [.9], [.9, .95, .97, 300], [.9, .8, 1.1, 300], [True, 0, 1, 3], [.9, .8, float("nan"), 3], {"a": 1}):
         state(IterationDone(5, 150., 1280, 900, 1.9, .8, 30., {}, wrong))
         assert describe_keeps(wrong) == "" and "90% of 300" in render(state)
+        state(IterationDone(4, 120., 1024, 900, 1.9, .8, 30., {}, [.9, .86, .93, 300], wrong))
+        assert "<b>" not in render(state)
 
 
 def test_redraws_leave_no_memory():
@@ -249,32 +376,43 @@ def in_widgets(cell):
     return [state["outputs"][0]["data"][HTML] for state in cell.carried if state.get("outputs")]
 
 
+def by_place(cell):
+    "What each place of the page showed, [(kind, data)], the places from top to bottom: head, plots, games and folds."
+    found = {}
+    for kind, place, data in cell.shown: found.setdefault(place, []).append((kind, data))
+    return list(found.values())
+
+
+def last_page(cell): return "".join(shown[-1][1].get(HTML, "") for shown in by_place(cell))
+
+
 def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + NEW_PAGE + "page_widgets.ask()")
     answer(kernel)
     cell = kernel.run("engine.generate_games(300);")
     assert cell.out == "" and cell.err == "", "a dashboard prints nothing"
-    (first, place, begun), *later = cell.shown
-    assert first == "display_data" and VIEW in begun
-    assert [kind for kind, where, _ in later] == ["update_display_data"] and later[0][1] == place
-    last = later[0][2][HTML]
-    assert "300 games in" in words(last) and len(pictures(last)) == 1
-    states, seconds = in_widgets(cell), cell.seconds
-    assert 1 <= len(states) <= 2 * seconds + 5
-    again = kernel.run("engine.generate_games(20);")          # The next cell has a place of its own
-    assert again.shown[0][0] == "display_data" and again.shown[0][1] != place
+    assert len(by_place(cell)) == 3
+    for (first, begun), *later in by_place(cell):
+        assert first == "display_data" and VIEW in begun
+        assert [kind for kind, _ in later] == ["update_display_data"] and HTML in later[0][1]
+    assert "300 games in" in words(last_page(cell)) and "Throughput: " in words(last_page(cell))
+    heads, seconds = [page for page in in_widgets(cell) if "self-play" in words(page)], cell.seconds
+    assert 1 <= len(heads) <= 2 * seconds + 5
+    again = kernel.run("engine.generate_games(20);")          # The next cell has places of its own
+    assert again.shown[0][0] == "display_data" and not {place for _, place, _ in again.shown} & {place for _, place, _ in cell.shown}
     loop = kernel.run("for _ in range(3): engine.generate_games(20)")   # Calls of one cell share theirs
-    assert [kind for kind, *_ in loop.shown].count("display_data") == 1 and "20 games in" in words(loop.shown[-1][2][HTML])
+    assert [kind for kind, *_ in loop.shown].count("display_data") == 3 and "20 games in" in words(last_page(loop))
 
 
 def assert_plain(cell):
-    "No widget that shows something was opened, and one place in the page was replaced at most twice a second."
-    (first, place, _), *later = cell.shown
-    assert first == "display_data" and {(kind, where) for kind, where, _ in later} == {("update_display_data", place)}
+    "No widget that shows something was opened. The head was replaced at most twice a second, the fold that a redraw closes rarely."
+    assert len(by_place(cell)) == 3
+    for (first, _), *later in by_place(cell): assert first == "display_data" and {kind for kind, _ in later} == {"update_display_data"}
     assert all(HTML in data and VIEW not in data for _, _, data in cell.shown) and in_widgets(cell) == []
     assert not any("value" in state or "children" in state for state in cell.carried)
-    assert 2 <= len(cell.shown) <= 2 * cell.seconds + 5
+    head, plots, fold = map(len, by_place(cell))
+    assert 2 <= head <= 2 * cell.seconds + 5 and plots == 2 and fold <= cell.seconds / 10 + 3
 
 
 @pytest.mark.parametrize("accept", [None, False], ids=["no answer", "refused"])
@@ -284,7 +422,7 @@ def test_until_the_page_has_answered_a_call_is_alive_in_plain_html(kernel, accep
     if accept is not None: answer(kernel, accept)
     cell = kernel.run("engine.generate_games(200);")
     assert_plain(cell)
-    seen = [words(data[HTML]) for _, _, data in cell.shown]
+    seen = [words(data[HTML]) for _, data in by_place(cell)[0]]
     assert "no game has ended yet" in seen[0] or "of 200 games" in seen[0]
     assert "200 games in" in seen[-1] and len(set(seen)) == len(seen)
 
@@ -300,7 +438,7 @@ def test_a_widget_manager_that_arrives_late_is_asked_again(kernel):
     say(kernel, "comm_msg", dict(comm_id="control", data=dict(method="request_states")))
     answer(kernel)
     cell = kernel.run("engine.generate_games(250);")   # A call of a third of a second shows only its last picture
-    assert VIEW in cell.shown[0][2] and in_widgets(cell) and HTML in cell.shown[-1][2]
+    assert VIEW in cell.shown[0][2] and in_widgets(cell) and "250 games in" in words(last_page(cell))
 
 
 def test_a_page_answers_for_itself_only(monkeypatch):
@@ -319,16 +457,15 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + NEW_PAGE)
     kernel.send("engine.generate_games(10**6)")
-    while len(kernel.cell.shown) < 3:
+    while len(kernel.cell.shown) < 5:
         message = kernel.client.get_iopub_msg(timeout=900)
         kernel.cell.hear(message["msg_type"], message["content"])
     kernel.interrupt()
     cell = kernel.cell
     assert cell.error.startswith("KeyboardInterrupt")
-    kind, _, data = cell.shown[-1]
-    kept = int(re.search(r"Stopped\. ([\d,]+) games had finished and are kept", words(data[HTML]))[1].replace(",", ""))
-    assert kind == "update_display_data" and kept == int(kernel.run("print(len(engine.leftover()))").out)
-    assert ["stop button" in words(data[HTML]) for _, _, data in cell.shown][-2:] == [True, False]
+    kept = int(re.search(r"Stopped\. ([\d,]+) games had finished and are kept", words(last_page(cell)))[1].replace(",", ""))
+    assert kept == int(kernel.run("print(len(engine.leftover()))").out)
+    assert ["stop button" in words(data[HTML]) for _, data in by_place(cell)[2]][-2:] == [True, False]
 
 
 TRAINING = """
@@ -343,13 +480,14 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
     pytest.importorskip("ipywidgets")
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=3);")
     assert cell.err == "" and cell.out == ""
-    last = cell.shown[-1][2][HTML]
-    assert f"Done. 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) == 4
-    assert [kind for kind, *_ in cell.shown].count("display_data") == 1, "a run has one place, whatever its calls"
+    last = last_page(cell)
+    assert f"Done. 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) in (3, 4), "a status brings the last game"
+    assert [kind for kind, *_ in cell.shown].count("display_data") == 3, "a run has the same places, whatever its calls"
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=1);")
-    last = cell.shown[-1][2][HTML]
-    losses, strength, kept, *_ = pictures(last)   # No boxes of lengths if the games were kept from before
-    assert "4 iterations, 128 games" in words(last) and sum(element.tag.endswith("circle") for element in losses.iter()) == 8
+    last = last_page(cell)
+    kept, losses, strength, *_ = pictures(last)
+    assert "iteration 4" in words(last) and "128 games" in " ".join(words(last).split())
+    assert [len(re.findall(r"h\.01", element.get("d"))) for element in losses.iter() if "h.01" in element.get("d", "")] == [4, 4]
 
 
 def test_a_wait_for_the_folder_is_shown_and_a_stop_ends_it(kernel, tmp_path):
@@ -360,16 +498,16 @@ def test_a_wait_for_the_folder_is_shown_and_a_stop_ends_it(kernel, tmp_path):
 
     def hear(words_):
         "Read what the cell shows until these words are there."
-        while words_ not in "".join(words(data.get(HTML, "")) for *_, data in cell.shown[-1:]):
+        while words_ not in words(last_page(cell)):
             message = kernel.client.get_iopub_msg(timeout=900)
             cell.hear(message["msg_type"], message["content"])
     cell = kernel.cell
-    hear("2 iterations")
+    hear("iteration 2")
     folder.rename(tmp_path / "away")
     hear(f"Waiting for the folder {folder}, away for 0:0")
     kernel.interrupt()
     assert re.search(r"Stopped\. \d+ iterations are saved in .* The folder is away, so \d+ games of the next one are not saved;",
-                     words(cell.shown[-1][2][HTML])) and not cell.error and not folder.exists()
+                     words(last_page(cell))) and not cell.error and not folder.exists()
 
 
 def test_an_error_ends_the_picture_too(kernel):
@@ -392,7 +530,7 @@ engine = SelfPlayEngine(game, None, device="cpu", layout="threads", simulations=
     cell = kernel.send("engine.generate_games(10)")
     kernel.read()
     assert "a mistake in the rules" in cell.error
-    assert "Stopped by an error (GameFailed)" in words(cell.shown[-1][2][HTML])
+    assert "Stopped by an error (GameFailed)" in words(last_page(cell))
 
 
 def test_without_widgets_the_same_call_prints(kernel):

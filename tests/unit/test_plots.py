@@ -22,7 +22,7 @@ from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, n
 GAME = get_game("tictactoe")
 
 
-def row(minutes, policy, value): return dict(seconds=60 * minutes, policy_loss=policy, value_loss=value, games_per_s=1.0)
+def row(minutes, policy, value): return dict(iteration=minutes, seconds=60 * minutes, policy_loss=policy, value_loss=value, games_per_s=1.0)
 
 
 def match(score, low, high, opponent="rollouts:100", minutes=1.0, player="me"):
@@ -150,6 +150,9 @@ def test_a_history_is_losses_and_strength_over_the_same_minutes():
     assert bars(right) and all(np.allclose(a, b) for a, b in zip(bars(right), bars(plot_strength(matches).axes[0]), strict=True))
     assert [text.get_text() for text in right.get_legend().get_texts()] == ["rollouts:100", "b"]
     assert title(figure) == title(plot_strength(matches)) and title(plot_history(history, [])) == title(plot_losses(history))
+    dotted = [line.get_xdata()[0] for line in right.lines if line.get_linestyle() == ":" and line.get_xdata()[0] == line.get_xdata()[1]]
+    assert dotted == [3, 3.5] and right.get_title() == "3.5 min: half of the points against b", "both were reached"
+    assert plot_history(history, [match(.3, .2, .4)]).axes[1].get_title() == ""
 
 
 def test_layouts_stand_in_the_same_places_for_every_game():

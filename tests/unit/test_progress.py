@@ -13,9 +13,10 @@ from dataclasses import replace
 import pytest
 
 from alphazero_nb.core.events import (EngineStatus, Events, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
-                                      Message, NodesStatus, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
+                                      Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
-from alphazero_nb.ui.progress import Pace, Tally, TensorBoard, TextProgress, describe, progress_line
+from alphazero_nb.ui.progress import (Pace, Tally, TensorBoard, TextProgress, describe, describe_milestone, milestones,
+                                      progress_line)
 from alphazero_nb.core import events as kinds
 from alphazero_nb.ui import progress as page
 
@@ -33,6 +34,7 @@ SAMPLES = [
     NodesStatus({"worker 0 gpu7:4a1c gpu0": "gpu7:4a1c", "worker 1 gpu7:4a1c gpu1": "gpu7:4a1c"}, .4, 12.3, 4567.),
     SelfPlayStopped(5, "GameFailed"),
     MatchMoved("run", "random", 12, 40, 731),
+    PhaseStarted("judging"),
     RunStarted("connect4", "small", "cuda:0", "runs/connect4", 3, 96, minutes=10.),
     AWAY,
     MatchPlayed("run", "heuristic", .55, .52, .58, 800, 5, {
@@ -62,6 +64,10 @@ def call(total, seed, ahead=.2, already=0, pause=.05, seats=2, sources=("cuda:0"
 
 class Terminal(io.StringIO):
     def isatty(self): return True
+
+
+@pytest.fixture(autouse=True)
+def no_color(monkeypatch): monkeypatch.setenv("NO_COLOR", "1")
 
 
 # The tally --------------------------------------------------------------------------------------
@@ -326,11 +332,11 @@ def test_a_log_says_at_once_that_the_folder_is_away_then_at_intervals_and_at_the
 def test_a_terminal_counts_the_time_of_a_wait_on_one_line(monkeypatch):
     clock, terminal = [1000.], Terminal()
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    wait_in_steps(TextProgress(terminal, columns=120), clock, 70)
+    wait_in_steps(TextProgress(terminal, columns=300), clock, 70)
     lines = terminal.getvalue().rstrip("\n").split("\n")
     assert len(lines) == 3 and lines[1].startswith("Waiting for the folder ") and "away for 0:00" in lines[1]
     shown = lines[2].split("\r")
-    assert sum("away for" in line for line in shown) == 70 and max(map(len, shown)) < 120 and shown[-1] == describe(
+    assert sum("away for" in line for line in shown) == 70 and max(map(len, shown)) < 300 and shown[-1] == describe(
         replace(AWAY, seconds=70., back=True))
 
 
@@ -382,7 +388,7 @@ def test_the_unit_fits_the_speed(per_s, words):
 @pytest.mark.parametrize("done, total, finished", [(0, 0, 0), (0, 0, 1), (5, 0, 5), (7, 5, 7), (-1, 5, 1), (0, 10, 30)])
 def test_odd_numbers_are_printed_without_an_error(seconds, done, total, finished):
     terminal, log = Terminal(), io.StringIO()
-    for listener in (TextProgress(terminal, every_s=0, columns=100), TextProgress(log, log_every_s=0)):
+    for listener in (TextProgress(terminal, every_s=0, columns=2000), TextProgress(log, log_every_s=0)):
         for source in ("", "a", "b"): listener(GameFinished(0, done, total, finished, 0, (), seconds, 0, source))
         listener(SelfPlayDone(finished, 0, 0., (), 0., 0, 0., 0., seconds, {}))
         listener(WorkerStarted(0, "cpu", "", "float32", seconds))
@@ -577,3 +583,106 @@ def test_in_a_notebook_its_own_output_is_live_and_a_file_is_not(monkeypatch):
         for event in call(30, 2): progress(event)
     assert "\n" not in output.getvalue() and max(map(len, output.getvalue().split("\r"))) < 100
     assert "\r" not in file.getvalue() and file.getvalue().endswith("\n")
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 132, 400])
+def test_lines_that_stay_fit_the_terminal_and_lose_no_word(columns):
+    kept = IterationDone(1234, 7500., 314_159, 500_000, 1.9, .8, 16.2, {}, [.9, .86, .93, 300])
+    for event in (*SAMPLES, kept, Message("two lines, the first of which is long enough to be wrapped somewhere\n  and a table")):
+        if isinstance(event, (GameFinished, StepsTaken, MatchMoved, EngineStatus, NodesStatus, PhaseStarted)): continue
+        if event == AWAY: event = replace(AWAY, seconds=0.)   # The first line of a wait stays
+        terminal = Terminal()
+        TextProgress(terminal, columns=columns)(event)
+        lines = terminal.getvalue().removesuffix("\n").split("\n")
+        longest = max(map(len, describe(event).split()))
+        assert all(len(line) < max(columns, longest + 3) for line in lines), lines
+        words = terminal.getvalue().split()
+        if isinstance(event, IterationDone): assert len(lines) == 1 and words[1:3] == ["iteration", str(event.iteration)]
+        else: assert words == describe(event).split()
+        if event == kept and columns >= 60: assert "keeps the result in 90%" in terminal.getvalue(), "strength goes last"
+        if columns == 400: assert lines == describe(event).replace(" of 300 positions (86% to 93%)", "").split("\n")
+    log = io.StringIO()
+    TextProgress(log, columns=columns)(kept)
+    assert log.getvalue() == describe(kept) + "\n", "a log has all"
+
+
+def test_colour_is_for_terminals_and_can_be_refused(monkeypatch):
+    def text(stream):
+        progress = TextProgress(stream, columns=200)
+        for event in (SAMPLES[4], SAMPLES[6], Message("Plain."), RunDone(7, "runs/a")): progress(event)
+        return stream.getvalue()
+    plain = text(Terminal())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(os, "name", "posix")
+    colored = text(Terminal())
+    lines = colored.splitlines()
+    assert [line[:5] for line in lines] == ["\x1b[32m", "\x1b[33m", "Plain", "\x1b[1mD"] and all(line.endswith("\x1b[0m") for line in lines if line != "Plain.")
+    assert re.sub(r"\x1b\[\d+m", "", colored) == plain and text(io.StringIO()) == plain and "\x1b" not in plain
+    monkeypatch.setenv("TERM", "dumb")
+    assert text(Terminal()) == plain
+
+
+@pytest.mark.parametrize("event", [RunDone(7, "runs/connect4", True, 31), SelfPlayStopped(5)], ids=["run", "call"])
+def test_ctrl_c_ends_the_line_in_progress_with_one_sentence(event):
+    terminal = Terminal()
+    progress = TextProgress(terminal, every_s=0, columns=200)
+    for game in call(60, 3): progress(game)
+    terminal.write("^C")   # As a terminal does
+    progress(event)
+    *_, live, stop, rest = terminal.getvalue().replace("\r", "\n").split("\n")
+    assert live == progress_line(progress.tally, 199) + "^C" and stop == describe(event) and rest == ""
+    progress(event)
+    assert terminal.getvalue().endswith(f"\n{stop}\n{stop}\n"), "no line in progress, none to end"
+
+
+def test_a_command_that_ends_in_the_middle_of_a_line_ends_the_line():
+    for stream, want in ((Terminal(), "half a line\n"), (io.StringIO(), "half a line")):
+        safe = page.SafeStream(stream)
+        safe.write("half a "), safe.write("line"), safe.settle()
+        assert stream.getvalue() == want
+        safe.write("\n"), safe.settle()
+    assert stream.getvalue() == "half a line\n"
+
+
+def test_a_phase_is_on_the_live_line_and_not_in_a_log():
+    terminal, log = Terminal(), io.StringIO()
+    for stream in (terminal, log): TextProgress(stream, every_s=0, log_every_s=0)(PhaseStarted("judging"))
+    assert terminal.getvalue() == "\rjudging: moves in solved positions" and log.getvalue() == ""
+
+
+# Milestones -------------------------------------------------------------------------------------
+
+def test_a_milestone_is_the_first_iteration_that_reaches_its_level():
+    rng = random.Random(3)
+    for _ in range(200):
+        history = [dict(iteration=k, seconds=30. * k, keeps=rng.choice([None, "odd", [share := rng.random(), share, share, 300]]),
+                        baselines=rng.choice([{}, None, dict(random=.4, heuristic=.8, wrong="x")])) for k in range(1, rng.randint(2, 12))]
+        matches = [dict(opponent=name, iteration=row["iteration"], seconds=row["seconds"], score=rng.random())
+                   for row in history for name in "ab" if rng.random() < .5]
+        rows = {row["what"]: row for row in milestones(history, matches)}
+        for name in "ab":
+            scores = {row["iteration"]: row["score"] for row in matches if row["opponent"] == name}
+            what = f"half of the points against {name}"
+            assert (what in rows) == bool(scores)
+            if scores:
+                assert rows[what]["iteration"] == min((k for k, score in scores.items() if score >= .5), default=None)
+                assert rows[what]["best"] == max(scores.values())
+        judged = [row for row in history if isinstance(row["keeps"], list)]
+        levels = {f"keeps the result in {level}%": level / 100 for level in (90, 95, 99)} if judged else {}
+        if judged and judged[-1]["baselines"]:
+            levels |= {"keeps the result as often as random (40%)": .4, "keeps the result as often as heuristic (80%)": .8}
+        assert {what for what in rows if what.startswith("keeps")} == set(levels)
+        for what, level in levels.items():
+            first = next((row for row in judged if row["keeps"][0] >= level), None)
+            assert rows[what]["iteration"] == (first and first["iteration"]) and rows[what]["minutes"] == (first and first["seconds"] / 60)
+
+
+def test_the_ladder_counts_for_the_end_of_a_run():
+    history = [dict(iteration=3, seconds=90.)]
+    rows = milestones(history, [dict(opponent="random", iteration=2, seconds=60., score=.9)],
+                      [dict(opponent="random", score=.95), dict(opponent="greedy", score=.5), dict(opponent="minimax:2", score=.3)])
+    assert [describe_milestone(row) for row in rows] == [
+        "half of the points against random: since iteration 2", "half of the points against greedy: since iteration 3",
+        "half of the points against minimax:2: not yet, 30% at best"]
+    assert milestones([]) == [] and milestones([dict(iteration=1, seconds=1., keeps=None)]) == []

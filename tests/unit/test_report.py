@@ -106,6 +106,9 @@ def test_the_page_of_a_run(written):
     for part in ("2 iterations, 32 games", "settings.replay_ratio", "search.simulations"): assert part in said(page), part
     assert re.search(r"Time: .*self-play \d+%", said(page))
     assert re.search(r"After iteration \d+, the agent keeps the result in \d+% of 100 positions", said(page))
+    assert "What it can do now" in said(page)
+    cells = [cell.text for cell in page.iter("td")]
+    assert "half of the points against random" in cells and any(cell.startswith("keeps the result as often as random") for cell in cells)
     assert sum(cell.text == "random" for cell in page.iter("td")) == 2 + 1, "two matches and the baseline among the settings"
 
 
@@ -339,6 +342,7 @@ DAMAGE = dict(
     history_text=lambda f: rewrite_rows(f, "done", policy_loss="1"),
     history_infinite=lambda f: rewrite_rows(f, "done", value_loss=math.inf),
     history_of_words=lambda f: rewrite_rows(f, "done", seconds="1"),
+    history_without_a_number=lambda f: rewrite_rows(f, "done", iteration="<b>"),
     newer_format=lambda f: change(f / "manifest.json", format=99),
     score_seven=lambda f: rewrite_rows(f, "match", score=7),
     interval_backwards=lambda f: rewrite_rows(f, "match", low=.9, high=.1),

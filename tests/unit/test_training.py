@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.events import IterationDone, MatchPlayed, StepsTaken
+from alphazero_nb.core.events import IterationDone, MatchPlayed, PhaseStarted, StepsTaken
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.records import GameRecord
@@ -37,7 +37,7 @@ from alphazero_nb.training import learner as learner_page, run_folder
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                             restore_learner)
-from alphazero_nb.training.trainer import TimeAccount, lr_decay
+from alphazero_nb.training.trainer import TimeAccount, judge_baselines, lr_decay, make_plan
 from alphazero_nb.ui.progress import describe
 from small_run import QUICK, differ, trainer, weights
 
@@ -558,10 +558,37 @@ def test_a_run_is_judged_by_the_positions_of_the_package(tmp_path):
     settings = replace(QUICK, evaluate_every=2, evaluate_games=2, baseline="random", match_share=1)
     run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=2)
     found = judge(run.agent(), packaged_positions(run.game).sample(100))[-1]
-    assert run.history[0]["keeps"] is None and run.history[1]["keeps"] == [found.share, *found.interval, 100]
+    assert len(run.history[0]["keeps"]) == 4 and run.history[1]["keeps"] == [found.share, *found.interval, 100], "the first is judged without a match"
+    assert [row["iteration"] for row in run.matches] == [2] and "judging" in run.history[0]["spent"]
     assert f"keeps the result in {found.share:.0%} of 100 positions" in describe(IterationDone(**run.history[1]))
     unsolved = trainer(tmp_path / "other", "gomoku(size=5)", preset="mlp", train_settings=settings).fit(iterations=2)
     assert unsolved.matches and [row["keeps"] for row in unsolved.history] == [None, None]
+    assert [row["baselines"] for row in unsolved.history] == [{}, {}]
+
+
+def test_the_baselines_are_judged_by_the_same_positions(tmp_path):
+    game = get_game("tictactoe")
+    positions = packaged_positions(game).sample(100)
+    shares = []
+    for state, results in zip(positions.states, positions.results):   # By hand: the good moves among the legal ones
+        legal = [results[action] for action in game.legal_actions(state)]
+        shares.append(legal.count(max(legal)) / len(legal))
+    plan = make_plan(game, "tiny", "cpu", train_settings=replace(QUICK, baseline="solver"))
+    found = judge_baselines(plan, positions)
+    assert found == {"random": pytest.approx(np.mean(shares)), "solver": 1.0}
+    settings = replace(QUICK, evaluate_every=2, evaluate_games=2, baseline="random", match_share=1)
+    run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=3)
+    assert [list(row["baselines"]) for row in run.history] == [["random"], ["random"], []]
+
+
+def test_each_phase_of_an_iteration_is_reported(tmp_path):
+    names = []
+    def listen(event):
+        if isinstance(event, PhaseStarted): names.append(event.name)
+    settings = replace(QUICK, evaluate_every=2, evaluate_games=2, baseline="random", match_share=1)
+    trainer(tmp_path / "run", train_settings=settings, listeners=[listen]).fit(iterations=3)
+    first, second = ["self-play", "learning", "judging", "saving"], ["self-play", "learning", "match", "judging", "saving"]
+    assert names == first + second + ["self-play", "learning", "saving"]
 
 
 @pytest.mark.parametrize("decay", [.9, .99, .9999])
