@@ -378,9 +378,9 @@ class StrengthChecks:
         settings, on = self.plan.train, self.account.on
         if settings.evaluate_every > 1 and state.iteration == 1:   # Once, so it is no part of their share of the time
             with on("judging"): return {}, self._judge(supplier, state)
-        due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
-        if not due or not self.account.allows("matches", settings.match_share): return {}, None
         with on("matches"):
+            due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
+            if not due or not self.account.allows("matches", settings.match_share): return {}, None
             self.emit(PhaseStarted("match"))
             supplier.pause()
             match = evaluate(self.plan, state, self.name, self.emit)

@@ -16,7 +16,7 @@ GROUPS = dict(
     selfplay=["settings", "layout", "contracts", "slots", "scheduler", "actors", "worker_process", "workers", "cluster", "pools", "calibration", "engine"],
     arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external", "uci"],
     training=["replay", "learner", "run_folder", "shared_folder", "producer", "inbox", "trainer", "forecast", "operator_check"],
-    ui=["svg", "progress", "widgets", "board", "grid", "card_table", "dashboard", "game_line", "saved_game", "match_text", "match", "match_view", "play", "plots", "report"],
+    ui=["svg", "progress", "widgets", "board", "grid", "card_table", "dashboard", "game_line", "saved_game", "match_text", "match", "match_view", "click_grid", "play", "plots", "report"],
     web=["linker", "exports", "network", "wasm", "driver", "page"],
     bench_fixtures=[], benchmark=[], ablate=[], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
