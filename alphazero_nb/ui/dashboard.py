@@ -14,18 +14,18 @@ from ..core.device import has_kernel
 from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved,
                                       MatchPlayed, Message, NodesStatus, PhaseStarted, RunDone, RunStarted,
                                       SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted,
-                                      describe_keeps, known_baselines, read_events)
+                                      describe_keeps, known_baselines)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture
 from .progress import (Tally, TextProgress, clock_time, describe, describe_milestone, milestones,
-                                      speed_unit, time_shares)
+                                      read_curves, speed_unit, time_shares)
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
 __all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'Line', 'line_chart', 'bar_chart',
-           'read_curves', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
-           'result_numbers', 'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words',
-           'render_parts', 'render', 'Allowance', 'Place', 'Dashboard']
+           'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers', 'result_numbers',
+           'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words', 'render_parts',
+           'render', 'Allowance', 'Place', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
 WIDTH, HEIGHT = 400, 110    # Of the lines of a chart: units across, and pixels from top to bottom
@@ -160,13 +160,6 @@ def bar_chart(counts: dict[int, int], title: str, unit: str, bars: int = 24) -> 
     return _chart(title, "", plot, f"<span>{low}</span><span>{high} {unit}</span>")
 
 # %% ../../nbs/72_ui.dashboard.ipynb #adfb2f3e
-def read_curves(folder: str | Path) -> tuple[dict, dict]:
-    "Return the iterations by number, and the matches by (iteration, opponent), of a run folder."
-    rows = list(read_events(Path(folder) / "events.jsonl"))
-    return ({row.iteration: row for row in rows if isinstance(row, IterationDone)},
-            {(row.iteration, row.opponent): row for row in rows if isinstance(row, MatchPlayed)})
-
-
 class DashboardState:
     "Collect events as plain data for the dashboard."
     def __init__(self, clock=time.monotonic, compare: str | Path | None = None):   # compare: folder of another run
