@@ -61,7 +61,7 @@ def agent_move(agent, game: Game, state) -> tuple:
 
 def with_traps(agent):
     "Return a copy of an agent that, among moves proven equal, plays the one after which the opponent can go wrong most."
-    if hasattr(agent, "traps"):
+    if hasattr(agent, "traps") and not agent.game.in_python:   # Looking for traps plays a million moves
         agent = copy.copy(agent)
         agent.traps = True
     return agent
