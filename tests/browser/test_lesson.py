@@ -1,5 +1,5 @@
 """Lesson, tree and puzzle in a real browser: without JavaScript, with a keyboard alone, on a wide and on a narrow page."""
-import re
+import importlib.util, re
 
 import pytest
 
@@ -12,7 +12,8 @@ from alphazero_nb.ui.game_line import GameLine
 from alphazero_nb.ui.puzzles import puzzle_html, puzzles
 from alphazero_nb.ui.tree_view import heat_html, moves_html, tree_html
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+if not CHROMIUM or not importlib.util.find_spec("playwright"):
+    pytest.skip("Chromium or playwright is not installed, so there is no page to look at.", allow_module_level=True)
 
 
 def page_of(browser, body, width=1200, scheme="light"):
