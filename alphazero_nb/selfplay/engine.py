@@ -142,8 +142,7 @@ class CallReporter:
     "Report the events of one call to the listeners."
     def __init__(self, game: Game, totals: EngineTotals, events: Events):
         self.game, self.totals, self.events, self.n = game, totals, events, 0   # n: requested games; 0 reports no games
-        self.done = 0                    # Requested games that have finished
-        self.version, self.ages = 0, 0   # Newest weights, and how many versions older the games' weights are, in total
+        self.done, self.version, self.ages = 0, 0, 0   # Finished requested games; newest weights; age of all games' weights
         self.start, self.seconds, self.before = time.perf_counter(), 0.0, totals.report(0.0)
         self.meter, self.finished, self.sources, self.last = SpeedMeter(totals, self.start), 0, Counter(), None
 

@@ -28,7 +28,7 @@ from .replay import Batch
 
 # %% auto #0
 __all__ = ['SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
-           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place', 'as_floats', 'Learner',
+           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network', 'as_floats', 'Learner',
            'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
@@ -166,7 +166,7 @@ def autocast(device: Device):
     return torch.autocast(device.type, getattr(torch, device.train_dtype))
 
 
-def place(network: nn.Module, device: Device) -> nn.Module:
+def place_network(network: nn.Module, device: Device) -> nn.Module:
     "Move a network to a device, into the order of memory that the device prefers."
     network = network.to(device.name)
     return network.to(memory_format=torch.channels_last) if device.channels_last else network
@@ -183,7 +183,7 @@ class Learner:
     def __init__(self, network: nn.Module, device: str | Device = "auto", settings: TrainSettings = TrainSettings()):
         self.device, self.settings = get_device(device), settings
         self.steps, self.skipped, self.lr_decay = 0, 0, 0.0   # lr_decay: see `learning_rate`
-        self.network = place(network, self.device)
+        self.network = place_network(network, self.device)
         self.average = AveragedModel(self.network, use_buffers=True)   # See `_blend`
         self.optimizer, self.scaler = make_optimizer(self.network, settings, self.device)
 

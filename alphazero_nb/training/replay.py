@@ -15,7 +15,7 @@ from ..core.records import GameRecord, check_table, join_records
 
 # %% auto #0
 __all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'later_values', 'make_rows', 'empty_tables',
-           'add_rows', 'gather_batch', 'Replay']
+           'extend_rings', 'gather_batch', 'Replay']
 
 # %% ../../nbs/60_training.replay.ipynb #1783a523
 def window_size(
@@ -151,7 +151,7 @@ def empty_tables(game: Game) -> tuple[RowTables, EntryTables]:
     return rows, EntryTables(empty(np.int32), empty(np.int32))
 
 
-def add_rows(rows: Ring, entries: Ring, added: int, made: tuple, max_window: int) -> tuple:   # made: from `make_rows`
+def extend_rings(rows: Ring, entries: Ring, added: int, made: tuple, max_window: int) -> tuple:   # made: from `make_rows`
     "Return the rings with new rows and without those that are too old, and how many were ever added."
     new, (*fields, first_entry, counts), policies = made
     rows = rows.add((*fields, first_entry + entries.end, counts))
@@ -196,7 +196,7 @@ class Replay:
         "Add the fully searched positions of these games. Return their number. Raise a ValueError for a damaged game."
         if not records: return 0
         made = make_rows(self.game, records, self.max_window, self.td_lambda)
-        self._held = add_rows(*self._held, made, self.max_window)
+        self._held = extend_rings(*self._held, made, self.max_window)
         return made[0]
 
     def skip(self, count: int) -> None:

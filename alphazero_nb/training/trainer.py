@@ -378,9 +378,9 @@ class StrengthChecks:
         settings, on = self.plan.train, self.account.on
         if settings.evaluate_every > 1 and state.iteration == 1:   # Once, so it is no part of their share of the time
             with on("judging"): return {}, self._judge(supplier, state)
-        due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
-        if not due or not self.account.allows("matches", settings.match_share): return {}, None
         with on("matches"):
+            due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
+            if not due or not self.account.allows("matches", settings.match_share): return {}, None
             self.emit(PhaseStarted("match"))
             supplier.pause()
             match = evaluate(self.plan, state, self.name, self.emit)
@@ -401,8 +401,7 @@ class IterationSteps:
     "Plays, learns, evaluates and saves, one iteration at a time."
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, emit: Callable):
         self.plan, self.folder, self.progress, self.emit = plan, folder, progress, emit
-        self.layouts, self.played = LayoutFile(folder.path), []   # Games of the current iteration
-        self.account, self.time = TimeAccount(), None
+        self.layouts, self.account, self.time, self.played = LayoutFile(folder.path), TimeAccount(), None, []
         self.strength = StrengthChecks(plan, folder.path.name, self.account, emit)
 
     def _iterate(self, supplier: GameSupplier, state: RunState, began: float) -> None:
@@ -432,10 +431,9 @@ class IterationSteps:
         self.emit(done)
 
     def _play(self, supplier: GameSupplier) -> int:
-        "Play the games of an iteration. Return how many of them count towards its optimiser steps."
-        settings = self.plan.train
-        games = settings.iteration_games(self.plan.game, supplier.at_once)
-        self.played = supplier.generate_games(games, settings.most_games(games))
+        "Play the games of an iteration (`played`). Return how many of them count towards its optimiser steps."
+        games = self.plan.train.iteration_games(self.plan.game, supplier.at_once)
+        self.played = supplier.generate_games(games, self.plan.train.most_games(games))
         return len(self.played) if supplier.more_games_count else games
 
     def _save(self, row: dict, state: RunState, plan: dict) -> None:

@@ -12,10 +12,10 @@ from ..core.game import Game
 from .board import Board, Step, registered_drawing, stone_board
 
 # %% auto #0
-__all__ = ['LOOKS', 'GridDrawing', 'grid_fault', 'owner_of', 'click_actions', 'grid_drawing']
+__all__ = ['GRID_LOOKS', 'GridDrawing', 'grid_fault', 'owner_of', 'click_actions', 'grid_drawing']
 
 # %% ../../nbs/73a_ui.grid.ipynb #956fe5f5
-LOOKS = "cells", "crosses", "lines", "holes"
+GRID_LOOKS = "cells", "crosses", "lines", "holes"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def grid_fault(drawing: GridDrawing) -> str:
     "Return what does not fit together in a drawing, or ''."
     places, labels = drawing.height * drawing.width, (drawing.rows, drawing.columns)
     if min(drawing.height, drawing.width) < 1 or drawing.at < 0: return "needs at least one square, and at from 0 on"
-    if drawing.look not in LOOKS: return f"has the look {drawing.look!r}; choose one of {', '.join(LOOKS)}"
+    if drawing.look not in GRID_LOOKS: return f"has the look {drawing.look!r}; choose one of {', '.join(GRID_LOOKS)}"
     if sum((drawing.actions is not None, drawing.falls, drawing.moves is not None)) > 1:
         return "has more than one of actions, falls and moves; choose one"
     if drawing.actions is not None and len(drawing.actions) != places:

@@ -146,7 +146,7 @@ def page_html(data: dict) -> str:
             f'<script type="application/json" id="data">{as_json(data)}</script>\n'
             f'<script type="text/plain" id="worker">{worker}</script>\n<script>{script}</script>\n</body></html>\n')
 
-# %% ../../nbs/79f_web.page.ipynb #19e33c4b
+# %% ../../nbs/79f_web.page.ipynb #933e440c
 def _pretrained_facts(game: Game) -> list:
     path = files("alphazero_nb") / "agents" / f"{file_stem(game.name)}.json"
     if not path.is_file(): return []
@@ -174,14 +174,14 @@ def find_agent(agent) -> tuple:   # Game, network, facts
     raise ValueError("a page needs the network of an agent that was trained here; give the folder of its run, "
                      "pretrained:GAME, or an agent from Agent.load or Agent.pretrained.")
 
-
+# %% ../../nbs/79f_web.page.ipynb #583f1afd
 def find_levels(agent, simulations: int | None = None) -> tuple:
     "Return the levels of an agent, or even ones if its full strength is not this number of simulations."
     levels = agent.levels if hasattr(agent, "levels") else stored_levels(agent)
     if levels and simulations in (None, levels[-1].simulations): return levels
     return even_levels(simulations or 64)
 
-
+# %% ../../nbs/79f_web.page.ipynb #19e33c4b
 def export_page(
     agent,                   # Agent from Agent.load or Agent.pretrained, a run folder, or "pretrained:connect4"
     file: str | Path,        # Where to write, such as connect4.html
