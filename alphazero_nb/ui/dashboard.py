@@ -14,18 +14,18 @@ from ..core.device import has_kernel
 from ..core.events import (PASSING, EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved,
                                       MatchPlayed, Message, NodesStatus, PhaseStarted, RunDone, RunStarted,
                                       SelfPlayDone, SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted,
-                                      describe_keeps, known_baselines, read_events)
+                                      describe_keeps, known_baselines)
 from ..core.intervals import elo
 from .svg import BLUE, GREEN, GREY, ORANGE, svg_image, svg_picture
 from .progress import (Tally, TextProgress, clock_time, describe, describe_milestone, milestones,
-                                      speed_unit, time_shares)
+                                      read_curves, speed_unit, time_shares)
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
 __all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'Line', 'line_chart', 'bar_chart',
-           'read_curves', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
-           'result_numbers', 'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words',
-           'render_parts', 'render', 'Allowance', 'Place', 'Dashboard']
+           'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers', 'result_numbers',
+           'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words', 'render_parts',
+           'render', 'Allowance', 'Place', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
 WIDTH, HEIGHT = 400, 110    # Of the lines of a chart: units across, and pixels from top to bottom
@@ -160,13 +160,6 @@ def bar_chart(counts: dict[int, int], title: str, unit: str, bars: int = 24) -> 
     return _chart(title, "", plot, f"<span>{low}</span><span>{high} {unit}</span>")
 
 # %% ../../nbs/72_ui.dashboard.ipynb #adfb2f3e
-def read_curves(folder: str | Path) -> tuple[dict, dict]:
-    "Return the iterations by number, and the matches by (iteration, opponent), of a run folder."
-    rows = list(read_events(Path(folder) / "events.jsonl"))
-    return ({row.iteration: row for row in rows if isinstance(row, IterationDone)},
-            {(row.iteration, row.opponent): row for row in rows if isinstance(row, MatchPlayed)})
-
-
 class DashboardState:
     "Collect events as plain data for the dashboard."
     def __init__(self, clock=time.monotonic, compare: str | Path | None = None):   # compare: folder of another run
@@ -187,7 +180,8 @@ class DashboardState:
             case IterationDone(): self.iterations[event.iteration] = event
             case MatchPlayed(): self.matches[event.iteration, event.opponent] = event
             case RunStarted(): self._begin(event)
-            case RunDone() | SelfPlayStopped() | SelfPlayDone(): self.ended, self.stopped = describe(event), self.clock()
+            case RunDone(): self._end(event)
+            case SelfPlayStopped() | SelfPlayDone() if self.run is None: self._end(event)   # A run has many calls
             case WorkerStarted() | WorkerLost(): self.workers[event.worker] = describe(event)
             case FolderAway(): self.away = "" if event.back else describe(event)
         if isinstance(event, (Message, WorkerLost)) or isinstance(event, FolderAway) and event.back:
@@ -198,6 +192,8 @@ class DashboardState:
         if self.tally.pace is not pace: self.call_s = 0.0   # Another call has begun
         self.recent.append((event.length, event.outcome))
         self.played[event.source] += 1
+
+    def _end(self, event) -> None: self.ended, self.stopped = describe(event), self.clock()
 
     def _begin(self, run: RunStarted) -> None:
         self.run, self.began, self.ended, self.phase = run, self.clock(), "", None
@@ -224,13 +220,13 @@ class DashboardState:
         return max(last, (self.run.games if self.run else 0) + self.played.total())
 
 # %% ../../nbs/72_ui.dashboard.ipynb #3caa10d9
-def _bar(share: float, text: str, color: str = BLUE, height: int = 12) -> str:
-    "Return a bar with its text beside it."
-    percent = 100 * min(1.0, max(0.0, share))
-    return (f'<div style="display:flex;align-items:center;gap:10px;margin:3px 0"><div style="flex:1 1 0;min-width:60px;'
+def _bar(share: float, text: str, color: str = BLUE, height: int = 12, long: bool = True) -> str:
+    "Return a bar with its text beside it: a long bar and room for a short text, or the reverse."
+    percent, (bar, words) = 100 * min(1.0, max(0.0, share)), ("1 1 0", "0 0 150px") if long else ("0 0 100px", "1 1 0")
+    return (f'<div style="display:flex;align-items:center;gap:10px;margin:3px 0"><div style="flex:{bar};'
             f'height:{height}px;background:rgba(128,128,128,.25);border-radius:6px"><div style="width:{percent:.1f}%;'
             f'height:{height}px;background:{color};border-radius:6px"></div></div>'
-            f'<span style="flex:0 1 auto;min-width:120px">{html.escape(text)}</span></div>')
+            f'<span style="flex:{words}">{html.escape(text)}</span></div>')
 
 
 def run_progress(state: DashboardState) -> tuple[float, str, str]:
@@ -413,7 +409,7 @@ def _measure_charts(state: DashboardState) -> str:
     return charts
 
 
-def reached(state: DashboardState, most: int = 4) -> str:
+def reached(state: DashboardState, most: int = 3) -> str:
     "Return the newest milestones of the run as one line."
     matches = [dict(opponent=row.opponent, iteration=row.iteration, score=row.score,
                     seconds=state.iterations[row.iteration].seconds)
@@ -428,7 +424,7 @@ def _plots(state: DashboardState) -> str:
     first, *more = strength_charts(state)
     charts = first + loss_chart(state) + "".join(more) + (_measure_charts(state) if state.matches else "")
     return (_block(charts, "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
-            + _block(html.escape(reached(state)) or "&nbsp;", f"{SMALL};min-height:18px"))
+            + _block(html.escape(reached(state)) or "&nbsp;", f"{SMALL};min-height:36px"))
 
 # %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a14
 def game_picture(record: tuple) -> str:   # EngineStatus.last_record
@@ -474,10 +470,10 @@ def _last_game(state: DashboardState) -> str:
 
 def _games(state: DashboardState) -> str:
     "Return the last game, and the lengths and results of the last thousand."
-    if not state.recent: return ""
+    if not (state.recent or state.run): return ""
     lengths = bar_chart(Counter(length for length, _ in state.recent), "Length of the last games", "moves")
-    words = " · ".join(f"{name} {value}" for value, name in result_numbers(state)) if state.run else ""
-    facts = _block(html.escape(words), SMALL)
+    rows = result_numbers(state) if state.run else []
+    facts = "".join(_block(html.escape(f"{value} {name}"), SMALL) for value, name in rows)
     return _block(_last_game(state) + _block(lengths + facts, "flex:1 1 280px;max-width:310px;min-width:0"),
                   "display:flex;flex-wrap:wrap;gap:8px 24px;margin:10px 0")
 
@@ -513,7 +509,7 @@ def _device_bars(state: DashboardState) -> str:
     rows = [(facts[name].get("evals_per_s", 0.0) / most,
              ", ".join([f"{name}: {games[name]:,} games", *_device_facts(facts[name])])) for name in names if name]
     if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
-    return "".join(_bar(share, text, GREY, 8) for share, text in rows)
+    return "".join(_bar(share, text, GREY, 8, long=False) for share, text in rows)
 
 # %% ../../nbs/72_ui.dashboard.ipynb #5c0f1a17
 STOP = "The notebook's stop button ends this cleanly at once. Finished games are kept. Run the cell again to continue."
@@ -521,10 +517,9 @@ STOP = "The notebook's stop button ends this cleanly at once. Finished games are
 
 def _fold(name: str, summary: str, inside: str) -> str:
     "Return a part that a click opens."
-    if not (summary or inside): return ""
     line = f"{name}: {html.escape(summary)}" if summary else name
     return (f'<details style="margin:6px 0"><summary style="cursor:pointer">{line}</summary>'
-            f'<div style="margin:6px 0 6px 16px">{inside}</div></details>')
+            f'<div style="margin:6px 0 6px 16px">{inside or "nothing yet"}</div></details>')
 
 
 def speed_words(status: EngineStatus | None) -> str:
@@ -546,7 +541,7 @@ def _folds(state: DashboardState) -> str:
     texts = [*state.workers.values(), *state.messages][-12:]
     table = lambda text: "font-family:monospace" if "\n" in text else ""   # Keeps the columns of a table aligned
     messages = "".join(f'<div style="white-space:pre-wrap;{table(text)}">{html.escape(text)}</div>' for text in texts)
-    return (_fold("Throughput", speed_words(state.status), inside) + _fold(f"Messages ({len(texts)})", "", messages) * bool(texts)
+    return (_fold("Throughput", speed_words(state.status), inside) + _fold(f"Messages ({len(texts)})", "", messages)
             + _block(html.escape("" if state.ended or state.away else STOP), f"{SMALL};min-height:18px"))
 
 # %% ../../nbs/72_ui.dashboard.ipynb #6a93286a

@@ -16,6 +16,8 @@ from ..core.game import Game
 from ..core.python_game import RuleError
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine
+from .tree_view import moves_text
+from .coach import coach, summary, why_text
 from .match_text import (first_line, move_words, next_words, player_name, points_by_name, refusal, roll_words,
                                         write_move)
 from .saved_game import free_path, line_to_dict, read_saved_game
@@ -23,10 +25,11 @@ from .saved_game import free_path, line_to_dict, read_saved_game
 # %% auto #0
 __all__ = ['analyse_positions', 'pick_action', 'agent_move', 'simulations_of', 'with_simulations', 'viewer', 'is_open',
            'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with',
-           'keep_and_continue', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'seconds_words',
-           'change_simulations', 'change_level', 'level_words', 'follow_results', 'rating_words', 'undo_command',
-           'redo_command', 'look_at', 'next_seats', 'deal_again', 'start_new_game', 'start_rematch', 'swap_seats',
-           'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
+           'keep_and_continue', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
+           'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
+           'follow_results', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again',
+           'start_new_game', 'start_rematch', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command',
+           'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def analyse_positions(agent, states) -> list[Analysis]:
@@ -122,6 +125,7 @@ class MatchState:
         self.seconds = {}                        # {simulations: seconds of the fastest reply with them}
         self.finished = {}                       # {seed of a finished game: {player: points}}
         self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
+        self.inside = None                       # The last PositionAnalysis of `lines`
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
         self.file, self.busy = None, False       # File of this game; True while a command runs
         self.board = None                        # The PlayBoard that shows this match, None without widgets
@@ -239,6 +243,35 @@ def analyse_game(match: MatchState) -> str:
 
 
 
+
+# %% ../../nbs/75_ui.match.ipynb #75c0ac02
+def look_inside(match: MatchState) -> str:
+    "Return the agent's ranked moves in the position on display, and keep the whole analysis."
+    if not hasattr(match.full, "analyse"): raise Refused("This needs an agent with a search.")
+    if match.game.over(match.here): raise Refused("The game is over in this position, so there is nothing to look into.")
+    if not may_show(match.line, match.ply): raise Refused("Another player moves here, and an analysis would reveal that player's cards.")
+    match.inside = match.full.analyse(match.here)
+    return moves_text(match.inside)
+
+
+def grade_game(match: MatchState) -> str:
+    "Let the coach grade the moves of the game."
+    if not hasattr(match.full, "analyse"): raise Refused("The coach needs an agent with a search.")
+    if not match.line.actions: raise Refused("There is no move to grade yet.")
+    match.lesson = coach(match.line, match.full, seats=match.line.seats)
+    return summary(match.lesson)
+
+
+def grade_last_move(match: MatchState) -> str:
+    "Let the coach grade the last move of a person before the position on display."
+    if not hasattr(match.full, "analyse"): raise Refused("The coach needs an agent with a search.")
+    line = match.line
+    ply = next((ply for ply in reversed(range(match.ply)) if match.game.mover(line.states[ply]) in line.seats), None)
+    if ply is None: raise Refused("You have not moved yet.")
+    grade = match.lesson and match.lesson.grade(ply)
+    lesson = match.lesson if grade else coach(line, match.full, seats=line.seats, plies=[ply])
+    if not lesson.grades: raise Refused("A grade of this move would reveal hidden cards.")
+    return why_text(lesson, lesson.grade(ply))
 
 # %% ../../nbs/75_ui.match.ipynb #b37c6d09
 def seconds_words(match: MatchState, simulations: int | None) -> str:
@@ -426,6 +459,7 @@ class Match(MatchState):
     move, reply = command(play_move), command(play_reply)
     hint, analyse, set_simulations = command(give_hint), command(analyse_game), command(change_simulations)
     set_level, match_me = command(change_level), command(follow_results)
+    lines, why, coach = command(look_inside), command(grade_last_move), command(grade_game)
     undo, redo, look = command(undo_command), command(redo_command), command(look_at)
     new, rematch, swap = command(start_new_game), command(start_rematch), command(swap_seats)
     save, load, write_page = command(save_match), command(load_match), command(write_agent_page)

@@ -22,6 +22,7 @@ from .card_table import find_table
 from .progress import safe_output
 from .match import (Match, is_open, level_words, may_show, rating_words, seat_view, viewer,
                                    visible_values)
+from .coach import lesson_text
 from .match_text import first_line, player_name, refusal, result_words, score_words, write_move
 
 # %% auto #0
@@ -225,12 +226,12 @@ def _visits_line(match: Match, drawn: bool, count: int = 6) -> str:
 # %% ../../nbs/76_ui.match_view.ipynb #bbc6cbb2
 def move_list(match: Match) -> list:
     "Return a line of text for each move: its number, its name and its mark."
-    line, grades = match.line, getattr(match.lesson, "grades", ())
+    line, marks = match.line, match.lesson.marks() if match.lesson else {}
     several = match.game.players > 2 or match.game.has_hidden_information
     lines = []
     for ply, (state, action) in enumerate(zip(line.states, line.actions)):
         who = f"{player_name(line, match.game.mover(state), match.name)}: " if several else ""
-        mark = f" {grades[ply].mark}" if ply < len(grades) and grades[ply].mark else ""
+        mark = f" {marks[ply]}" if ply in marks else ""
         lines.append(f"{ply + 1}. {who}{write_move(match.game, state, action)}{mark}")
     return lines
 
@@ -351,7 +352,8 @@ def text_board(view: MatchView, letters: list) -> str:
 
 # %% ../../nbs/76_ui.match_view.ipynb #e9f261b8
 COMMANDS = dict(undo="take back your last move", redo="play it again", hint="ask the agent for a suggestion",
-                swap="move to the next seat", new="start another game", rematch="start another game with swapped seats")
+                lines="show the agent's best moves with their lines", why="grade your last move",
+                coach="grade all moves of this game", swap="move to the next seat", new="start another game", rematch="start another game with swapped seats")
 FILE_COMMANDS = dict(save="save the game to a file", load="load a game from a file")
 
 
@@ -391,7 +393,8 @@ def run_typed(match: Match, words: str) -> str:
     if word in FILE_COMMANDS:
         if not rest.strip(): return f"{word} needs a file name, for example: {word} game.json."
         getattr(match, word)(rest.strip())
-    elif words.lower() in COMMANDS: getattr(match, words.lower())()
+    elif words.lower() in COMMANDS:
+        if getattr(match, words.lower())() and words.lower() == "coach": return lesson_text(match.lesson)
     elif not match.turn: return refusal(match, 0)
     elif (action := parse_action(match, words)) is not None: match.move(action)
     else: return f"{words!r} is not a legal move; type one of {legal_words(match)}, or help."

@@ -9,12 +9,15 @@ import html, importlib.util, re, threading, time, weakref
 from pathlib import Path
 from typing import Callable
 
+import numpy as np
 from ..core.device import find_host, has_kernel
 from ..core.game import Game
 from ..core.registry import get_game
 from .svg import svg_image
 from .widgets import page_widgets, view_data
 from .board import square_name
+from .tree_view import heat_html, moves_html, tree_html
+from .coach import lesson_curve_html, mistake_html
 from .match import Match, Refused, seconds_words, simulations_of, visible_values
 from .match_text import first_line, player_name, refusal
 from .saved_game import free_name, free_path, read_saved_game
@@ -24,8 +27,9 @@ from .click_grid import ClickGrid, head_html, need_widgets
 
 # %% auto #0
 __all__ = ['STRENGTHS', 'NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'Choices', 'labelled', 'switch', 'row',
-           'PlayControls', 'AnalyseControls', 'ShareControls', 'BoardParts', 'DrawnParts', 'BoardWidgets', 'note_html',
-           'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play', 'open_match']
+           'PlayControls', 'AnalyseControls', 'ShareControls', 'LessonPanel', 'BoardParts', 'DrawnParts',
+           'BoardWidgets', 'note_html', 'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play',
+           'open_match']
 
 # %% ../../nbs/77_ui.play.ipynb #12dd05c0
 def failure_html(error: Exception) -> str:
@@ -134,7 +138,9 @@ class AnalyseControls:
         self.visits = switch("Considered moves", "Show which moves the agent considered, in green", True)
         self.analyse = labelled("Analyse game", "Let the agent search every position")
         self.back, self.forth = labelled("◀ Back", "One move back"), labelled("Forward ▶", "One move forward")
-        self.row = row(self.visits, self.analyse)
+        self.coach = labelled("Coach", "Grade all moves, and show the mistakes that changed the result")
+        self.inside = labelled("Look inside", "Show the agent's best moves here, their lines and the tree of its search")
+        self.row = row(self.visits, self.analyse, self.inside, self.coach)
         self.widget = w.VBox([row(self.back, self.forth), self.row])
         self.moves = w.Select(options=[("start", 0)], description="Moves", rows=12,
                               layout=w.Layout(width="100%", margin="0")).add_class("azb-list")
@@ -161,6 +167,33 @@ class ShareControls:
         "Offer the next free name if a file of this name exists."
         self.file.value = str(free_path(self.file.value))
 
+# %% ../../nbs/77_ui.play.ipynb #77c0ac02
+class LessonPanel:
+    "The mistakes of a game with a button for each, and the analysis of the position on display."
+    def __init__(self, match: Match):
+        w = need_widgets()
+        self.match, self.shown, self.look = match, (None, None), lambda ply: None   # look(ply) shows a position
+        self.widget = w.VBox()
+
+    def draw(self) -> None:
+        "Show the lesson and the analysis, if they belong to what is on display."
+        match, inside = self.match, self.match.inside
+        if inside is not None and not np.array_equal(inside.state, match.here): inside = None
+        if (match.lesson, inside) == self.shown: return
+        self.shown = match.lesson, inside
+        parts = [] if inside is None else [self._html(moves_html(inside) + tree_html(inside) + heat_html(inside))]
+        if match.lesson is not None:
+            parts.append(self._html(lesson_curve_html(match.lesson)))
+            for grade in match.lesson.mistakes[:5]: parts += [self._html(mistake_html(match.lesson, grade)), self._button(grade)]
+        self.widget.children = tuple(parts)
+
+    def _html(self, words: str): return need_widgets().HTML(words, layout=dict(max_width="640px", margin="4px 0"))
+
+    def _button(self, grade):
+        button = labelled(f"Play again from move {grade.ply + 1}", "Show the position before this move; a move there starts a branch")
+        button.on_click(lambda _: self.look(grade.ply))
+        return button
+
 # %% ../../nbs/77_ui.play.ipynb #d3e3f4a5
 class BoardParts:
     "The widgets of a board and their places: the picture, the panel, the moves and the controls."
@@ -171,7 +204,7 @@ class BoardParts:
         self.look, self.share = AnalyseControls(), ShareControls(match)
         self.grid = drawn and ClickGrid(drawn, click_place)
         self.letters, self.panel, self.curve, self.notice = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self.choices, self.coach = Choices(click, view.choice_name), w.VBox()
+        self.choices, self.lesson = Choices(click, view.choice_name), LessonPanel(match)
         self.tabs = w.Tab([self.play.widget, self.look.widget, self.share.widget])
         for number, title in enumerate(("Play", "Analyse", "Share")): self.tabs.set_title(number, title)
         def column(flex, most, *widgets):
@@ -182,7 +215,7 @@ class BoardParts:
         right = column("1 1 250px", 320, self.panel, self.play.rematch, self.tabs)
         top = row(left, right, column("1 1 110px", 200, self.look.moves), align_items="flex-start")
         self.root = w.VBox([w.HTML(head_html(), layout=w.Layout(height="0", margin="0", overflow="hidden")),
-                            self.notice, top, self.curve, self.coach]).add_class("azb")
+                            self.notice, top, self.curve, self.lesson.widget]).add_class("azb")
 
 # %% ../../nbs/77_ui.play.ipynb #69187588
 class DrawnParts(BoardParts):
@@ -208,6 +241,7 @@ class DrawnParts(BoardParts):
         self.curve.value = svg_image(value_curve(match), "expected points", shrink=True) if known > 1 else ""
         self.play.draw()
         self.look.draw(match)
+        self.lesson.draw()
 
     def _names(self, board) -> list:
         "Return the name of each square, for screen readers and as a tooltip."
@@ -228,6 +262,10 @@ class BoardWidgets(DrawnParts):
             button.on_click(lambda _: setattr(self.share.file, "value", free_name(match.game.name)))
         play.hint.on_click(lambda _: do(match.hint))
         look.analyse.on_click(lambda _: do(match.analyse))
+        look.inside.on_click(lambda _: do(match.lines))
+        look.coach.on_click(lambda _: (match.say(f"The coach looks at {len(match.line.actions)} moves. This may take a minute."),
+                                       self.draw(thinking=True), do(match.coach)))
+        self.lesson.look = lambda ply: do(match.look, ply)
         look.back.on_click(lambda _: do(match.look, match.ply - 1))
         look.forth.on_click(lambda _: do(match.look, match.ply + 1))
         def changed(widget, work): widget.observe(lambda change: self.syncing or work(change["new"]), "value")

@@ -55,11 +55,11 @@ def to_png(figure, dpi: int = 130) -> bytes:
 UNITS = dict(policy="nats", value="squared error")
 
 
-def _draw_loss(axis, history: list[dict], name: str, color: str) -> None:
-    "Draw a loss over minutes, with a gap for an iteration without a loss."
+def _draw_loss(axis, history: list[dict], name: str, color: str, run: str = "") -> None:
+    "Draw a loss over minutes, with a gap for an iteration without a loss; that of another run is dashed."
     loss = [math.nan if row[f"{name}_loss"] is None else row[f"{name}_loss"] for row in history]
     axis.plot([row["seconds"] / 60 for row in history], loss, color=color, marker="." if len(history) < 30 else "",
-              label=f"{name} ({UNITS[name]})")
+              linestyle="--" if run else "-", label=label(f"{run}: {name}") if run else f"{name} ({UNITS[name]})")
     axis.set(xlabel="minutes", xlim=(0, None), ylim=(0, max(axis.get_ylim()[1], 1.1 * np.nanmax([.01, *loss]))))
 
 
@@ -147,13 +147,19 @@ def plot_measures(matches: list[dict]):  # Rows of Trainer.matches; those with t
 def plot_history(
     history: list[dict],  # Trainer.history
     matches: list[dict],  # Trainer.matches
+    compare: dict = {},   # Name of another run: its (history, matches), laid over with dashed lines
 ):
     "Return a figure of the losses and the strength of a run, side by side."
     figure, (left, right) = new_figure(_strength(matches) if matches else _losses(history), 2)
     for name, color in zip(UNITS, (BLUE, ORANGE)): _draw_loss(left, history, name, color)
+    rows = list(matches)
+    for run, (other, met) in compare.items():
+        for name, color in zip(UNITS, (BLUE, ORANGE)): _draw_loss(left, other, name, color, run)
+        left.set_xlim(0, max([left.get_xlim()[1], *(1.05 * row["seconds"] / 60 for row in other)]))
+        rows += [dict(row, opponent=f"{run}: {row['opponent']}") for row in met]
     left.set_ylabel("loss")
     if history: left.legend(frameon=False, fontsize=8)
-    _draw_strength(right, matches)
+    _draw_strength(right, rows)
     right.set_xlim(left.get_xlim())
     reached = [row for row in milestones(history, matches) if row["iteration"] is not None]
     for row in reached: right.axvline(row["minutes"], color=GREY, linewidth=.8, linestyle=":", zorder=0)

@@ -19,8 +19,8 @@ from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone
 
 # %% auto #0
 __all__ = ['PHASES', 'MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'iteration_line', 'describe',
-           'progress_line', 'SafeStream', 'safe_output', 'can_color', 'line_color', 'wrap_text', 'TextProgress',
-           'time_shares', 'milestones', 'describe_milestone', 'TensorBoard']
+           'progress_line', 'read_curves', 'milestones', 'describe_milestone', 'SafeStream', 'safe_output', 'can_color',
+           'line_color', 'wrap_text', 'TextProgress', 'time_shares', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -296,6 +296,45 @@ def progress_line(
         line += "  " + piece
     return line
 
+# %% ../../nbs/71_ui.progress.ipynb #71d20002
+def read_curves(folder: str | Path) -> tuple[dict, dict]:
+    "Return the iterations by number, and the matches by (iteration, opponent), of a run folder."
+    rows = list(read_events(Path(folder) / "events.jsonl"))
+    return ({row.iteration: row for row in rows if isinstance(row, IterationDone)},
+            {(row.iteration, row.opponent): row for row in rows if isinstance(row, MatchPlayed)})
+
+
+def _milestone(what: str, level: float, measured: list[tuple]) -> dict:   # measured: (iteration, minutes, value)
+    "Return when a value first reached a level."
+    first = next((row for row in measured if row[2] >= level), (None, None))
+    return dict(what=what, level=level, iteration=first[0], minutes=first[1], best=max(row[2] for row in measured))
+
+
+def milestones(
+    history: list[dict],      # Rows with iteration, seconds, keeps and baselines, as Trainer.history
+    matches: list[dict] = (), # Rows with opponent, iteration, seconds and score, as Trainer.matches
+    ladder: list[dict] = (),  # Rows with opponent and score: matches of the agent that the run ends with
+) -> list[dict]:              # what, level, iteration and minutes (None: not reached yet), best value so far
+    "Return when a run first reached each level that was measured."
+    points = {}
+    for row in matches: points.setdefault(row["opponent"], []).append((row["iteration"], row["seconds"] / 60, row["score"]))
+    if history:
+        end = history[-1]["iteration"], history[-1]["seconds"] / 60
+        for row in ladder: points.setdefault(row["opponent"], []).append((*end, row["score"]))
+    rows = [_milestone(f"half of the points against {name}", .5, measured) for name, measured in points.items()]
+    judged = [row for row in history if describe_keeps(row.get("keeps"))]
+    if not judged: return rows
+    shares = [(row["iteration"], row["seconds"] / 60, row["keeps"][0]) for row in judged]
+    others = sorted(known_baselines(judged[-1].get("baselines")).items(), key=lambda item: item[1])
+    rows += [_milestone(f"keeps the result as often as {name} ({level:.0%})", level, shares) for name, level in others]
+    return rows + [_milestone(f"keeps the result in {level:.0%}", level, shares) for level in (.9, .95, .99)]
+
+
+def describe_milestone(row: dict) -> str:
+    "Return one line about a milestone."
+    if row["iteration"] is None: return f"{row['what']}: not yet, {row['best']:.0%} at best"
+    return f"{row['what']}: since iteration {row['iteration']}"
+
 # %% ../../nbs/71_ui.progress.ipynb #5365c37c
 def _is_notebook(stream) -> bool: return stream in (sys.stdout, sys.stderr) and has_kernel()
 
@@ -405,6 +444,7 @@ class TextProgress:
         self.every_s, self.last, self.width = every_s if self.live else log_every_s, time.monotonic(), 0
         self.skip, self.columns, self.tally, self.color = tuple(skip), columns, Tally(), can_color(self.stream)
         self.bar = "█░" if _can_write(self.stream, "█░") else "#-"
+        self.judged, self.matches = [], []   # Rows for `milestones`
 
     def __call__(self, event) -> None:
         self.tally(event)
@@ -417,15 +457,32 @@ class TextProgress:
         if passing and self.live: return self._rewrite(event)
         if getattr(event, "stopped", False) or isinstance(event, SelfPlayStopped) and not event.error: self._end_line()
         self._print(self._lasting(event))
+        if new := self._reached(event): self._print(self._fit(f"Now: {new}.", "32"))
+
+    def _reached(self, event) -> str:
+        "Return the milestones that an iteration has reached for the first time."
+        match event:
+            case RunStarted():
+                done, matches = read_curves(event.folder)
+                self.judged = [vars(row) for number, row in done.items() if number <= event.iteration]
+                self.matches = [dict(vars(row), seconds=0.0) for key, row in matches.items() if key[0] <= event.iteration]
+            case MatchPlayed() if event.iteration >= 0: self.matches.append(dict(vars(event), seconds=0.0))
+            case IterationDone():
+                if event.keeps: self.judged.append(vars(event))
+                rows = milestones(self.judged, self.matches)
+                return "; ".join(row["what"] for row in rows if row["iteration"] == event.iteration)
+        return ""
 
     def _lasting(self, event) -> str:
-        "Return the text of a line that stays; in a terminal it fits and may have a colour."
+        "Return the text of a line that stays."
         if isinstance(event, GameFinished): return progress_line(self.tally)
-        if not self.stream.isatty(): return describe(event)
-        columns = self._room()
-        text = iteration_line(event, columns) if isinstance(event, IterationDone) else wrap_text(describe(event), columns)
-        code = line_color(event) if self.color else ""
-        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+        one = isinstance(event, IterationDone) and self.stream.isatty()
+        return self._fit(iteration_line(event, self._room()) if one else describe(event), line_color(event))
+
+    def _fit(self, text: str, code: str) -> str:
+        "Return a text as it stays: in a terminal wrapped, and in a colour if that is wanted."
+        if self.stream.isatty(): text = wrap_text(text, self._room())
+        return f"\x1b[{code}m{text}\x1b[0m" if code and self.color else text
 
     def _room(self) -> int:
         "Return the width of a line; the last column stays free, because some terminals wrap there."
@@ -467,38 +524,6 @@ def time_shares(
     rest = 1 - sum(shares.values())
     parts = sorted(shares.items(), key=lambda item: -item[1]) + [("other", rest)] * (rest >= .005)
     return ", ".join(f"{part} {share:.0%}" for part, share in parts)
-
-# %% ../../nbs/71_ui.progress.ipynb #71d20002
-def _milestone(what: str, level: float, measured: list[tuple]) -> dict:   # measured: (iteration, minutes, value)
-    "Return when a value first reached a level."
-    first = next((row for row in measured if row[2] >= level), (None, None))
-    return dict(what=what, level=level, iteration=first[0], minutes=first[1], best=max(row[2] for row in measured))
-
-
-def milestones(
-    history: list[dict],      # Rows with iteration, seconds, keeps and baselines, as Trainer.history
-    matches: list[dict] = (), # Rows with opponent, iteration, seconds and score, as Trainer.matches
-    ladder: list[dict] = (),  # Rows with opponent and score: matches of the agent that the run ends with
-) -> list[dict]:              # what, level, iteration and minutes (None: not reached yet), best value so far
-    "Return when a run first reached each level that was measured."
-    points = {}
-    for row in matches: points.setdefault(row["opponent"], []).append((row["iteration"], row["seconds"] / 60, row["score"]))
-    if history:
-        end = history[-1]["iteration"], history[-1]["seconds"] / 60
-        for row in ladder: points.setdefault(row["opponent"], []).append((*end, row["score"]))
-    rows = [_milestone(f"half of the points against {name}", .5, measured) for name, measured in points.items()]
-    judged = [row for row in history if describe_keeps(row.get("keeps"))]
-    if not judged: return rows
-    shares = [(row["iteration"], row["seconds"] / 60, row["keeps"][0]) for row in judged]
-    others = sorted(known_baselines(judged[-1].get("baselines")).items(), key=lambda item: item[1])
-    rows += [_milestone(f"keeps the result as often as {name} ({level:.0%})", level, shares) for name, level in others]
-    return rows + [_milestone(f"keeps the result in {level:.0%}", level, shares) for level in (.9, .95, .99)]
-
-
-def describe_milestone(row: dict) -> str:
-    "Return one line about a milestone."
-    if row["iteration"] is None: return f"{row['what']}: not yet, {row['best']:.0%} at best"
-    return f"{row['what']}: since iteration {row['iteration']}"
 
 # %% ../../nbs/71_ui.progress.ipynb #ae1c1a02
 class TensorBoard:

@@ -100,6 +100,18 @@ def test_nothing_moves_while_phases_change_and_time_passes(tmp_path):
     assert before.count("height:110px") == 2 and words(before).index("Strength") < words(before).index("Loss")
 
 
+def test_a_run_ends_once_and_a_call_of_self_play_does_not_end_it(tmp_path):
+    state = DashboardState()
+    state(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), minutes=4))
+    state(SAMPLES[1])
+    assert state.ended == "" and "left" in words(render(state)) and "stop button" in words(render(state))
+    state(RunDone(3, "run"))
+    assert state.ended.startswith("Done.") and "left" not in words(render(state)) and "stop button" not in words(render(state))
+    alone = DashboardState()
+    alone(SAMPLES[1])
+    assert alone.ended == describe(SAMPLES[1])
+
+
 def test_strength_comes_first_and_says_what_others_score():
     state = DashboardState()
     state(RunStarted("connect4", "small", "cpu", "runs/none", minutes=1))

@@ -155,6 +155,15 @@ def test_a_history_is_losses_and_strength_over_the_same_minutes():
     assert plot_history(history, [match(.3, .2, .4)]).axes[1].get_title() == ""
 
 
+def test_another_run_is_laid_over():
+    history, other = [row(1, 2.0, .5), row(4, 1.5, .25)], [row(1, 1.9, .6), row(6, 1.2, .2)]
+    left, right = plot_history(history, [match(.5, .4, .6)], {"$other": (other, [match(.7, .6, .8, minutes=6)])}).axes
+    dashed = [line for line in left.lines if line.get_linestyle() == "--"]
+    assert [line.get_ydata().tolist() for line in dashed] == [[1.9, 1.2], [.6, .2]] and left.get_xlim()[1] >= 6
+    assert {text.get_text() for text in left.get_legend().get_texts()} >= {r"\$other: policy", "policy (nats)"}
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["rollouts:100", r"\$other: rollouts:100"]
+
+
 def test_layouts_stand_in_the_same_places_for_every_game():
     figure = plot_layouts([bench("a$(size=3)", slow=1000, processes=3000), bench("b", processes=500, slow=1000, other=1500)])
     left, right = figure.axes

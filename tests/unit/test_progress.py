@@ -596,14 +596,15 @@ def test_lines_that_stay_fit_the_terminal_and_lose_no_word(columns):
         lines = terminal.getvalue().removesuffix("\n").split("\n")
         longest = max(map(len, describe(event).split()))
         assert all(len(line) < max(columns, longest + 3) for line in lines), lines
-        words = terminal.getvalue().split()
-        if isinstance(event, IterationDone): assert len(lines) == 1 and words[1:3] == ["iteration", str(event.iteration)]
-        else: assert words == describe(event).split()
-        if event == kept and columns >= 60: assert "keeps the result in 90%" in terminal.getvalue(), "strength goes last"
-        if columns == 400: assert lines == describe(event).replace(" of 300 positions (86% to 93%)", "").split("\n")
+        if isinstance(event, IterationDone):
+            assert lines[0].split()[1:3] == ["iteration", str(event.iteration)]
+            assert " ".join(map(str.strip, lines[1:])) == "Now: keeps the result in 90%." * (event == kept)
+        else: assert terminal.getvalue().split() == describe(event).split()
+        if event == kept and columns >= 60: assert "keeps the result in 90%" in lines[0], "strength goes last"
+        if columns == 400: assert "\n".join(lines[:1] if event == kept else lines) == describe(event).replace(" of 300 positions (86% to 93%)", "")
     log = io.StringIO()
     TextProgress(log, columns=columns)(kept)
-    assert log.getvalue() == describe(kept) + "\n", "a log has all"
+    assert log.getvalue().splitlines()[0] == describe(kept), "a log has all"
 
 
 def test_colour_is_for_terminals_and_can_be_refused(monkeypatch):
@@ -643,6 +644,25 @@ def test_a_command_that_ends_in_the_middle_of_a_line_ends_the_line():
         assert stream.getvalue() == want
         safe.write("\n"), safe.settle()
     assert stream.getvalue() == "half a line\n"
+
+
+def test_a_milestone_is_printed_once_when_its_iteration_ends(tmp_path):
+    def events(first, last):
+        for k in range(first, last):
+            if k % 2: yield MatchPlayed("run", "random", .3 + .1 * k, .2, .9, 40, k)
+            yield IterationDone(k, 30. * k, 96 * k, 1200, 1.9, .8, 16.2, {}, [share := .6 + .1 * k, share, share, 300] if k < 4 else None)
+    log, folder = io.StringIO(), tmp_path / "run"
+    keep, progress = JsonLines(folder / "events.jsonl"), TextProgress(log)
+    for event in events(1, 5):
+        keep(event)
+        progress(event)
+    assert [line for line in log.getvalue().splitlines() if line.startswith("Now: ")] == [
+        "Now: half of the points against random; keeps the result in 90%."]
+    assert log.getvalue().splitlines()[-2:][0].startswith("Now: ") and "iteration 3 " in log.getvalue().splitlines()[-3]
+    log, again = io.StringIO(), [RunStarted("tictactoe", "tiny", "cpu", str(folder), 4), *events(5, 9)]
+    progress = TextProgress(log)
+    for event in again: progress(event)
+    assert "Now:" not in log.getvalue(), "a resumed run knows what it could do before"
 
 
 def test_a_phase_is_on_the_live_line_and_not_in_a_log():
