@@ -167,6 +167,7 @@ class DashboardState:
         self.phase, self.steps, self.iterations, self.matches = None, None, {}, {}  # Phase: its latest event
         self.recent, self.played = deque(maxlen=1000), Counter()                    # (length, outcome); games by source
         self.workers, self.messages, self.away = {}, deque(maxlen=4), ""   # away: words about a folder that is away
+        self.last = (), ""   # Record and text of the last game; a new call has none yet
         self.other = (Path(compare).name, *read_curves(compare)) if compare else ("", {}, {})
         self.stopped, self.call_s = 0.0, 0.0   # Time of the end; seconds of the present call, as its status says
 
@@ -174,7 +175,9 @@ class DashboardState:
         if isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)): self.phase, self.ended = event, ""
         match event:
             case GameFinished(): self._count(event)
-            case EngineStatus(): self.status, self.call_s = event, event.seconds
+            case EngineStatus():
+                self.status, self.call_s = event, event.seconds
+                if event.last_record or event.last_game: self.last = event.last_record, event.last_game
             case NodesStatus(): self.tally(event)
             case StepsTaken(): self.steps = event
             case IterationDone(): self.iterations[event.iteration] = event
@@ -306,7 +309,7 @@ def big_numbers(state: DashboardState) -> list[tuple]:
         last = matches[-1]
         cells.append((f"{last.score:.0%}", f"of the points against {last.opponent}", f"{last.low:.0%} to {last.high:.0%}",
                       f"Points in {last.games} games, with their 95 % interval."))
-    elif state.run: cells.append(("–", "strength", "measured after the first iterations", "No match and no judgement yet."))
+    elif state.run: cells.append(("–", "strength", "not measured yet", "No match and no judgement yet."))
     if matches:
         middle, spread = _elo_words(matches[-1])
         cells.append((f"{middle} Elo", f"above {matches[-1].opponent}", spread, "Elo with its 95 % interval; 0 is equal."))
@@ -458,14 +461,14 @@ GAME = "flex:0 1 310px;min-width:200px;min-height:220px"   # The place of the la
 
 def _last_game(state: DashboardState) -> str:
     "Return the last game: its picture, or its last position as text."
-    status, picture = state.status, ""
-    if status is None or not (status.last_record or status.last_game): return _block("&nbsp;", GAME) if state.run else ""
-    if status.last_record:
-        try: picture = game_picture(status.last_record)
+    (record, text), picture = state.last, ""
+    if not (record or text): return _block("The last game will be here.", f"{GAME};{SMALL}") if state.run else ""
+    if record:
+        try: picture = game_picture(record)
         except Exception: pass   # Rules that this process does not know, or that cannot be drawn
     plain = "font-family:monospace;line-height:1.15;margin:0;background:none;color:inherit"
-    text = f'<pre style="{plain}">{html.escape(status.last_game)}</pre><div style="{SMALL}">Last game</div>'
-    return _block(picture or text, GAME)
+    words = f'<pre style="{plain}">{html.escape(text)}</pre><div style="{SMALL}">Last game</div>'
+    return _block(picture or words, GAME)
 
 
 def _games(state: DashboardState) -> str:
@@ -551,7 +554,7 @@ PAGE = "font-family:system-ui,Helvetica,Arial,sans-serif;font-size:13px;line-hei
 def _head(state: DashboardState) -> str:
     "Return the title, the bars, the newest message and the big numbers."
     away = "" if state.ended else state.away
-    note = state.ended or (state.messages[-1].split("\n")[0] if state.messages else "")
+    note = state.ended or next((text for text in reversed(state.messages) if "\n" not in text), "")   # No tables
     line = "min-height:18px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis" if not state.ended else "min-height:18px"
     return (_title(state) + _block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin:4px 0")
             + _bars(state) + _block(html.escape(note) or "&nbsp;", line, note) + _numbers(state))

@@ -147,7 +147,8 @@ def test_the_last_game_is_a_picture_with_a_caption():
         state(EngineStatus(1., 2., 3., 4., .5, 6, {}, "x o <b>", 0., record))
         assert "x o <b>" in words(render(state)) and len(pictures(render(state))) == 0, "text, if there is no picture"
     state(EngineStatus(1., 2., 3., 4., .5, 6, {}, "x o", 0., ("tictactoe", 0, (0, 3, 1, 4, 2))))
-    assert len(pictures(render(state))) == 1
+    state(EngineStatus(1., 2., 3., 4., .5, 6, {}))
+    assert len(pictures(render(state))) == 1, "a call that has just begun leaves the last game there"
     assert [result_words(outcome) for outcome in ([1, -1], [-1, 1], [0, 0], [.5], [1, 0, -1])] == [
         "the first player won", "the second player won", "drawn", "result +0.50", "results +1.00 / +0.00 / -1.00"]
 
