@@ -19,7 +19,7 @@ from .network.checkpoint import parse_json, write_whole
 from .network.networks import PolicyValueNet
 from .search.agent import Agent
 from .selfplay.settings import default_settings
-from .arena.judge import answer_positions, read_positions
+from .arena.judge import PositionSet, answer_positions, read_positions
 from .arena.ladder import check_match
 from .arena.matches import play_match
 from .arena.players import names_program
@@ -31,7 +31,8 @@ from .ui.svg import BLUE, GREY
 # %% auto #0
 __all__ = ['GROUPS', 'LARGEST', 'GAMES', 'require_kind', 'check_groups', 'trainer_arguments', 'check_run', 'Experiment',
            'find_program', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack', 'unpack', 'seed_spread', 'compare',
-           'Points', 'points_row', 'measure_name', 'set_names', 'Laboratory', 'experiment_table', 'plot_experiment']
+           'Points', 'points_row', 'measure_name', 'set_names', 'Examiner', 'judged_rows', 'trained_row', 'Laboratory',
+           'experiment_table', 'plot_experiment']
 
 # %% ../nbs/81_ablate.ipynb #bd6c9869
 GROUPS = ("preset", "train", "play", "search")
@@ -376,9 +377,9 @@ def set_names(paths) -> list[str]:
     common = os.path.commonpath([file.parent for file in files])
     return [file.relative_to(common).as_posix() for file in files]
 
-# %% ../nbs/81_ablate.ipynb #fa29a787
-class Laboratory:
-    "Trains, judges and compares the runs of an experiment in a folder."
+# %% ../nbs/81_ablate.ipynb #83e0827e
+class Examiner:
+    "Asks the agents of an experiment's runs, and keeps every answer."
     def __init__(self, experiment: Experiment, folder: str | Path, say: Callable = print):
         self.experiment, self.say, self.game = experiment, say, get_game(experiment.game)
         self.sets = {name: read_positions(path, self.game).sample(experiment.per_phase)
@@ -411,32 +412,44 @@ class Laboratory:
         key = self.key(name, seed, self.key("control", seed), games, simulations)
         return self.results.get(key, play, lambda row: Points(*row))
 
+# %% ../nbs/81_ablate.ipynb #58b453d5
+def judged_rows(measure: str, answers: dict, positions: PositionSet) -> list[dict]:   # answers: {name: [(n,) bool per seed]}
+    "Return a row for each run name and phase of a set of positions, and one over all phases."
+    groups = [*((phase, positions.phase == index) for index, phase in enumerate(positions.phases)),
+              ("all", np.full(len(positions), True))]
+    rows = []
+    for phase, here in ((phase, here) for phase, here in groups if here.any()):
+        kept = {name: [row[here] for row in given] for name, given in answers.items()}
+        spread = seed_spread([[row.mean() for row in given] for given in kept.values()])
+        rows += [dict(measure=measure, phase=phase, name=name,
+                      **compare(given, kept["control"], spread, positions.groups[here])) for name, given in kept.items()]
+    return rows
+
+
+def trained_row(name: str, seed: int, run: Trainer) -> dict:
+    "Return what a run did with its time."
+    return dict(name=name, seed=seed, minutes=round(run.seconds / 60, 2), iterations=run.iteration, games=run.games,
+                positions=run.replay.added, steps=run.learner.steps)
+
+# %% ../nbs/81_ablate.ipynb #fa29a787
+class Laboratory(Examiner):
+    "Trains, judges and compares the runs of an experiment in a folder."
     def judged(self, positions: str, simulations: int) -> list[dict]:
         "Return a row for each run name and phase, and one over all phases."
-        names, seeds, found = self.experiment.names, self.experiment.seeds, self.sets[positions]
+        names, seeds = self.experiment.names, self.experiment.seeds
         asked = {name: [self.answers(name, seed, positions, simulations) for seed in seeds] for name in names}
-        groups = [*((phase, found.phase == index) for index, phase in enumerate(found.phases)),
-                  ("all", np.full(len(found), True))]
-        rows = []
-        for phase, here in ((phase, here) for phase, here in groups if here.any()):
-            kept = {name: [row[here] for row in asked[name]] for name in names}
-            spread = seed_spread([[row.mean() for row in kept[name]] for name in names])
-            rows += [dict(measure=measure_name(positions, simulations), phase=phase, name=name,
-                          **compare(kept[name], kept["control"], spread, found.groups[here])) for name in names]
-        return rows
+        return judged_rows(measure_name(positions, simulations), asked, self.sets[positions])
 
     def played(self) -> list[dict]:
         "Return a row for each variant, with its share of the points against the control."
-        names, seeds = self.experiment.names[1:], self.experiment.seeds
-        found = {name: [self.points(name, seed) for seed in seeds] for name in names}
+        names = self.experiment.names[1:]
+        found = {name: [self.points(name, seed) for seed in self.experiment.seeds] for name in names}
         spread = seed_spread([[np.mean(points.scores) for points in found[name]] for name in names])
         return [points_row(name, found[name], spread) for name in names]
 
     def trained(self) -> list[dict]:
         "Return a row for each run: what it did with its time."
-        found = [(name, seed, self.runs.trainer(name, seed)) for name, seed in self.runs]
-        return [dict(name=name, seed=seed, minutes=round(run.seconds / 60, 2), iterations=run.iteration,
-                     games=run.games, positions=run.replay.added, steps=run.learner.steps) for name, seed, run in found]
+        return [trained_row(name, seed, self.runs.trainer(name, seed)) for name, seed in self.runs]
 
     def run(self) -> dict:   # experiment: its settings; runs: as from `trained`; rows: as from `judged` and `played`
         "Train, judge and play. Write the result into result.json, and return it."

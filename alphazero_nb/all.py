@@ -11,14 +11,16 @@ from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, Net
 from alphazero_nb.network.pretrained import list_pretrained
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.levels import Level, Rating
 from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.engine import SelfPlayEngine
-from alphazero_nb.arena.solvers import get_solver
+from alphazero_nb.arena.solvers import Unsolved, get_solver
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, SolverPlayer, get_player
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.ladder import run_ladder
+from alphazero_nb.arena.level_curve import calibrate_levels
 from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, read_positions
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
@@ -30,6 +32,7 @@ from alphazero_nb.training.operator_check import check_operators
 from alphazero_nb.ui.progress import TensorBoard, TextProgress, describe
 from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
+from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.ui.card_table import register_table
 from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import match_html, match_png
@@ -43,11 +46,11 @@ from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, be
 
 __all__ = [
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
-    "GameRecord", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Match", "NetworkEvaluator", "PRESETS",
-    "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Replay", "RolloutPlayer", "SearchSettings",
-    "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer",
+    "GameRecord", "GridDrawing", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Level", "Match", "NetworkEvaluator", "PRESETS",
+    "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Rating", "Replay", "RolloutPlayer", "SearchSettings",
+    "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "Unsolved",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
-    "board_symmetries",
+    "board_symmetries", "calibrate_levels",
     "check_device", "check_operators", "default_settings", "default_training", "describe", "device_report", "download", "export_page", "forecast", "get_device", "get_game",
     "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",

@@ -98,6 +98,7 @@ def _train(args):
     if not stops: progress(Message("Stopped before the first game. Nothing is lost."))
     if expected and not stopped: progress(Message(expected.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
+    if args.levels and not stopped: _measure_levels(trainer, args)
     rules = ["--rules", args.rules] if args.rules else []
     if trainer.iteration and not args.json:
         print(f"Play against the agent: {shell_command('play', trainer.folder.path, *rules)}")
@@ -154,6 +155,14 @@ def _produce(args):
     if args.json: return dict(folder=args.folder, games=games)
 
 # %% ../nbs/82_cli.ipynb #6f883ee7
+def _measure_levels(trainer, args) -> None:
+    from alphazero_nb.arena.level_curve import calibrate_levels, describe_levels
+    from alphazero_nb.search.agent import Agent
+    agent = Agent.load(trainer.folder.path, args.simulations or 64, args.device)
+    levels = calibrate_levels(agent, minutes=trainer.seconds / 60 * 0.05, seed=args.seed)
+    if not args.json: print(describe_levels(levels))
+
+
 def _ladder(trainer, args) -> list[dict]:
     from alphazero_nb.arena.ladder import run_ladder
     from alphazero_nb.core.events import Message
@@ -196,6 +205,7 @@ def _play(args):
     agent = load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
+    if args.level is not None: agent = agent.at_level(args.level)
     play_text(Match(agent.game, agent, args.seat, seed=args.seed))
 
 
@@ -219,10 +229,23 @@ def _report(args):
     print(f"Open {report(args.folder)} in a browser.")
 
 
+def _levels(args):
+    from alphazero_nb.arena.level_curve import calibrate_levels, describe_levels
+    from alphazero_nb.search.agent import Agent
+    from alphazero_nb.search.levels import levels_to_dict
+    from alphazero_nb.ui.progress import TextProgress
+    load = Agent.load if Path(args.folder).exists() else Agent.pretrained
+    agent = load(args.folder, args.simulations or 64, args.device)
+    levels = calibrate_levels(agent, args.games or 1200, minutes=args.minutes, seed=args.seed,
+                              listener=None if args.json else TextProgress())
+    if args.json: return dict(levels=levels_to_dict(levels))
+    print(describe_levels(levels))
+
+
 def _page(args):
     from alphazero_nb.web.page import export_page
     out = args.out or f"{args.agent.partition(':')[2] or Path(args.agent).name}.html"
-    file = export_page(args.agent, out, simulations=args.simulations or 64, **_given(title=args.title, author=args.author, note=args.note))
+    file = export_page(args.agent, out, simulations=args.simulations, **_given(title=args.title, author=args.author, note=args.note))
     print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without network.")
 
 
@@ -434,6 +457,8 @@ _OTHERS = {
     "--title": dict(help="title of the page (the game)"),
     "--author": dict(help="who trained the agent"),
     "--note": dict(help="a few sentences about the agent"),
+    "--level": dict(type=_between(float, 1, 100), help="strength of the agent, from 1 for a beginner (full strength)"),
+    "--levels": dict(action="store_true", help="at the end, measure the levels of the agent for a twentieth of the minutes"),
     "--seat": dict(type=_whole, default=0, help="your seat; seat 0 moves first (0)"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
     "--seconds": dict(type=_time, default=2.0,
@@ -454,14 +479,14 @@ _RUN_COMMANDS = {  # name: function, help, positional arguments, options
               ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations",
                "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout",
                "--backend", "--gpus", "--workers", "--ray", "--from-folder", "--evaluate-every", "--device", "--seed",
-               "--tensorboard", "--ladder", "--ladder-games", "--json"]),
+               "--tensorboard", "--ladder", "--ladder-games", "--levels", "--json"]),
     "selfplay": (_produce, "play games for a training run, into its folder and with its newest weights",
                  dict(folder="the folder of a run that was started with --from-folder, here or on another machine"),
                  ["--rules", "--minutes", "--games", "--threads", "--layout", "--gpus", "--workers", "--device",
                   "--json"]),
     "play": (_play, "play against a trained agent in the terminal",
              dict(folder="the folder of a run, or a game of which the package has an agent, for example connect4"),
-             ["--rules", "--simulations", "--worlds", "--seat", "--device", "--seed"]),
+             ["--rules", "--simulations", "--worlds", "--level", "--seat", "--device", "--seed"]),
     "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
             dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
             ["--rules", "--simulations", "--device"]),
@@ -481,6 +506,9 @@ _MEASURE_COMMANDS = {
               dict(player="random, rollouts:N, solver, pretrained, or the folder of a run"),
               ["--game", "--rules", "--players", "--cards", "--positions", "--per-phase", "--simulations", "--device",
                "--seed", "--json"]),
+    "levels": (_levels, "measure levels of an agent that are 100 Elo apart, by a tournament of weaker copies",
+               dict(folder="the folder of a run, which keeps the levels, or a game of which the package has an agent"),
+               ["--rules", "--games", "--minutes", "--simulations", "--device", "--seed", "--json"]),
     "show-game": (_show_game, "play given moves, for example to reproduce an error in the rules",
                   dict(game="a game"), ["--rules", "--seed", "--moves"]),
     "ablate": (_ablate, "train variants of settings and a control for the same time, and compare their agents",

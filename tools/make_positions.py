@@ -94,7 +94,7 @@ def main():
             quiet=.5 if args.game == "connect4" and not args.as_they_come else None, known=known)
         lines, phase = lines + drawn, phase + [index] * len(drawn)
         say(f"drew {len(drawn)} positions after {plies.start} to {plies.stop - 1} moves")
-    solvers = [get_solver(game) for _ in range(args.threads)]
+    solvers = [get_solver(game, limit=None) for _ in range(args.threads)]
     found = solve_in_blocks(solvers, lines, np.array(phase, np.int8), tuple(phases), args.out, say)
     say(f"{args.out} has {len(found)} positions, {found.critical.mean():.0%} of them critical, "
         f"and {args.out.stat().st_size / 1000:.0f} kB")

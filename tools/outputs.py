@@ -26,7 +26,7 @@ def joined(text) -> str: return text if isinstance(text, str) else "".join(text)
 
 def text_of(cell) -> str:
     "Return what a cell prints and the text of its value."
-    parts = [joined(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout"]
+    parts = ["".join(joined(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout")]   # In pieces
     parts += [joined(output["data"].get("text/plain", "")) for output in cell["outputs"] if "data" in output]
     return "\n".join(line.rstrip() for line in CONTROL.sub("", "\n".join(parts)).strip().split("\n"))
 

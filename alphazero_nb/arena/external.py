@@ -17,8 +17,8 @@ from ..games import chess_text
 from .players import Player, register_player
 
 # %% auto #0
-__all__ = ['EngineFailed', 'EngineProcess', 'EngineSpec', 'read_spec', 'EngineLine', 'clock_words', 'ask_move', 'UciPlayer',
-           'ClockedGame', 'play_clocked']
+__all__ = ['EngineFailed', 'EngineProcess', 'EngineSpec', 'read_spec', 'EngineLine', 'clock_words', 'go_limits', 'ask_move',
+           'UciPlayer', 'ClockedGame', 'play_clocked']
 
 # %% ../../nbs/57_arena.external.ipynb #9300b808
 class EngineFailed(ValueError):
@@ -189,6 +189,17 @@ def clock_words(white_s: float, black_s: float, increment_s: float) -> str:
     return f"wtime {ms[0]} btime {ms[1]} winc {ms[2] if increment_s else 0} binc {ms[3] if increment_s else 0}"
 
 
+def go_limits(spec: EngineSpec, left_s: float | None, patience_s: float) -> tuple[str, float]:
+    "Return the words of `go`, and the longest time for the answer in seconds."
+    words, limit_s = [], patience_s
+    if spec.clock_s:
+        words.append(clock_words(left_s, left_s, spec.increment_s))
+        limit_s += left_s
+    for name in ("movetime", "nodes", "depth"):
+        if getattr(spec, name): words.append(f"{name} {getattr(spec, name)}")
+    return " ".join(words), limit_s + (spec.movetime or 0) / 1000
+
+
 def ask_move(engine: EngineProcess, game: Game, state, line: EngineLine, go: str, limit_s: float) -> int:
     "Return the action of a program in a position. Raise EngineFailed if there is none or it is illegal."
     engine.send(f"position fen {line.fen}" + f" moves {' '.join(line.moves)}" * bool(line.moves))
@@ -223,19 +234,9 @@ class UciPlayer(Player):
             self.engine.send("ucinewgame")
             self.engine.ready()
         start = time.monotonic()
-        action = ask_move(self.engine, self.game, state, line, *self._limits(line))
+        action = ask_move(self.engine, self.game, state, line, *go_limits(self.spec, line.left_s, self.patience_s))
         self._remember(state, action, line, time.monotonic() - start)
         return action
-
-    def _limits(self, line: EngineLine) -> tuple[str, float]:
-        "Return the words of `go`, and the longest time for the answer."
-        spec, words, limit_s = self.spec, [], self.patience_s
-        if spec.clock_s:
-            words.append(clock_words(line.left_s, line.left_s, spec.increment_s))
-            limit_s += line.left_s
-        for name in ("movetime", "nodes", "depth"):
-            if getattr(spec, name): words.append(f"{name} {getattr(spec, name)}")
-        return " ".join(words), limit_s + (spec.movetime or 0) / 1000
 
     def _remember(self, state, action: int, line: EngineLine, used_s: float) -> None:
         "Store the line of every position that can follow. Raise EngineFailed if the clock has run out."

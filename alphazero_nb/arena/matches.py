@@ -18,8 +18,8 @@ from ..search.search import require_number
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'PlayedGame', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'play_match', 'measure',
-           'DuplicateResult', 'play_duplicate', 'play_series']
+           'PlayedGame', 'game_keys', 'deal_groups', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'play_match',
+           'measure', 'DuplicateResult', 'play_duplicate', 'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
 def canonical(game: Game, state) -> tuple:
@@ -107,6 +107,21 @@ class PlayedGame(NamedTuple):
     start: np.ndarray   # (state_size,) int16, the position after the opening
     actions: list       # From there to the end
 
+# %% ../../nbs/53_arena.matches.ipynb #cfdee41f
+def game_keys(games: list[PlayedGame], deals: np.ndarray) -> list[tuple]:   # deals: (scores,) int
+    "Return the key of each score: its place in its deal, and the start and actions of its game or pair of games."
+    _, first, deal = np.unique(deals, return_index=True, return_inverse=True)
+    played = [(game.start.tobytes(), tuple(game.actions)) for game in games]
+    pairs = zip(*[iter(played)] * (len(played) // len(deals)))
+    return list(zip((np.arange(len(deals)) - first[deal.ravel()]).tolist(), pairs))
+
+
+def deal_groups(deals: np.ndarray | None, keys: list) -> np.ndarray | None:   # keys: as from `game_keys`, or empty
+    "Return the group of each deal: deals that share a game are in one group. Return None without deals and keys."
+    if deals is None and not keys: return None
+    if deals is None: deals = np.arange(len(keys))
+    return linked_groups(deals, keys or deals)[np.unique(deals, return_index=True)[1]]
+
 # %% ../../nbs/53_arena.matches.ipynb #f4cf9115
 @dataclass(frozen=True)
 class MatchResult:
@@ -123,13 +138,8 @@ class MatchResult:
         return (f"{self.player} against {self.opponent}: {self.score:.1%} of the points "
                 f"({low:.1%} to {high:.1%}, {describe_games(len(self.scores), self.different)})")
 
-    @property
-    def keys(self) -> list[tuple]:   # Of each score: place in its deal, start and actions; two games with one player
-        if not self.games: return []
-        _, first, deal = np.unique(self._deals, return_index=True, return_inverse=True)
-        games = [(game.start.tobytes(), tuple(game.actions)) for game in self.games]
-        pairs = zip(*[iter(games)] * (len(games) // len(self.scores)))
-        return list(zip((np.arange(len(self.scores)) - first[deal.ravel()]).tolist(), pairs))
+    @property   # Of each score: place in its deal, start and actions; two games with one player
+    def keys(self) -> list[tuple]: return game_keys(self.games, self._deals) if self.games else []
 
     @property
     def _deals(self): return np.arange(len(self.scores)) if self.deals is None else self.deals
@@ -141,18 +151,14 @@ class MatchResult:
     def independent(self) -> np.ndarray:   # The score of each game, or the mean of each opening or deal
         return self.scores if self.deals is None else np.bincount(self.deals, self.scores) / np.bincount(self.deals)
 
-    @property
-    def groups(self) -> np.ndarray | None:   # The group of each entry of `independent`; None: all independent
-        if self.deals is None and not self.games: return None
-        linked = linked_groups(self._deals, self.keys or self._deals)
-        return linked[np.unique(self._deals, return_index=True)[1]]
+    @property   # The group of each entry of `independent`; None: all independent
+    def groups(self) -> np.ndarray | None: return deal_groups(self.deals, self.keys)
 
     @property
     def score(self) -> float: return float(self.independent.mean())
 
-    @property
-    def interval(self) -> tuple[float, float]:  # 95 %, low and high end
-        return score_interval(self.independent, self.groups)
+    @property   # 95 %, low and high end
+    def interval(self) -> tuple[float, float]: return score_interval(self.independent, self.groups)
 
     def event(self, iteration: int = -1) -> MatchPlayed:
         "Return the result as an event of this iteration of a run; −1 outside a run."
@@ -162,9 +168,9 @@ class MatchResult:
     def to_dict(self) -> dict:
         "Return plain data. Elo is the difference that predicts this score; a win beats over half of the opponents."
         low, high = self.interval
+        wins, draws, losses = (int(chosen.sum()) for chosen in (self.scores > .5, self.scores == .5, self.scores < .5))
         return dict(player=self.player, opponent=self.opponent, games=len(self.scores), different=self.different,
-                    score=self.score, low=low, high=high, wins=int((self.scores > .5).sum()),
-                    draws=int((self.scores == .5).sum()), losses=int((self.scores < .5).sum()),
+                    score=self.score, low=low, high=high, wins=wins, draws=draws, losses=losses,
                     elo=elo(self.score), elo_low=elo(low), elo_high=elo(high))
 
 # %% ../../nbs/53_arena.matches.ipynb #0a93877f

@@ -23,11 +23,12 @@ from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import draw_worlds, expand, init_root, read_result, roll
 from ..search.agent import Agent
-from .solvers import get_solver
+from .connect4_search import guess_scores
+from .solvers import Unsolved, get_solver
 
 # %% auto #0
-__all__ = ['UCT_CONSTANT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'act_in_threads', 'RolloutPlayer',
-           'HeuristicPlayer', 'SolverPlayer', 'register_player', 'names_program', 'get_player']
+__all__ = ['UCT_CONSTANT', 'LONGEST_PLAYOUT', 'Player', 'RandomPlayer', 'select_uct', 'play_out', 'search_uct', 'act_in_threads',
+           'RolloutPlayer', 'HeuristicPlayer', 'SolverPlayer', 'register_player', 'names_program', 'get_player']
 
 # %% ../../nbs/52_arena.players.ipynb #68073086
 class Player:
@@ -60,6 +61,7 @@ class RandomPlayer(Player):
 
 # %% ../../nbs/52_arena.players.ipynb #bfa1c1ca
 UCT_CONSTANT = 1.0  # For results in [−1, 1]
+LONGEST_PLAYOUT = 20_000   # Moves; rules that go on for ever end there with an error
 
 
 @lean_kernel
@@ -81,7 +83,7 @@ def select_uct(nodes, edges, node, random, c):
 @lean_kernel
 def play_out(api, state, random, actions, chances, result):
     "Play random moves to the end of the game, in place, and write the result by seat."
-    for _ in range(api[MAX_LENGTH] + 1):
+    for _ in range(max(api[MAX_LENGTH], LONGEST_PLAYOUT) + 1):   # A match may be longer than a game of training
         mover = call_mover(api[MOVER], state)
         if mover == OVER:
             read_result(api, state, result)
@@ -89,7 +91,7 @@ def play_out(api, state, random, actions, chances, result):
         if mover == CHANCE: action = draw_outcome(api, state, chances, uniform(random, 0))
         else: action = actions[int(uniform(random, 0) * call_legal(api[LEGAL], state, actions))]
         call_play(api[PLAY], state, action)
-    raise ValueError("a game is longer than its max_length; increase max_length")
+    raise ValueError("a random game does not end: it has more than 20,000 moves and more than max_length")
 
 # %% ../../nbs/52_arena.players.ipynb #f3b656fd
 @kernel
@@ -193,8 +195,13 @@ class SolverPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return one of the best actions for each state: (n,)."
-        scores = [self.solver.scores(state) for state in self.game.as_states(states)]
+        scores = [self._scores(state) for state in self.game.as_states(states)]
         return np.array([self.rng.choice(np.flatnonzero(row == row.max())) for row in scores])
+
+    def _scores(self, state) -> np.ndarray:
+        "Return the solver's scores, or a guess where it finds none in time: moves that create winning cells."
+        try: return self.solver.scores(state)
+        except Unsolved: return guess_scores(state)
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
 _LIBRARY = dict(greedy="material", minimax="material", uci="external")   # Module of a player with its own page

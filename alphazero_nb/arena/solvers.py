@@ -13,15 +13,20 @@ import numpy as np
 from ..core.compiled import kernel
 from ..core.game import Game
 from ..games.dots import _FIRST
-from .connect4_search import ILLEGAL, Connect4Search, guess_scores
+from ..games.connect4 import CELLS
+from .connect4_search import ILLEGAL, Connect4Search
 
 # %% auto #0
-__all__ = ['Solver', 'TableSolver', 'closed_boxes', 'fill_table', 'other_lines', 'dots_table', 'signs', 'DotsSolver',
-           'Connect4Solver', 'get_solver']
+__all__ = ['EFFORT', 'Unsolved', 'Solver', 'TableSolver', 'closed_boxes', 'fill_table', 'other_lines', 'dots_table', 'signs',
+           'DotsSolver', 'Connect4Solver', 'get_solver']
 
 # %% ../../nbs/51_arena.solvers.ipynb #2a7f0fae
+class Unsolved(ValueError):
+    "A position needs more effort than the solver may spend."
+
+
 class Solver(Protocol):
-    "Perfect play in one game."
+    "Perfect play in one game. What it returns is exact; it raises Unsolved instead of guessing."
     game: Game
 
     def results(self, state) -> np.ndarray:
@@ -137,30 +142,46 @@ class DotsSolver:
         return signs(self.scores(state))
 
 # %% ../../nbs/51_arena.solvers.ipynb #ab565035
+EFFORT = 5_000_000   # Nodes, about a second
+
+
 class Connect4Solver:
     "Solve Connect Four by alpha-beta search."
-    def __init__(self, game: Game, limit: int = 5_000_000):   # Nodes for the scores of one position, about a second
+    def __init__(
+        self,
+        game: Game,
+        limit: int | None = EFFORT,   # Most nodes per position; None: as many as it takes, minutes with few stones
+    ):
         self.game, self.limit, self.search = game, limit, Connect4Search()
 
+    def _scores(self, state, distances: bool) -> np.ndarray:
+        "Return the scores of a position. Raise Unsolved at the limit."
+        scores = self.search.scores(state, distances, 1 << 62 if self.limit is None else self.limit)
+        if scores is not None: return scores
+        stones = int(np.count_nonzero(state[:CELLS]))
+        raise Unsolved(f"{self.game.name}: this position with {stones} stone{'s' * (stones != 1)} is not solved within "
+                       f"{self.limit:,} nodes; allow more with get_solver(game, limit), or limit=None.")
+
     def results(self, state) -> np.ndarray:
-        "Return the mover's result after each move, (7,) int8: 1, 0, −1 or ILLEGAL. Takes minutes with few stones."
-        return signs(self.search.scores(self.game.as_state(state), distances=False))
+        "Return the mover's result after each move, (7,) int8: 1, 0, −1 or ILLEGAL. Raise Unsolved at the limit."
+        return signs(self._scores(self.game.as_state(state), distances=False))
 
     def scores(self, state) -> np.ndarray:
-        "Return a score of each move, (7,) int8, or ILLEGAL: exact if the limit allows, otherwise a guess."
+        "Return a score of each move, (7,) int8, or ILLEGAL: with distances if the limit allows, otherwise the results."
         state = self.game.as_state(state)
-        for distances in (True, False):
-            scores = self.search.scores(state, distances, self.limit)
-            if scores is not None: return scores
-        return guess_scores(state)
+        try: return self._scores(state, distances=True)
+        except Unsolved: return self.results(state)
 
 # %% ../../nbs/51_arena.solvers.ipynb #4ab426d7
 _SOLVERS = dict(tictactoe=TableSolver, dots=DotsSolver, connect4=Connect4Solver)
 
 
-def get_solver(game: Game) -> Solver:
+def get_solver(
+    game: Game,
+    limit: int | None = EFFORT,   # Most nodes per position where the solver searches (Connect Four); None: no limit
+) -> Solver:
     "Return a solver of this game. Raise a ValueError if there is none."
     name = game.name.partition("(")[0]
     if name not in _SOLVERS or not game.packaged:
         raise ValueError(f"{game.name} has no solver; solved games are {', '.join(sorted(_SOLVERS))}.")
-    return _SOLVERS[name](game)
+    return Connect4Solver(game, limit) if name == "connect4" else _SOLVERS[name](game)

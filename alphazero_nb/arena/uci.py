@@ -21,8 +21,8 @@ from ..search.one_game import (GameSearch, RankedMove, advance, playable_visits,
 # %% auto #0
 __all__ = ['MOVES_LEFT', 'OPTIONS', 'COMMANDS', 'ALONE', 'NEED_AGENT', 'Limits', 'read_limits', 'time_for_move', 'centipawns',
            'score_words', 'read_position', 'GameOnBoard', 'restrict_root', 'read_allowed', 'Thought', 'is_decided',
-           'report', 'choose_move', 'think', 'check_option', 'UciProgram', 'ponder', 'best_move', 'search_and_answer',
-           'begin_search', 'handle', 'run_uci', 'print_line']
+           'report', 'choose_move', 'think', 'check_option', 'warm_up_commands', 'UciProgram', 'ponder', 'best_move',
+           'search_and_answer', 'begin_search', 'handle', 'run_uci', 'print_line']
 
 # %% ../../nbs/58_arena.uci.ipynb #19bed0a2
 @dataclass(frozen=True)
@@ -234,6 +234,13 @@ def check_option(name: str, number: int | None, given) -> None:
     if number is None or not least <= number <= most:
         raise ValueError(f"{name} is {given!r}; it must be a whole number from {least} to {most}.")
 
+# %% ../../nbs/58_arena.uci.ipynb #436d51f3
+def warm_up_commands(game: Game) -> None:
+    "Compile what the commands and their answers need besides a search."
+    state = game.new_match()
+    no_mate_possible(state)
+    for action in game.legal_actions(state)[:1]: chess_text.move_to_uci(game, state, int(action))
+
 # %% ../../nbs/58_arena.uci.ipynb #e5c6afa3
 class UciProgram:
     "An agent behind UCI. `load` returns it at the first command that needs it."
@@ -272,9 +279,7 @@ class UciProgram:
             raise ValueError(f"UCI is for chess, and this agent plays {agent.game.name}.")
         board = GameOnBoard(GameSearch(agent.game, agent.evaluator, agent.settings, self.leaves, self.room))
         warm_up(board.search)
-        state = agent.game.new_match()   # Kernels of the commands and of their answers
-        no_mate_possible(state)
-        for action in agent.game.legal_actions(state)[:1]: chess_text.move_to_uci(agent.game, state, int(action))
+        warm_up_commands(agent.game)
         self.board = board
 
     def end_search(self) -> None:

@@ -12,7 +12,7 @@ from .calls import CHANCE, OVER, outcome_at, write_inputs
 from .streams import dice, require_seed
 
 # %% auto #0
-__all__ = ['GameFacts', 'StateRows', 'StatePlay', 'BaseGame']
+__all__ = ['GameFacts', 'StateRows', 'PositionRules', 'StatePlay', 'BaseGame']
 
 # %% ../../nbs/01c_core.base_game.ipynb #88bed9b3
 class GameFacts:
@@ -95,9 +95,9 @@ def _whole_rows(game: GameFacts, states) -> np.ndarray:
         raise ValueError(f"{game.name}: this state has a number that is not int16; {take}.")
     return np.require(rows, np.int16, "CAW")
 
-# %% ../../nbs/01c_core.base_game.ipynb #b759e4c5
-class StatePlay(StateRows):
-    "The rules for use from Python, one state at a time."
+# %% ../../nbs/01c_core.base_game.ipynb #c4ab629c
+class PositionRules(StateRows):
+    "What the rules say about one position: who moves, and what may follow."
     def mover(self, state) -> int:
         "Return the player to move, OVER (−1) when the game is over, or CHANCE (−2)."
         return self.compiled["mover"](self.as_state(state))
@@ -111,6 +111,17 @@ class StatePlay(StateRows):
         actions = np.zeros(self.max_legal, np.int32)
         return actions[:self.compiled["legal"](state, actions)].tolist()
 
+    def chance(self, state) -> list[tuple[int, float]]:
+        "Return the possible outcomes and their probabilities where chance moves; an empty list elsewhere."
+        state = self.as_state(state)
+        if self.mover(state) != CHANCE: return []
+        probabilities = np.zeros(self.outcomes)
+        self.compiled["chance"](state, probabilities)
+        return [(int(outcome), float(probabilities[outcome])) for outcome in np.flatnonzero(probabilities > 0)]
+
+# %% ../../nbs/01c_core.base_game.ipynb #b759e4c5
+class StatePlay(PositionRules):
+    "Play from Python: one move, a line of moves, or the rolls until a player moves."
     def play(self, state, action: int) -> np.ndarray:
         "Return the position after `action`; a ValueError names an illegal action and the legal ones."
         state = self.as_state(state).copy()
@@ -142,14 +153,6 @@ class StatePlay(StateRows):
 
     def forget(self) -> None:
         "Drop the positions stored for this thread; compiled rules store none."
-
-    def chance(self, state) -> list[tuple[int, float]]:
-        "Return the possible outcomes and their probabilities where chance moves; an empty list elsewhere."
-        state = self.as_state(state)
-        if self.mover(state) != CHANCE: return []
-        probabilities = np.zeros(self.outcomes)
-        self.compiled["chance"](state, probabilities)
-        return [(int(outcome), float(probabilities[outcome])) for outcome in np.flatnonzero(probabilities > 0)]
 
     def pass_chance(self, state, seed: int, number: int = 0) -> tuple:  # The position, the outcomes of these rolls
         "Play the rolls of the game with this seed, from roll `number` on, until a player moves or the game is over."

@@ -17,8 +17,9 @@ from .compiled import VERSIONS, Rewired
 from .registry import file_stem
 
 # %% auto #0
-__all__ = ['ContractError', 'broken_law', 'seat_law', 'IndexWatch', 'Checker', 'CheckReport', 'check_game', 'CallTrace',
-           'child_main', 'check_in_process', 'check_new_rules']
+__all__ = ['UNWRITTEN', 'ContractError', 'broken_law', 'seat_law', 'IndexWatch', 'broken_by_legal', 'broken_by_chance',
+           'broken_by_results', 'Checker', 'CheckReport', 'check_game', 'CallTrace', 'child_main', 'check_in_process',
+           'check_new_rules']
 
 # %% ../../nbs/01a_core.game_check.ipynb #e67b25da
 class ContractError(ValueError):
@@ -98,6 +99,7 @@ class _Checker:
 
     def law(self, holds: bool, function: str, law: str, cause: BaseException | None = None) -> None:
         if not holds: raise broken_law(self.game.name, function, self.history, self.seed, law) from cause
+    def keep(self, function: str, broken: str) -> None: self.law(not broken, function, broken)
 
     def call(self, function: str, *args):
         "Return the answer of a rule; both versions of it must agree."
@@ -128,6 +130,46 @@ class _Checker:
         self.law(np.array_equal(before, state), function, "it must not change the state")
         return answer
 
+    def seen(self, state) -> np.ndarray:
+        planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.privileged_size, np.int8)
+        self.read("observe", state, planes)
+        if len(more): self.read("privileged", state, more)
+        return np.concatenate([planes, more])
+
+    def where(self, state) -> str:
+        try: return f"position: {' '.join(self.game.text(state).split())}"
+        except Exception: return f"position: {state.tolist()}"
+
+# %% ../../nbs/01a_core.game_check.ipynb #cb167e8b
+UNWRITTEN = -7   # In the places that `legal` has not filled
+
+
+def broken_by_legal(game: BaseGame, actions: np.ndarray, count: int) -> str:
+    "Return the requirement that these `count` legal actions break, or ''."
+    if not 1 <= count <= game.max_legal: return f"there must be 1 to {game.max_legal} actions, not {count}"
+    legal = actions[:count].tolist()
+    if UNWRITTEN in legal: return f"it returned {count}, but wrote {count - legal.count(UNWRITTEN)} of these actions"
+    if legal != sorted(set(legal)): return f"actions must be in increasing order, not {legal}"
+    return "" if 0 <= legal[0] and legal[-1] < game.actions else f"actions must lie in 0 to {game.actions - 1}"
+
+
+def broken_by_chance(probabilities: np.ndarray) -> str:
+    "Return the requirement that these probabilities break, or ''."
+    if not probabilities.any(): return "the list of outcomes must not be empty"
+    worst = int(probabilities.argmin())   # The place of a NaN, if there is one
+    if not probabilities[worst] >= 0:
+        return f"a probability must not be negative, but outcome {worst} has {probabilities[worst]:g}"
+    total = probabilities.sum()
+    return "" if abs(total - 1) < 1e-6 else f"the probabilities must add up to 1, not to {total:.6g}"
+
+
+def broken_by_results(results: np.ndarray, opposite: bool) -> str:   # opposite: True if they must add up to 0
+    "Return the requirement that these results break, or ''."
+    if not np.all(np.abs(results) <= 1): return f"results must lie in [−1, 1], not {results.tolist()}"
+    if not opposite or abs(results.sum()) <= 1e-5: return ""
+    return (f"two players must have opposite results, not {results.tolist()}; if they need not in this game, "
+            f"create it with zero_sum=False")
+
 # %% ../../nbs/01a_core.game_check.ipynb #01a02619
 class Checker(_Checker):
     "The requirements of the contract, for one position at a time."
@@ -141,13 +183,10 @@ class Checker(_Checker):
         if mover == OVER:
             self.result(state)
             return []
-        actions = np.full(game.max_legal, -7, np.int32)
+        actions = np.full(game.max_legal, UNWRITTEN, np.int32)
         count = self.read("legal", state, actions)
-        self.law(1 <= count <= game.max_legal, "legal", f"there must be 1 to {game.max_legal} actions, not {count}")
+        self.keep("legal", broken_by_legal(game, actions, count))
         legal = actions[:count].tolist()
-        self.law(-7 not in legal, "legal", f"it returned {count}, but wrote {count - legal.count(-7)} of these actions")
-        self.law(legal == sorted(set(legal)), "legal", f"actions must be in increasing order, not {legal}")
-        self.law(0 <= legal[0] and legal[-1] < game.actions, "legal", f"actions must lie in 0 to {game.actions - 1}")
         self.hidden(state, mover, legal, self.seen(state))
         if self.game.has_material: self.counted(state)
         if self.game.rewards: self.result(state)
@@ -158,34 +197,16 @@ class Checker(_Checker):
         self.read("material", state, out)
         self.law(bool(np.isfinite(out).all()), "material", f"it must write finite numbers, not {out.tolist()}")
 
-    def seen(self, state) -> np.ndarray:
-        planes, more = np.zeros(self.game.observation_size, np.int8), np.zeros(self.game.privileged_size, np.int8)
-        self.read("observe", state, planes)
-        if len(more): self.read("privileged", state, more)
-        return np.concatenate([planes, more])
-
-    def where(self, state) -> str:
-        try: return f"position: {' '.join(self.game.text(state).split())}"
-        except Exception: return f"position: {state.tolist()}"
-
     def rolls(self, state) -> list[int]:
-        probabilities, where = np.zeros(self.game.outcomes), self.where(state)
+        probabilities = np.zeros(self.game.outcomes)
         self.read("chance", state, probabilities)
-        self.law(bool(probabilities.any()), "chance", f"the list of outcomes must not be empty; {where}")
-        worst = int(probabilities.argmin())   # The place of a NaN, if there is one
-        self.law(bool(probabilities[worst] >= 0), "chance", f"a probability must not be negative, but outcome {worst} "
-                                                            f"has {probabilities[worst]:g}; {where}")
-        total = probabilities.sum()
-        self.law(abs(total - 1) < 1e-6, "chance", f"the probabilities must add up to 1, not to {total:.6g}; {where}")
+        if law := broken_by_chance(probabilities): self.keep("chance", f"{law}; {self.where(state)}")
         return np.flatnonzero(probabilities).tolist()
 
     def result(self, state) -> list[float]:
         out = np.zeros(self.game.players, np.float32)
         self.read("returns", state, out)
-        self.law(bool(np.all(np.abs(out) <= 1)), "returns", f"results must lie in [−1, 1], not {out.tolist()}")
-        opposite = not self.game.zero_sum or abs(out.sum()) <= 1e-5 or self.mover != OVER
-        self.law(opposite, "returns", f"two players must have opposite results, not {out.tolist()}; if they need not "
-                                      f"in this game, create it with zero_sum=False")
+        self.keep("returns", broken_by_results(out, self.game.zero_sum and self.mover == OVER))
         return out.tolist()
 
     def hidden(self, state, mover, legal, planes) -> None:

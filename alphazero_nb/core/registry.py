@@ -12,7 +12,8 @@ from .base_game import BaseGame
 from .calls import OUTCOMES, STATE_SIZE
 
 # %% auto #0
-__all__ = ['game_module', 'register', 'list_games', 'did_you_mean', 'file_stem', 'get_game', 'same_game', 'check_loadable']
+__all__ = ['game_module', 'register', 'list_games', 'did_you_mean', 'file_stem', 'game_title', 'get_game', 'same_game',
+           'check_loadable']
 
 # %% ../../nbs/01b_core.registry.ipynb #01ga0002
 _LIBRARY = ("2048", "blob", "chess", "connect4", "dots", "gomoku", "openspiel", "othello", "pig",
@@ -75,6 +76,23 @@ def _require_known(word: str, parameters: dict, factory: Callable) -> None:
         if key not in known and not any_key:
             raise ValueError(f"{word} has no parameter {key!r}; it has: {', '.join(known) or 'none'}."
                              f"{did_you_mean(key, known)}")
+
+# %% ../../nbs/01b_core.registry.ipynb #7a25738a
+_TITLES = {"2048": "2048", "connect4": "Connect Four", "dots": "Dots and boxes", "tictactoe": "Tic-tac-toe"}
+
+
+def game_title(name: str) -> str:
+    "Return the name of a game as people write it."
+    try: word, parameters = _parse(name)
+    except ValueError: return name
+    title = _TITLES.get(word, word.replace("_", " ").capitalize())
+    if word == "openspiel": return f"{parameters.pop('game', 'A game').replace('_', ' ').capitalize()} (OpenSpiel)"
+    if variant := parameters.pop("variant", ""): title = f"{str(variant).capitalize()} {title.lower()}"
+    parameters.pop("fen", None)   # A position is no name
+    if "size" in parameters: parameters["rows"] = parameters["cols"] = parameters.pop("size")
+    if {"rows", "cols"} <= parameters.keys(): title += f" {parameters.pop('rows')}×{parameters.pop('cols')}"
+    more = ", ".join(f"{key} {value}" for key, value in parameters.items())
+    return f"{title} ({more})" if more else title
 
 # %% ../../nbs/01b_core.registry.ipynb #4c767cc8
 def _library_factory(word: str) -> Callable:

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     PRODUCER = 9        # Producer `number` of games in a shared folder, which derives its games from this seed
     SAMPLES = 10        # Outcomes of chance that one search draws
     DICE = 11           # Rolls of the games from opening `number` of a match
+    LEVEL_MOVES = 12    # Moves that a level chooses after its `number`th search
 
 # %% ../../nbs/04_core.streams.ipynb #d3fb87ee
 def require_seed(seed: int) -> None:

@@ -21,7 +21,7 @@ from ..core.game import Game
 # %% auto #0
 __all__ = ['WAIT_EDGES_MS', 'check_batch', 'batch_shapes', 'pick_edges', 'flat_edges', 'EvaluatorError', 'Ticket',
            'out_of_memory', 'empty_cache', 'few_threads', 'NetworkEvaluator', 'UniformEvaluator', 'TicketQueue',
-           'BatchThreads', 'close_when_dropped', 'BatchedEvaluator']
+           'BatchStatistics', 'BatchThreads', 'close_when_dropped', 'BatchedEvaluator']
 
 # %% ../../nbs/22_network.evaluator.ipynb #05077269
 def check_batch(max_batch: int, most: int = 1 << 16) -> None:
@@ -287,6 +287,18 @@ def _split(tickets, edge_logits, values):
 
 def _raise(error: Exception): raise error
 
+
+def _begin(evaluator, tickets) -> Callable:
+    "Begin a batch. Return a function that returns its result or raises its error."
+    try: return evaluator.begin(*_merge(tickets))
+    except Exception as error: return functools.partial(_raise, error)
+
+
+def _start(work: Callable, name: str) -> threading.Thread:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
 # %% ../../nbs/22_network.evaluator.ipynb #c16f4806
 class TicketQueue:
     "The tickets that wait for the thread that owns the device."
@@ -322,20 +334,36 @@ class TicketQueue:
 # %% ../../nbs/22_network.evaluator.ipynb #4edb2446
 WAIT_EDGES_MS = tuple(float(edge) for edge in 10.0 ** np.linspace(-2, 4, 25))  # 0.01 ms to 10 s
 
-# %% ../../nbs/22_network.evaluator.ipynb #a77d8da2
-class BatchThreads:
-    "The threads that own a device, and what they count. They end with `close`."
-    def __init__(self, evaluator, max_batch: int):
-        self.evaluator, self.max_batch, self.queue, self._running = evaluator, max_batch, TicketQueue(), []
-        self._begun, self._room, self._ended = queue.SimpleQueue(), threading.Semaphore(1), 0.0
+
+class BatchStatistics:
+    "Totals and histograms of all batches so far."
+    def __init__(self, max_batch: int):
         self.counts = dict(total_requests=0, total_batches=0, total_rows=0, wait_s=0.0, busy_s=0.0)
         self.sizes, self.waits = [0] * (min(max_batch, 1 << 16) + 1), [0] * (len(WAIT_EDGES_MS) + 1)
-        self._reader = None
-        if getattr(evaluator, "overlaps", False):
-            self._reader = threading.Thread(target=self._read, name="BatchedEvaluator reader", daemon=True)
-            self._reader.start()
-        self._server = threading.Thread(target=self._serve, name="BatchedEvaluator", daemon=True)
-        self._server.start()
+        self.ended = 0.0   # Time at which the last batch ended
+
+    def add(self, tickets: list[Ticket], start: float) -> None:   # start: time at which the batch began
+        "Count a batch that has just ended."
+        counts, rows = self.counts, sum(ticket.rows for ticket in tickets)
+        waits = [start - ticket.submitted for ticket in tickets]
+        counts["total_requests"] += len(tickets)
+        counts["total_batches"] += 1
+        counts["total_rows"] += rows
+        counts["wait_s"] += sum(waits)
+        end = time.perf_counter()
+        counts["busy_s"] += end - max(start, self.ended)   # A batch may begin before the last one has ended
+        self.ended = end
+        self.sizes[min(rows, len(self.sizes) - 1)] += 1
+        for wait in waits: self.waits[bisect_right(WAIT_EDGES_MS, 1000 * wait)] += 1
+
+# %% ../../nbs/22_network.evaluator.ipynb #a77d8da2
+class BatchThreads:
+    "The threads that own a device. They end with `close`."
+    def __init__(self, evaluator, max_batch: int):
+        self.evaluator, self.max_batch, self.queue, self._running = evaluator, max_batch, TicketQueue(), []
+        self._begun, self._room, self.statistics = queue.SimpleQueue(), threading.Semaphore(1), BatchStatistics(max_batch)
+        self._reader = _start(self._read, "BatchedEvaluator reader") if getattr(evaluator, "overlaps", False) else None
+        self._server = _start(self._serve, "BatchedEvaluator")
 
     def _serve(self):
         "Give batches to the evaluator. Where it can begin a batch before it has finished the last one, let it."
@@ -345,9 +373,7 @@ class BatchThreads:
                 self._running.append(tickets)
                 if self._reader is None: self._finish(tickets, start, lambda: self.evaluator.evaluate(*_merge(tickets)))
                 else:
-                    try: result = self.evaluator.begin(*_merge(tickets))
-                    except Exception as error: result = functools.partial(_raise, error)
-                    self._begun.put((tickets, start, result))
+                    self._begun.put((tickets, start, _begin(self.evaluator, tickets)))
                     self._room.acquire()
         finally:
             self._begun.put(None)
@@ -366,7 +392,7 @@ class BatchThreads:
         except Exception as error:
             for ticket in tickets: ticket._resolve(error=error)
         self._running.remove(tickets)
-        self._count(tickets, start)
+        self.statistics.add(tickets, start)
 
     def _refuse(self):
         "Fail all requests that still wait."
@@ -374,19 +400,6 @@ class BatchThreads:
         self._room.release()
         for ticket in sum(list(self._running), []):
             ticket._resolve(error=EvaluatorError("this evaluator was closed before it answered."))
-
-    def _count(self, tickets, start):
-        counts, rows = self.counts, sum(ticket.rows for ticket in tickets)
-        waits = [start - ticket.submitted for ticket in tickets]
-        counts["total_requests"] += len(tickets)
-        counts["total_batches"] += 1
-        counts["total_rows"] += rows
-        counts["wait_s"] += sum(waits)
-        end = time.perf_counter()
-        counts["busy_s"] += end - max(start, self._ended)   # A batch may begin before the last one has ended
-        self._ended = end
-        self.sizes[min(rows, len(self.sizes) - 1)] += 1
-        for wait in waits: self.waits[bisect_right(WAIT_EDGES_MS, 1000 * wait)] += 1
 
     def close(self, timeout_s: float = 0.5) -> None:
         "Fail every waiting request, and a running batch after `timeout_s`."
@@ -429,7 +442,7 @@ class BatchedEvaluator:
         """Return the totals and the `histograms()`.
 
         The totals: total_requests, total_batches, total_rows, avg_batch_size (rows), queue_size, wait_s, busy_s."""
-        counts = dict(self._threads.counts)
+        counts = dict(self._threads.statistics.counts)
         average = counts["total_rows"] / max(1, counts["total_batches"])
         return dict(counts, avg_batch_size=average, queue_size=len(self._threads.queue), **self.histograms())
 
@@ -440,7 +453,8 @@ class BatchedEvaluator:
         `waits` (edges + 1,): requests by time in the queue. Entry i counts those from wait_edges_ms[i − 1] to
         wait_edges_ms[i]; the first and last entries count those below and above all edges.
         `wait_edges_ms`: the edges in milliseconds."""
-        return dict(batch_sizes=np.array(self._threads.sizes), waits=np.array(self._threads.waits),
+        statistics = self._threads.statistics
+        return dict(batch_sizes=np.array(statistics.sizes), waits=np.array(statistics.waits),
                     wait_edges_ms=np.array(WAIT_EDGES_MS))
 
     def close(self, timeout_s: float = 0.5) -> None:

@@ -5,11 +5,17 @@
 # %% ../../nbs/32_search.agent.ipynb #a9e10f04
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 from ..core.game import Game
 from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed
 from .search import MOST_LEAVES, SearchResult, SearchSettings, require_number, search
+from .analysis import PositionAnalysis, analyse, analyse_states
+from .levels import choice_weights, even_levels, level_between, stored_levels
+from .traps import trap_move, traps_fit
 
 # %% auto #0
 __all__ = ['Agent']
@@ -54,8 +60,50 @@ class _Loadable:
         agent.source = f"pretrained:{game.name}"
         return agent
 
+# %% ../../nbs/32_search.agent.ipynb #7be3a102
+class _Levelled:
+    "The choice of a move after the search, at full strength and below it."
+    temperature = 0.0   # Of the choice among the visited moves; 0: always the most visited
+    traps = False       # True: among moves proven equal, the one after which the opponent can go wrong most
+    _levels = None
+
+    @property
+    def levels(self) -> tuple:   # Of Level, the weakest first and the full agent last
+        if self._levels is None:
+            self._levels = stored_levels(self.source) or even_levels(self.settings.simulations)
+        return self._levels
+
+    @levels.setter
+    def levels(self, levels: tuple) -> None: self._levels = levels
+
+    def at_level(self, number: float) -> "Agent":   # 1 to len(levels); a fraction lies between two levels
+        "Return a copy of the agent that plays at a level. Raise a ValueError if there is no such level."
+        agent, level = copy.copy(self), level_between(self.levels, number)
+        agent.name, agent.temperature = f"{self.name}, level {number:.3g}", level.temperature
+        agent.settings = replace(self.settings, simulations=level.simulations)
+        return agent
+
+    def choose(self, states) -> tuple[np.ndarray, SearchResult]:
+        "Search each state, and choose an action: (n,), and the results of the searches."
+        if self.temperature > 0 or not (self.traps and traps_fit(self.game)):
+            found = self.search(states)
+            return self.pick(states, found.visits), found
+        analyses = analyse_states(self, states)
+        visits, values = np.zeros((len(states), self.game.actions), np.int32), [each.values for each in analyses]
+        for row, each in zip(visits, analyses): row[[move.action for move in each.moves]] = [move.visits for move in each.moves]
+        return np.array([trap_move(each) for each in analyses]), SearchResult(visits, np.array(values, np.float32))
+
+    def pick(self, states, visits) -> np.ndarray:
+        "Return an action of each state, (n,), from the visits of its search, (n, actions): by default the most visited."
+        if self.temperature <= 0: return np.asarray(visits).argmax(1)
+        legal = np.zeros(np.shape(visits), bool)
+        for row, state in zip(legal, states): row[self.game.legal_actions(state)] = True
+        below = np.cumsum(choice_weights(visits, legal, self.temperature), 1)
+        rng = np.random.default_rng(derive_seed(self.seed, Purpose.LEVEL_MOVES, self.asked))
+        return (below < rng.random((len(below), 1)) * below[:, -1:]).sum(1)
+
 # %% ../../nbs/32_search.agent.ipynb #f1760a47
-class Agent(_Loadable):
+class Agent(_Loadable, _Levelled):
     "Player that searches: `act` takes one state, `policy` and `value` take a block of states."
     def __init__(
         self,
@@ -75,7 +123,8 @@ class Agent(_Loadable):
 
     def __repr__(self):
         worlds = f" in each of {self.settings.worlds} worlds" if self.game.has_hidden_information else ""
-        return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds})"
+        heat = f", temperature {self.temperature:.2f}" if self.temperature else ""
+        return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds}{heat})"
 
     def search(self, states) -> SearchResult:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
@@ -93,6 +142,10 @@ class Agent(_Loadable):
         "Return the expected result of each seat, (n, players) float32."
         return self.search(states).values
 
+    def analyse(self, state, simulations: int | None = None) -> PositionAnalysis:
+        "Return ranked moves with their lines, values and the tree of one state. See page 34."
+        return analyse(self, state, simulations)
+
     def act(self, state) -> int:
         "Return the most visited action. Raise a ValueError if the game is over."
         if self.game.over(state):
@@ -105,5 +158,5 @@ class Agent(_Loadable):
         legal = [self.game.legal_actions(state) for state in states]
         if not all(legal): raise ValueError(f"{self.game.name}: a game is over; pass only states of games in progress.")
         actions, choices = np.array([moves[0] for moves in legal]), np.flatnonzero([len(moves) > 1 for moves in legal])
-        if len(choices): actions[choices] = self.search(states[choices]).visits.argmax(1)
+        if len(choices): actions[choices] = self.choose(states[choices])[0]
         return actions

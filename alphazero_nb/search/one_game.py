@@ -23,7 +23,8 @@ class RankedMove:
     "A move at the root of a search."
     action: int
     visits: int
-    value: float     # Expected result of the player to move, −1 to 1
+    prior: float     # The network's probability of the move
+    value: float | None   # Expected result of the player to move, −1 to 1; None without a visit
     proven: bool     # True if the value is exact
     line: tuple      # Actions of the expected continuation, this move first
 
@@ -120,8 +121,8 @@ def ranked_moves(search: GameSearch, count: int = 1) -> list[RankedMove]:
         if edge["visits"] == 0 and moves: break
         value = float(edge["value"]) / int(edge["visits"]) if edge["visits"] else root_value
         line = (int(edge["action"]), *(best_line(trees, int(edge["child"])) if edge["child"] >= 0 else ()))
-        moves.append(RankedMove(int(edge["action"]), int(edge["visits"]), min(1.0, max(-1.0, value)),
-                                bool(edge["exact"]), line))
+        moves.append(RankedMove(int(edge["action"]), int(edge["visits"]), float(edge["prior"]),
+                                min(1.0, max(-1.0, value)), bool(edge["exact"]), line))
     return moves
 
 # %% ../../nbs/33_search.one_game.ipynb #19587943

@@ -27,7 +27,7 @@ __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'Searc
            'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'settings_row',
            'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths',
            'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds',
-           'draw_worlds', 'search']
+           'draw_worlds', 'start_trees', 'keep_edge', 'grow_trees', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -441,6 +441,41 @@ def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.nd
     return np.stack([game.resample_hidden(states[tree // worlds], int(seeds[tree])) for tree in range(len(seeds))])
 
 
+# %% ../../nbs/31_search.search.ipynb #31a10002
+def start_trees(
+    game: Game,
+    states: np.ndarray,  # (n, state_size) int16, positions in which a player moves
+    settings: SearchSettings = SearchSettings(),
+    seed: int = 0,       # Seed of the worlds and of the outcomes of chance
+    leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
+    moves=None,          # (n,) the only move to search in each position; None: all
+) -> Requests:           # Its `trees` are the worlds of each position in turn
+    "Return the empty searches of n positions."
+    require_number("leaves", leaves, 1, MOST_LEAVES)
+    worlds = count_worlds(game, settings)
+    roots = draw_worlds(game, states, worlds, seed)
+    trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
+    if game.has_chance: trees.random[:] = sample_seeds(len(roots), seed)
+    for tree, state in enumerate(roots):
+        init_root(game.api, trees, tree, state)
+        if moves is not None: keep_edge(trees, tree, moves[tree // worlds])
+    return Requests(game, trees, settings, max(1, leaves // len(roots)))
+
+
+def keep_edge(trees: Trees, tree: int, action: int) -> None:
+    "Leave only this action at the root of an empty tree, so that every simulation begins with it."
+    row = trees.nodes[root_of(trees, tree)]
+    row["first"] += trees.edges["action"][row["first"]:row["first"] + row["count"]].tolist().index(action)
+    row["count"] = 1
+
+
+def grow_trees(requests: Requests, evaluator, simulations: int | None = None) -> Trees:   # None: as many as in the settings
+    "Search until every root has its simulations or is proven. A second call with more of them continues the first."
+    while requests.gather(simulations): requests.apply(*evaluator.evaluate(*requests.arguments()))
+    return requests.trees
+
+
+# %% ../../nbs/31_search.search.ipynb #31a10004
 def search(
     game: Game,
     evaluator,           # Any object with evaluate()
@@ -450,7 +485,6 @@ def search(
     leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
 ) -> SearchResult:
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
-    require_number("leaves", leaves, 1, MOST_LEAVES)
     states = game.as_states(states)
     visits = np.zeros((len(states), game.actions), np.int32)
     means = np.zeros((len(states), game.players), np.float32)
@@ -461,14 +495,7 @@ def search(
     is_open = movers != OVER
     for n in np.flatnonzero(~is_open): means[n] = game.returns(states[n])
     if not is_open.any(): return SearchResult(visits, means)
-
-    roots = draw_worlds(game, states[is_open], count_worlds(game, settings), seed)
-    trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
-    if game.has_chance: trees.random[:] = sample_seeds(len(roots), seed)
-    for tree, state in enumerate(roots): init_root(game.api, trees, tree, state)
-    requests = Requests(game, trees, settings, max(1, leaves // len(roots)))
-    while requests.gather():
-        requests.apply(*evaluator.evaluate(*requests.arguments()))
+    trees = grow_trees(start_trees(game, states[is_open], settings, seed, leaves), evaluator)
     open_visits, open_means = visits[is_open], means[is_open]
     read_roots(trees, open_visits, open_means)
     visits[is_open], means[is_open] = open_visits, open_means

@@ -22,8 +22,8 @@ from .workers import LossLimit, Supervisor, Worker, WorkerPool, WorkerSet
 # %% auto #0
 __all__ = ['CORES', 'GATHER_S', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster',
            'QueuePipe', 'RemoteWorker', 'versions', 'differing_versions', 'RemotePipe', 'RemoteOutbox', 'RemoteProcess',
-           'start_remote', 'ClusterWorker', 'environment_of', 'store', 'ClusterSet', 'ClusterLossLimit',
-           'ClusterSupervisor', 'wait_for_places', 'ClusterPool']
+           'start_remote', 'ClusterWorker', 'environment_of', 'store', 'ray_nodes', 'start_worker', 'ClusterSet',
+           'ClusterLossLimit', 'ClusterSupervisor', 'wait_for_places', 'ClusterPool']
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #1e0b1db4
 def connect(address: str = "auto") -> None:
@@ -265,25 +265,43 @@ def store(thing) -> tuple:
     content = np.frombuffer(pack(thing), np.uint8)
     return ray.put(content), len(content)
 
+
+def ray_nodes() -> list[dict]:
+    "Return what Ray knows about its nodes, dead ones included."
+    import ray
+    return ray.nodes()
+
+
+def start_worker(
+    index: int,
+    place: Place,
+    base: Layout,           # Of all places together
+    setup,                  # Reference to Ray's store
+    network: tuple | None,  # Reference and version
+    environment: dict,      # See environment_of
+    received,               # Queue for its messages
+) -> ClusterWorker:
+    "Start a worker at a place. Its first messages are the setup and, if there is one, the network."
+    layout = at_place(base, place)
+    messages = [("setup", setup, dict(layout=layout, cores=place.cores)), *([("network", *network)] if network else [])]
+    return ClusterWorker(index, place, environment, layout.games + layout.games // 4 + 1, messages, received)
+
 # %% ../../nbs/46a_selfplay.cluster.ipynb #d09f31c8
 class ClusterSet(WorkerSet):
     "The workers on all nodes."
     def __init__(self, layout: Layout, setup: dict, places: list[Place], worlds: int):
-        import ray
         self.base = set_batch(layout, places, worlds)
         super().__init__(of_cluster(self.base, places), setup)
         self.places, self.fetched, self.sent, self.lost = dict(enumerate(places)), set(), 0, 0   # sent, lost: bytes
         self.shared_setup, self.size = store(setup)
-        self.environment = environment_of(setup["game"], setup["network"], ray.nodes())
+        self.environment = environment_of(setup["game"], setup["network"], ray_nodes())
 
     def look(self) -> None:
         "Add the places of new nodes, and forget the vacant ones of dead nodes."
-        import ray
-        nodes, known = ray.nodes(), set(self.places.values())
-        for place in find_places(nodes):
-            if place in known: continue
-            self.vacant.append(len(self.places))
-            self.places[len(self.places)] = place
+        nodes, known = ray_nodes(), set(self.places.values())
+        new = dict(enumerate((place for place in find_places(nodes) if place not in known), len(self.places)))
+        self.places.update(new)
+        self.vacant += new
         alive = {node["NodeID"] for node in nodes if node["Alive"]}
         self.vacant = [index for index in self.vacant if self.places[index].node in alive]
 
@@ -292,11 +310,8 @@ class ClusterSet(WorkerSet):
         self.look()
         while self.vacant:
             place = self.places[index := self.vacant.pop(0)]
-            layout = at_place(self.base, place)
-            messages = [("setup", self.shared_setup, dict(layout=layout, cores=place.cores))]
-            if self.network: messages.append(("network", *self.network))
-            room = layout.games + layout.games // 4 + 1
-            self.running.append(ClusterWorker(index, place, self.environment, room, messages, self.received))
+            self.running.append(start_worker(index, place, self.base, self.shared_setup, self.network,
+                                             self.environment, self.received))
             self.count_fetch(place.node)
 
     def count_fetch(self, node: str) -> None:

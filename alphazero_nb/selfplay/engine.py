@@ -29,8 +29,8 @@ from .calibration import (candidate_layouts, choose_layout, layout_table, measur
                                                spread_starts, usual_game)
 
 # %% auto #0
-__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'CallReporter', 'play_generation', 'BackgroundPlay',
-           'report_waiting', 'limit_batch', 'SelfPlayEngine']
+__all__ = ['EngineTotals', 'SpeedMeter', 'nodes_status', 'last_position', 'summarise', 'CallReporter', 'play_generation',
+           'BackgroundPlay', 'report_waiting', 'limit_batch', 'SelfPlayEngine']
 
 # %% ../../nbs/49_selfplay.engine.ipynb #f5e4cdc4
 class EngineTotals:
@@ -120,13 +120,29 @@ def last_position(game: Game, record: GameRecord | None) -> str:
     except Exception as error: return f"the last position cannot be shown: {error}"
     finally: game.forget()
 
+# %% ../../nbs/49_selfplay.engine.ipynb #c8991b2a
+def summarise(
+    records: list[GameRecord],
+    before: PoolReport,  # Totals of the pool when the call began
+    now: PoolReport,
+    seconds: float,
+    sources: dict,       # Number of finished games by source
+) -> SelfPlayDone:
+    "Return the totals of a call that returns these games."
+    outcomes, evaluations = np.array([record.outcome for record in records]), now.evaluations - before.evaluations
+    batches, busy_s = now.batches - before.batches, now.busy_s - before.busy_s
+    return SelfPlayDone(
+        len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
+        tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
+        min(now.largest_batch or np.inf, evaluations / max(1, batches)),
+        min(1.0, busy_s / (seconds * max(1, now.evaluators))), seconds, dict(sorted(sources.items())))
+
 # %% ../../nbs/49_selfplay.engine.ipynb #215d0eb9
 class CallReporter:
     "Report the events of one call to the listeners."
     def __init__(self, game: Game, totals: EngineTotals, events: Events):
         self.game, self.totals, self.events, self.n = game, totals, events, 0   # n: requested games; 0 reports no games
-        self.done = 0                    # Requested games that have finished
-        self.version, self.ages = 0, 0   # Newest weights, and how many versions older the games' weights are, in total
+        self.done, self.version, self.ages = 0, 0, 0   # Finished requested games; newest weights; age of all games' weights
         self.start, self.seconds, self.before = time.perf_counter(), 0.0, totals.report(0.0)
         self.meter, self.finished, self.sources, self.last = SpeedMeter(totals, self.start), 0, Counter(), None
 
@@ -170,15 +186,7 @@ class CallReporter:
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
         "Return the totals of the call, which returns these games."
-        now, outcomes = self.totals.report(0.0), np.array([record.outcome for record in records])
-        evaluations, batches = now.evaluations - self.before.evaluations, now.batches - self.before.batches
-        busy_s = now.busy_s - self.before.busy_s
-        return SelfPlayDone(
-            len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
-            tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
-            min(now.largest_batch or np.inf, evaluations / max(1, batches)),
-            min(1.0, busy_s / (self.seconds * max(1, now.evaluators))), self.seconds,
-            dict(sorted(self.sources.items())))
+        return summarise(records, self.before, self.totals.report(0.0), self.seconds, self.sources)
 
 # %% ../../nbs/49_selfplay.engine.ipynb #91563e25
 def play_generation(

@@ -26,7 +26,7 @@ from .settings import SelfPlaySettings
 # %% auto #0
 __all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'check_room', 'write_move', 'begin_search',
            'init_worlds', 'draw_start', 'begin_game', 'roll_dice', 'make_move', 'add_noise_to_worlds', 'search_slot',
-           'play_step', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
+           'play_step', 'SlotGames', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 SLOT = np.dtype([
@@ -291,9 +291,9 @@ def play_step(api, trees, requests, cache, slots, log, count):
         row.busy = 0
     return count, log_full
 
-# %% ../../nbs/42_selfplay.slots.ipynb #273da8b5
-class SlotBlock:
-    "Block of slots that play whole games."
+# %% ../../nbs/42_selfplay.slots.ipynb #f6897e2c
+class SlotGames:
+    "The arrays of a block of slots, and the games that begin and end in them."
     def __init__(self, game: Game, slots: int, settings: SelfPlaySettings, cached: bool = False):
         self.game, self.worlds = game, count_worlds(game, settings.search)
         self.trees = make_trees(slots * self.worlds, settings.search.simulations, game.max_legal, game.state_size,
@@ -313,6 +313,19 @@ class SlotBlock:
         try: begin_game(self.game.api, self.trees, self.tables, slot, number, seed)
         except Exception as error: raise game_failed(self, error) from self.game.cause(error)
 
+    def collect(self) -> list[GameRecord]:
+        "Return the games that have ended since the last call, and mark their slots idle."
+        records = []
+        for slot in np.flatnonzero(self.slots["done"]):
+            row = self.slots[slot]
+            records.append(self.log.read(slot, int(row["ply"]), number=int(row["number"]), seed=int(self.seeds[slot]),
+                                         version=int(self.versions[slot])))
+            self.slots["number"][slot], self.slots["done"][slot] = -1, 0
+        return records
+
+# %% ../../nbs/42_selfplay.slots.ipynb #273da8b5
+class SlotBlock(SlotGames):
+    "Block of slots that play whole games: the three calls of a turn."
     def advance(self) -> bool:
         """Advance the slots to their next requests. Return False if some are not there yet: call it again.
         Raise GameFailed if the rules raise an exception."""
@@ -354,16 +367,6 @@ class SlotBlock:
 
     @property
     def cache_hits(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the cache
-
-    def collect(self) -> list[GameRecord]:
-        "Return the games that have ended since the last call, and mark their slots idle."
-        records = []
-        for slot in np.flatnonzero(self.slots["done"]):
-            row = self.slots[slot]
-            records.append(self.log.read(slot, int(row["ply"]), number=int(row["number"]), seed=int(self.seeds[slot]),
-                                         version=int(self.versions[slot])))
-            self.slots["number"][slot], self.slots["done"][slot] = -1, 0
-        return records
 
 # %% ../../nbs/42_selfplay.slots.ipynb #9897c3ab
 class GameFailed(RuntimeError):

@@ -161,16 +161,13 @@ def assign_games(workers: list[Worker], source: GameScheduler) -> None:
 class WorkerPlay:
     "Play one generation after another with the running workers. Every method is called under the pool's lock."
     def __init__(self, workers: WorkerSet):
-        self.workers, self.source, self.generation = workers, None, None
-        self.start_error = None   # Why no worker could start, if so
+        self.workers, self.source, self.generation, self.start_error = workers, None, None, None   # Why none could start
 
-    @property
-    def active(self) -> bool:  # True if workers should play
-        return self.generation is not None and not self.generation.stopping
+    @property   # True if workers should play
+    def active(self) -> bool: return self.generation is not None and not self.generation.stopping
 
-    @property
-    def idle(self) -> bool:    # True if no worker plays
-        return self.generation is None or self.generation.ended
+    @property   # True if no worker plays
+    def idle(self) -> bool: return self.generation is None or self.generation.ended
 
     def begin(self, source: GameScheduler) -> None:
         "Begin a new generation."
@@ -193,8 +190,7 @@ class WorkerPlay:
 
     def rest(self, full: bool) -> None:
         "Let the running games of all playing workers rest, or let them go on."
-        for worker in self.workers.in_state("playing"):
-            if worker.rests == full: continue
+        for worker in [worker for worker in self.workers.in_state("playing") if worker.rests != full]:
             worker.rests = full
             worker.outbox.put("rest", full)
 

@@ -21,7 +21,8 @@ from .shared_folder import (GamesFile, NotWhole, Reminder, SharedPlan, is_games_
                                                  list_producers, read_games)
 
 # %% auto #0
-__all__ = ['LOOKS', 'counted_files', 'GameRanges', 'remove_files', 'Tidier', 'SharedInbox', 'SharedGames']
+__all__ = ['LOOKS', 'counted_files', 'GameRanges', 'remove_files', 'Tidier', 'BadFiles', 'SharedInbox', 'wait_for_games',
+           'arrival_event', 'mean_age', 'describe_age', 'SharedGames']
 
 # %% ../../nbs/62c_training.inbox.ipynb #9e38d15f
 def counted_files(folder: RunFolder, files: list[GamesFile]) -> list[set[GamesFile]]:
@@ -82,22 +83,51 @@ class Tidier:
                 for part in [name for name in names if name.endswith(".part")]: (folder / part).unlink()
                 folder.rmdir()
 
-# %% ../../nbs/62c_training.inbox.ipynb #5dc7a68c
+# %% ../../nbs/62c_training.inbox.ipynb #bf16fe8b
 LOOKS = 10   # Looks that find a file which cannot be unpacked, always the same, before it is left out
 
 
+class BadFiles:
+    "The files that could not be read: those that get more time, and those that are left out."
+    def __init__(self, shared: Path, reminder: Reminder, doubt_s: float):
+        self.shared, self.reminder, self.doubt_s = shared, reminder, doubt_s   # doubt_s: between two attempts to read
+        self.doubts, self.refused = {}, {}   # State of a bad file, looks, time of the last one; state of a refused file
+
+    def may_read(self, file: GamesFile) -> bool:
+        "Return False if a file is refused or was found bad a moment ago."
+        if file in self.refused and self.refused[file] == self._state(file): return False
+        return file not in self.doubts or time.monotonic() - self.doubts[file][2] > self.doubt_s
+
+    def _state(self, file: GamesFile) -> tuple | None:   # Of a file on the disk
+        with suppress(OSError):
+            status = os.lstat(self.shared / file.name)
+            return status.st_size, status.st_mtime_ns, status.st_ino
+
+    def add(self, file: GamesFile, why: str, most: int) -> None:
+        "Remember a bad file. Leave it out if `most` looks have found it bad and the same."
+        path, now = self.shared / file.name, self._state(file)
+        before, looks, _ = self.doubts.get(file, (None, 0, 0))
+        looks = looks + 1 if now == before else 1
+        self.doubts[file] = now, looks, time.monotonic()
+        if now is None or looks < most: return
+        del self.doubts[file]
+        text, self.refused[file] = f"The games in {path} are left out: {why}.", now
+        with suppress(OSError):
+            patiently(lambda: os.replace(path, path.with_name(f"{path.name}.refused")))
+            text += f" The file is now {path.name}.refused."
+        self.reminder.remind(f"{file.producer}", text)
+
+# %% ../../nbs/62c_training.inbox.ipynb #5dc7a68c
 class SharedInbox:
     "The files of all producers, each of which is taken once."
     def __init__(self, folder: RunFolder, game: Game, seed: int, reminder: Reminder, doubt_s: float = 30.0):
         self.shared, self.game, self.seed = folder.path / "shared", game, seed
-        self.reminder, self.doubt_s = reminder, doubt_s   # doubt_s: least time between two attempts to read a file
-        self.tidier = Tidier(self.shared)
+        self.bad, self.tidier = BadFiles(self.shared, reminder, doubt_s), Tidier(self.shared)
         self.before, self.newest = counted_files(folder, list_files(self.shared))   # Of the last two iterations
         self.counted = GameRanges(folder.checkpoint.plan.get("counted_games", ()) if folder.checkpoint else ())
         for file in self.before | self.newest:   # If this machine played the last iteration, its manifest names none
             if not self.counted.hold(file.numbers): self.counted.add(file.numbers)
-        self.queue, self.doubts, self.refused = [], {}, {}   # doubts: state of a bad file, looks, time of the last one
-        self.bytes = 0   # Of the files that were taken
+        self.queue, self.bytes = [], 0   # bytes: of the files that were taken
 
     def begin(self) -> None:
         "Begin an iteration: the one before it is saved, so the files of those before that one are removed."
@@ -114,7 +144,7 @@ class SharedInbox:
             file = self.queue.pop(0)
             try: found = read_games(self.shared, file, self.game, self.seed)
             except ValueError as error:
-                self._doubt(file, str(error).rstrip("."), LOOKS if isinstance(error, NotWhole) else 2)
+                self.bad.add(file, str(error).rstrip("."), LOOKS if isinstance(error, NotWhole) else 2)
             else:
                 self.newest.add(file)
                 self.counted.add(file.numbers)
@@ -124,28 +154,31 @@ class SharedInbox:
 
     def _is_due(self, file: GamesFile) -> bool:
         "Return True if a file is neither counted nor refused, and was not found bad a moment ago."
-        if self.counted.hold(file.numbers): return False
-        if file in self.refused and self.refused[file] == self._state(file): return False
-        return file not in self.doubts or time.monotonic() - self.doubts[file][2] > self.doubt_s
+        return not self.counted.hold(file.numbers) and self.bad.may_read(file)
 
-    def _state(self, file: GamesFile) -> tuple | None:   # Of a file on the disk
-        with suppress(OSError):
-            status = os.lstat(self.shared / file.name)
-            return status.st_size, status.st_mtime_ns, status.st_ino
+# %% ../../nbs/62c_training.inbox.ipynb #636e6523
+def wait_for_games(silent_s: float, patience_s: float, folder: Path, reminder: Reminder) -> None:
+    "Wait for a moment. Raise a TimeoutError if no game has arrived for `patience_s`."
+    how = shell_command("selfplay", folder)
+    if silent_s > patience_s:
+        raise TimeoutError(f"no game has arrived for {silent_s / 60:.0f} min; start a machine that plays: {how}")
+    if silent_s > 15: reminder.remind("silence", f"Waiting for games. On each machine that plays, start: {how}")
+    time.sleep(0.1)
 
-    def _doubt(self, file: GamesFile, why: str, most: int) -> None:
-        "Remember a bad file. Leave it out if `most` looks have found it bad and the same."
-        path, now = self.shared / file.name, self._state(file)
-        before, looks, _ = self.doubts.get(file, (None, 0, 0))
-        looks = looks + 1 if now == before else 1
-        self.doubts[file] = now, looks, time.monotonic()
-        if now is None or looks < most: return
-        del self.doubts[file]
-        text, self.refused[file] = f"The games in {path} are left out: {why}.", now
-        with suppress(OSError):
-            patiently(lambda: os.replace(path, path.with_name(f"{path.name}.refused")))
-            text += f" The file is now {path.name}.refused."
-        self.reminder.remind(f"{file.producer}", text)
+
+def arrival_event(records: list[GameRecord], n: int, seconds: float, evaluations: int, source: str) -> GameFinished:
+    "Return the event of the last of these games, which have arrived `seconds` after a call that wants `n`."
+    last, done = records[-1], len(records)
+    return GameFinished(last.number, min(n, done), n, done, len(last), tuple(last.outcome.tolist()), seconds, evaluations, source)
+
+
+def mean_age(records: list[GameRecord], version: int) -> float:
+    "Return how many iterations older than `version` the weights were, on average, with which these games began."
+    return version - float(np.mean([record.version for record in records]))
+
+
+def describe_age(records: list[GameRecord], version: int) -> str:
+    return f"The games began with weights that were {mean_age(records, version):.1f} iterations old on average."
 
 # %% ../../nbs/62c_training.inbox.ipynb #cb5f1f1a
 class SharedGames:
@@ -156,8 +189,8 @@ class SharedGames:
         plan.save(folder.path)
         self.shared_plan, self.path, self.version, self.patience_s = plan, folder.path, version, patience_s
         self.emit, self.reminder, self.restored, self.games, self.seconds = emit, Reminder(emit), [], 0, 0.0
-        self.folder, self.inbox = folder, SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
-        self.nodes = {}   # Machine of each source
+        self.inbox = SharedInbox(folder, get_game(plan.game), plan.seed, self.reminder)
+        self.folder, self.nodes = folder, {}   # nodes: machine of each source
 
     def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
         "Return at least `n` games: all of some files. Raise a TimeoutError if no game arrives for `patience_s`."
@@ -168,40 +201,25 @@ class SharedGames:
             looked = time.monotonic()
             found, about = self.folder.patiently(self.inbox.take, self.emit)
             arrived += time.monotonic() - looked   # The folder may have been away for long
-            if not found: self._wait(time.monotonic() - arrived)
+            if not found: wait_for_games(time.monotonic() - arrived, self.patience_s, self.path, self.reminder)
             else: arrived, evaluations = time.monotonic(), evaluations + about["evaluations"]
             for record in found:
                 records.append(record)
-                self.emit(GameFinished(record.number, min(n, len(records)), n, len(records), len(record),
-                                       tuple(record.outcome.tolist()), arrived - start, evaluations, about["source"]))
+                self.emit(arrival_event(records, n, arrived - start, evaluations, about["source"]))
             if found: self._report_nodes(about["source"], records)
         self.games, self.seconds = self.games + len(records), self.seconds + time.monotonic() - start
-        text = f"The games began with weights that were {self._age(records):.1f} iterations old on average."
-        self.reminder.remind("age", text, 300)
+        self.reminder.remind("age", describe_age(records, self.version), 300)
         return records
 
     @property
     def plan(self) -> dict:   # Saved with each iteration
-        shared = self.shared_plan
-        return dict(asdict(shared.play), game=shared.game, seed=shared.seed, from_folder=True,
-                    counted_games=list(self.inbox.counted.ranges))
-
-    def _age(self, records: list[GameRecord]) -> float:   # Iterations
-        return self.version - float(np.mean([record.version for record in records]))
+        return dict(asdict(self.shared_plan.play), game=self.shared_plan.game, seed=self.shared_plan.seed,
+                    from_folder=True, counted_games=list(self.inbox.counted.ranges))
 
     def _report_nodes(self, source: str, records: list[GameRecord]) -> None:
         "Report the machines of all producers so far. Nobody knows here how often they read the weights."
         self.nodes[source] = source.partition(" ")[0]
-        self.emit(NodesStatus(dict(self.nodes), self._age(records), self.inbox.bytes / 1e6, None))
-
-    def _wait(self, silent_s: float) -> None:
-        "Wait for a moment. Raise a TimeoutError if nothing has arrived for too long."
-        how = shell_command("selfplay", self.path)
-        if silent_s > self.patience_s:
-            raise TimeoutError(f"no game has arrived for {silent_s / 60:.0f} min; start a machine that plays: {how}")
-        text = f"Waiting for games. On each machine that plays, start: {how}"
-        if silent_s > 15: self.reminder.remind("silence", text)
-        time.sleep(0.1)
+        self.emit(NodesStatus(dict(self.nodes), mean_age(records, self.version), self.inbox.bytes / 1e6, None))
 
     def set_network(self, network) -> None: self.version += 1        # Producers read the weights from the run folder
     def restore(self, records: list[GameRecord]) -> None: self.restored = list(records)

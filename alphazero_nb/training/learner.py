@@ -27,8 +27,9 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['SIZE_WEIGHT', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
-           'newest_share', 'Optimizer', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
+__all__ = ['SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
+           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network', 'as_floats', 'Learner',
+           'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -138,42 +139,67 @@ class Optimizer(torch.optim.AdamW):
     load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
+
+def make_optimizer(network: nn.Module, settings: TrainSettings, device: Device) -> tuple:   # Optimizer and GradScaler
+    "Return the optimiser of a network, and the scaler of its gradients, which does nothing except in float16."
+    half = device.train_dtype == "float16"
+    optimizer = Optimizer(rate_groups(network), settings.learning_rate, weight_decay=settings.weight_decay,
+                          fused=device.type != "mps")
+    return optimizer, torch.amp.GradScaler(device.type if half else "cpu", enabled=half)
+
+# %% ../../nbs/61_training.learner.ipynb #22285d66
+DIVERGED = "the gradient is not finite: training has diverged. The last checkpoint is intact. Use a smaller learning rate."
+
+
+def blend(average: nn.Module, newest: nn.Module, share: float) -> None:
+    "Move weights and buffers by this share towards the newest ones. Integers are copied, and everything with share 1."
+    both = [[*net.parameters(), *net.buffers()] for net in (average, newest)]
+    for floats in (True, False):
+        to, of = ([t.detach() for t in net if t.is_floating_point() == floats] for net in both)
+        if floats and share < 1: torch._foreach_lerp_(to, of, share)
+        elif to: torch._foreach_copy_(to, of)
+
+
+def autocast(device: Device):
+    "Return the context in which the device trains: its own precision, or float32."
+    if device.train_dtype == "float32": return nullcontext()
+    return torch.autocast(device.type, getattr(torch, device.train_dtype))
+
+
+def place_network(network: nn.Module, device: Device) -> nn.Module:
+    "Move a network to a device, into the order of memory that the device prefers."
+    network = network.to(device.name)
+    return network.to(memory_format=torch.channels_last) if device.channels_last else network
+
+
+def as_floats(inputs: torch.Tensor, device: Device) -> torch.Tensor:
+    "Return int8 inputs as the network takes them: float32, with channels last where the device prefers that."
+    last = inputs.dim() == 4 and device.channels_last
+    return inputs.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
+
 # %% ../../nbs/61_training.learner.ipynb #9594e6fa
 class Learner:
     "Train a network on batches."
     def __init__(self, network: nn.Module, device: str | Device = "auto", settings: TrainSettings = TrainSettings()):
-        self.device, self.settings, self.steps, self.skipped = get_device(device), settings, 0, 0
-        self.lr_decay = 0.0   # See `learning_rate`
-        self.network = network.to(self.device.name)
-        if self.device.channels_last: self.network.to(memory_format=torch.channels_last)
+        self.device, self.settings = get_device(device), settings
+        self.steps, self.skipped, self.lr_decay = 0, 0, 0.0   # lr_decay: see `learning_rate`
+        self.network = place_network(network, self.device)
         self.average = AveragedModel(self.network, use_buffers=True)   # See `_blend`
-        self.optimizer = Optimizer(rate_groups(self.network), settings.learning_rate,
-                                   weight_decay=settings.weight_decay, fused=self.device.type != "mps")
-        half = self.device.train_dtype == "float16"
-        self.scaler = torch.amp.GradScaler(self.device.type if half else "cpu", enabled=half)
+        self.optimizer, self.scaler = make_optimizer(self.network, settings, self.device)
 
     def _blend(self) -> None:
-        "Move the averaged weights and buffers towards the newest ones. Integers are copied, and all at the first step."
-        average, newest = ([*net.parameters(), *net.buffers()] for net in (self.average.module, self.network))
+        "Move the average towards the newest weights. The first step copies them."
         share = newest_share(self.steps, self.settings.ema_decay) if self.average.n_averaged else 1.0
-        for floats in (True, False):
-            to, of = ([t.detach() for t in net if t.is_floating_point() == floats] for net in (average, newest))
-            if floats and share < 1: torch._foreach_lerp_(to, of, share)
-            elif to: torch._foreach_copy_(to, of)
+        blend(self.average.module, self.network, share)
         self.average.n_averaged += 1   # It is on the CPU, so reading it is no wait
 
-    def _autocast(self):
-        if self.device.train_dtype == "float32": return nullcontext()
-        return torch.autocast(self.device.type, getattr(torch, self.device.train_dtype))
+    def _autocast(self): return autocast(self.device)
 
     def step(self, batch: Batch) -> tuple:  # policy loss, value loss: scalar tensors on the device
         "Take one step of AdamW. Raise a RuntimeError if training has diverged."
         self.network.train()
-        arrays = batch.inputs, batch.policy, batch.values
-        inputs, policy, targets = (send(array, self.device) for array in arrays)
-        last = inputs.dim() == 4 and self.device.channels_last
-        inputs = inputs.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
-        with self._autocast(): logits, values = self.network(inputs)
+        inputs, policy, targets = (send(array, self.device) for array in (batch.inputs, batch.policy, batch.values))
+        with self._autocast(): logits, values = self.network(as_floats(inputs, self.device))
         policy_loss, value_loss = losses(logits, values, policy, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss = policy_loss + self.settings.value_weight * value_loss + SIZE_WEIGHT * logit_size(logits)
@@ -199,8 +225,7 @@ class Learner:
             self._blend()
             self.steps, self.skipped = self.steps + 1, 0
         elif self.device.train_dtype == "float16" and self.skipped < 20: self.skipped += 1
-        else: raise RuntimeError("the gradient is not finite: training has diverged. The last checkpoint is intact. "
-                                 "Use a smaller learning rate.")
+        else: raise RuntimeError(DIVERGED)
         self.scaler.update()
 
 # %% ../../nbs/61_training.learner.ipynb #a1c0f7d2

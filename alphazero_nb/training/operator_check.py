@@ -25,8 +25,9 @@ from .forecast import random_batch
 
 # %% auto #0
 __all__ = ['TOLERANCE', 'ROWS', 'KINDS', 'CPU', 'ADVICE', 'FALLBACK', 'OperatorFault', 'has_kernel', 'is_composed', 'falls_back',
-           'difference', 'is_tensor', 'is_strided', 'on_cpu', 'written', 'OperatorWatch', 'learn_once', 'play_once',
-           'Job', 'list_jobs', 'check_job', 'check_operators', 'describe_operators']
+           'difference', 'is_tensor', 'is_strided', 'on_cpu', 'written', 'compute_on_cpu', 'worst_difference',
+           'OperatorWatch', 'learn_once', 'play_once', 'Job', 'list_jobs', 'check_job', 'check_operators',
+           'describe_operators']
 
 # %% ../../nbs/65_training.operator_check.ipynb #adab34a0
 @dataclass(frozen=True)
@@ -99,6 +100,26 @@ def written(func, args, kwargs) -> list:
     return [named[argument.name] for argument in arguments
             if argument.alias_info and argument.alias_info.is_write and argument.name in named]
 
+# %% ../../nbs/65_training.operator_check.ipynb #4ac5bc56
+def compute_on_cpu(func, args, kwargs, device: Device):
+    "Compute an operator on the CPU. Give the device the result, and the arguments that the operator has written."
+    copied = tree_map(on_cpu, (args, kwargs))
+    result = func(*copied[0], **copied[1])
+    pairs = [*zip(tree_leaves(written(func, args, kwargs)), tree_leaves(written(func, *copied)))]
+    for there, here in pairs: there.copy_(here)
+    known = {id(here): there for there, here in pairs}
+    up = lambda leaf: known[id(leaf)] if id(leaf) in known else leaf.to(device.name)
+    return tree_map(lambda leaf: up(leaf) if is_tensor(leaf) else leaf, result)
+
+
+def worst_difference(device: Device, got: list, want: list, largest: float) -> float:
+    "Return the largest `difference` between results on a device and on the CPU; `largest` is that of the arguments."
+    has = lambda leaf: is_strided(leaf) and leaf.device.type == device.type
+    pairs = [(there, here) for there, here in zip(tree_leaves(got), tree_leaves(want))
+             if has(there) and there.numel() and here.numel()]
+    floats = [pair for pair in pairs if pair[0].is_floating_point()]   # Integers beside them: where a maximum is
+    return max((difference(there, here, largest) for there, here in floats or pairs), default=0.0)
+
 # %% ../../nbs/65_training.operator_check.ipynb #d4d4026e
 class OperatorWatch(TorchDispatchMode):
     "While it is active, each operator of a device also runs on the CPU. It keeps the operators and their faults."
@@ -124,7 +145,7 @@ class OperatorWatch(TorchDispatchMode):
         except (RuntimeError, TypeError, ValueError) as error:   # NotImplementedError is a RuntimeError
             if out_of_memory(error): raise
             self.note(func, "missing", "" if isinstance(error, NotImplementedError) else str(error).splitlines()[0])
-            return self.instead(func, args, kwargs)
+            return compute_on_cpu(func, args, kwargs, self.device)
         if first: self.compare(func, [written(func, args, kwargs), result], copied)
         return result
 
@@ -135,8 +156,6 @@ class OperatorWatch(TorchDispatchMode):
         self.ran.add(func.name())
         self.calls.add((func.name(), *types))
         return len(self.calls) > before and func.namespace == "aten" and "empty" not in func.name()
-
-    def has(self, leaf) -> bool: return is_strided(leaf) and leaf.device.type == self.device.type
 
     def lacks(self) -> bool: return any(fault.kind == "missing" for fault in self.faults.values())
 
@@ -149,21 +168,8 @@ class OperatorWatch(TorchDispatchMode):
         largest = max((float(leaf.abs().max()) for leaf in numbers if leaf.numel()), default=0.0)
         try: want = func(*copied[0], **copied[1])
         except Exception: return   # An operator of this device alone
-        pairs = zip(tree_leaves(got), tree_leaves([written(func, *copied), want]))
-        pairs = [(there, here) for there, here in pairs if self.has(there) and there.numel() and here.numel()]
-        floats = [pair for pair in pairs if pair[0].is_floating_point()]   # Integers beside them: where a maximum is
-        found = [difference(there, here, largest) for there, here in floats or pairs]
-        if max(found, default=0.0) > 1: self.note(func, "wrong", f"{max(found):.0f} times what rounding explains")
-
-    def instead(self, func, args, kwargs):
-        "Compute on the CPU, and give the device the result and the arguments that were written."
-        copied = tree_map(on_cpu, (args, kwargs))
-        result = func(*copied[0], **copied[1])
-        pairs = [*zip(tree_leaves(written(func, args, kwargs)), tree_leaves(written(func, *copied)))]
-        for there, here in pairs: there.copy_(here)
-        known = {id(here): there for there, here in pairs}
-        up = lambda leaf: known[id(leaf)] if id(leaf) in known else leaf.to(self.device.name)
-        return tree_map(lambda leaf: up(leaf) if is_tensor(leaf) else leaf, result)
+        worst = worst_difference(self.device, got, [written(func, *copied), want], largest)
+        if worst > 1: self.note(func, "wrong", f"{worst:.0f} times what rounding explains")
 
 # %% ../../nbs/65_training.operator_check.ipynb #8365899c
 ROWS = 8

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy, os, platform, secrets, time
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 from torch import nn
@@ -22,7 +23,7 @@ from .shared_folder import (Reminder, SharedPlan, list_files, producer_seed, rea
                                                  write_games)
 
 # %% auto #0
-__all__ = ['AHEAD', 'NewestWeights', 'claim_producer', 'GamesWriter', 'Producer', 'produce_games']
+__all__ = ['AHEAD', 'NewestWeights', 'claim_producer', 'GamesWriter', 'without_ends', 'Producer', 'produce_games']
 
 # %% ../../nbs/62b_training.producer.ipynb #4d24ba57
 class NewestWeights:
@@ -99,6 +100,13 @@ class GamesWriter:
             evaluations -= about["evaluations"]
             self.held, self.written = self.held[size:], self.written + len(part)
 
+# %% ../../nbs/62b_training.producer.ipynb #68f01b91
+def without_ends(emit: Callable) -> Callable:
+    "Return a listener that emits the events of an engine, but not the ends of its calls."
+    def forward(event) -> None:
+        if not isinstance(event, (SelfPlayDone, SelfPlayStopped)): emit(event)
+    return forward
+
 # %% ../../nbs/62b_training.producer.ipynb #c861001f
 class Producer:
     "Plays games with the newest weights of a run, and writes them into its folder."
@@ -109,20 +117,15 @@ class Producer:
         self.weights.look()
         self.engine = SelfPlayEngine(
             get_game(plan.game), self.weights.network, seed=producer_seed(plan.seed, number), settings=plan.play,
-            first_version=self.weights.iteration, listeners=[self._forward], **engine)
+            first_version=self.weights.iteration, listeners=[without_ends(emit)], **engine)
         self.writer = GamesWriter(folder, plan, number, self.engine.layout.devices[0], self.reminder)
-
-    def _forward(self, event) -> None:
-        "Emit an event of the engine, but not the end of its calls."
-        if not isinstance(event, (SelfPlayDone, SelfPlayStopped)): self.emit(event)
 
     def load_weights(self) -> None:
         "Play with newer weights, if there are any."
         weights = self.weights
         if weights.look(): self.engine.set_network(weights.network, weights.iteration)
         elif weights.problem:
-            text = f"{weights.problem} Playing continues with iteration {weights.iteration}."
-            self.reminder.remind("weights", text)
+            self.reminder.remind("weights", f"{weights.problem} Playing continues with iteration {weights.iteration}.")
 
     def write(self) -> None:
         "Write the finished games that come next: those up to the first game that is still running."

@@ -14,7 +14,8 @@ from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records
 
 # %% auto #0
-__all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'later_values', 'make_rows', 'Replay']
+__all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'later_values', 'make_rows', 'empty_tables',
+           'extend_rings', 'gather_batch', 'Replay']
 
 # %% ../../nbs/60_training.replay.ipynb #1783a523
 def window_size(
@@ -141,6 +142,33 @@ def make_rows(game: Game, records: list[GameRecord], limit: int, td_lambda: floa
     rows = inputs[len(searched) - len(kept):], outcomes, values, first_entry, counts[kept]
     return len(searched), rows, (table["policy_actions"][tail:], table["policy_visits"][tail:])
 
+# %% ../../nbs/60_training.replay.ipynb #53d32790
+def empty_tables(game: Game) -> tuple[RowTables, EntryTables]:
+    "Return the tables of no positions."
+    empty = lambda kind, *shape: np.empty((0, *shape), kind)
+    rows = RowTables(empty(np.int8, game.input_size), empty(np.float32, game.players),
+                     empty(np.float32, game.players), empty(np.int64), empty(np.int32))
+    return rows, EntryTables(empty(np.int32), empty(np.int32))
+
+
+def extend_rings(rows: Ring, entries: Ring, added: int, made: tuple, max_window: int) -> tuple:   # made: from `make_rows`
+    "Return the rings with new rows and without those that are too old, and how many were ever added."
+    new, (*fields, first_entry, counts), policies = made
+    rows = rows.add((*fields, first_entry + entries.end, counts))
+    entries = entries.add(policies)
+    window = window_size(added + new, max_window=max_window)
+    rows = replace(rows, first=max(rows.first, rows.end - window))
+    if len(rows): entries = replace(entries, first=int(rows.arrays[3][rows.first % rows.capacity]))
+    return rows, entries, added + new
+
+
+def gather_batch(game: Game, rows: RowTables, entries: EntryTables, index: np.ndarray, turn: np.ndarray, mix: float) -> Batch:
+    "Return the positions in `index`, (n,) int, each transformed by its symmetry in `turn`. `mix` weighs search values."
+    inputs = np.empty((len(index), game.input_size), np.int8)
+    policy, values = (np.empty((len(index), size), np.float32) for size in (game.actions, game.players))
+    gather(rows, entries, index, turn, tuple(game.symmetries), mix, inputs, policy, values)
+    return Batch(inputs.reshape(len(index), *game.input_shape), policy, values)
+
 # %% ../../nbs/60_training.replay.ipynb #b59939b1
 class Replay:
     "Keep the newest fully searched positions and draw batches from them."
@@ -154,10 +182,8 @@ class Replay:
         if max_window < 1 or added < 0:
             raise ValueError(f"max_window is {max_window} and added is {added}; they must be at least 1 and 0.")
         self.game, self.max_window, self.td_lambda = game, max_window, td_lambda
-        empty = lambda kind, *shape: np.empty((0, *shape), kind)
-        rows = RowTables(empty(np.int8, game.input_size), empty(np.float32, game.players),
-                         empty(np.float32, game.players), empty(np.int64), empty(np.int32))
-        self._held = Ring(rows), Ring(EntryTables(empty(np.int32), empty(np.int32))), added
+        rows, entries = empty_tables(game)
+        self._held = Ring(rows), Ring(entries), added
 
     def __len__(self) -> int: return len(self._held[0])
 
@@ -169,16 +195,9 @@ class Replay:
     def add(self, records: list[GameRecord]) -> int:
         "Add the fully searched positions of these games. Return their number. Raise a ValueError for a damaged game."
         if not records: return 0
-        rows, entries, added = self._held
-        new, fields, policies = make_rows(self.game, records, self.max_window, self.td_lambda)
-        *fields, first_entry, counts = fields
-        rows = rows.add((*fields, first_entry + entries.end, counts))
-        entries = entries.add(policies)
-        window = window_size(added + new, max_window=self.max_window)
-        rows = replace(rows, first=max(rows.first, rows.end - window))
-        if len(rows): entries = replace(entries, first=int(rows.arrays[3][rows.first % rows.capacity]))
-        self._held = rows, entries, added + new
-        return new
+        made = make_rows(self.game, records, self.max_window, self.td_lambda)
+        self._held = extend_rings(*self._held, made, self.max_window)
+        return made[0]
 
     def skip(self, count: int) -> None:
         "Count earlier positions that can no longer be read, so that the window keeps its size."
@@ -193,11 +212,8 @@ class Replay:
     ) -> Batch:
         "Draw n positions with replacement and apply a random symmetry to each."
         if not len(self): raise ValueError("the replay buffer holds no searched position yet; add games first.")
-        game, (rows, entries, _) = self.game, self._held
+        rows, entries, _ = self._held
         index = rows.first + rng.integers(len(rows), size=n)
-        turn = rng.integers(len(game.symmetries[0]), size=n)
-        inputs = np.empty((n, game.input_size), np.int8)
-        policy, values = np.empty((n, game.actions), np.float32), np.empty((n, game.players), np.float32)
-        gather(RowTables(*rows.arrays), EntryTables(*entries.arrays), index, turn, tuple(game.symmetries),
-               search_value_weight, inputs, policy, values)
-        return Batch(inputs.reshape(n, *game.input_shape), policy, values)
+        turn = rng.integers(len(self.game.symmetries[0]), size=n)
+        tables = RowTables(*rows.arrays), EntryTables(*entries.arrays)
+        return gather_batch(self.game, *tables, index, turn, search_value_weight)

@@ -48,8 +48,9 @@ from .inbox import SharedGames
 from .shared_folder import SharedPlan
 
 # %% auto #0
-__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress', 'RunReport',
-           'learn', 'make_agent', 'evaluate', 'judge_state', 'judge_baselines', 'TimeAccount', 'TrainingLoop',
+__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress',
+           'describe_cooldown', 'RunReport', 'learn', 'make_agent', 'evaluate', 'judge_state', 'judge_baselines',
+           'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue', 'games_from',
            'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
@@ -75,14 +76,12 @@ class RunPlan:
         given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
         if self.from_folder and given:
             raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")
-        if not isinstance(self.layout, Layout):
-            kind = None if self.layout == "auto" else self.layout
-            plan_layout(self.game, self.network or True, self.device, kind, **self.engine)
+        kind = None if self.layout == "auto" else self.layout
+        if not isinstance(kind, Layout): plan_layout(self.game, self.network or True, self.device, kind, **self.engine)
         if self.train.evaluate_every: check_match(self.game, self.train.baseline, self.train.evaluate_games)
 
-    @property
-    def fixed(self) -> bool:   # True if no layout may be measured
-        return self.reproducible or self.from_folder or bool(self.engine)
+    @property   # True if no layout may be measured
+    def fixed(self) -> bool: return self.reproducible or self.from_folder or bool(self.engine)
 
     @property
     def shared(self) -> SharedPlan:   # Of the machines that play into the run folder
@@ -95,9 +94,8 @@ class RunPlan:
 
     def new_learner(self) -> Learner:
         "Return a learner with untrained weights."
-        if self.network is None: network = PolicyValueNet(self.game, self.preset, self.seed)
-        else: network = copy.deepcopy(self.network)
-        return Learner(network, self.device, self.train)
+        own = None if self.network is None else copy.deepcopy(self.network)
+        return Learner(PolicyValueNet(self.game, self.preset, self.seed) if own is None else own, self.device, self.train)
 
     def open_supplier(self, folder: RunFolder, state: RunState, layout: str | Layout | None, emit: Callable) -> GameSupplier:
         "Return an engine, or the games of other machines."
@@ -216,6 +214,15 @@ class RunProgress:
             return []
         return list({record.number: record for record in records}.values())
 
+# %% ../../nbs/63_training.trainer.ipynb #316d1478
+def describe_cooldown(plan: RunPlan, minutes: float | None) -> str:
+    "Return when the learning rate falls, or ''."
+    if plan.train.cooldown:
+        first, last = plan.train.cooldown
+        return f"The learning rate falls to a tenth between the optimiser steps {first:,} and {last:,}."
+    if minutes is None or plan.reproducible: return ""
+    return "The learning rate falls to a tenth in the second half of the run."
+
 # %% ../../nbs/63_training.trainer.ipynb #5aa8321d
 class RunReport:
     "Reports one call of `fit` to the listeners and to events.jsonl."
@@ -254,11 +261,7 @@ class RunReport:
         play = "self-play in int8, the rest in " if in_integers else ""
         self.emit(Message(f"{how}; {play}{plan.device.dtype} on {plan.device}. "
                           f"The first start on a machine compiles for about half a minute."))
-        if plan.train.cooldown:
-            first, last = plan.train.cooldown
-            self.emit(Message(f"The learning rate falls to a tenth between the optimiser steps {first:,} and {last:,}."))
-        elif minutes is not None and not plan.reproducible:
-            self.emit(Message("The learning rate falls to a tenth in the second half of the run."))
+        if text := describe_cooldown(plan, minutes): self.emit(Message(text))
         for note in progress.notes[:5]: self.emit(Message(note))
         if len(progress.notes) > 5: self.emit(Message(f"{len(progress.notes) - 5} more files were left out."))
         progress.notes = []
@@ -356,14 +359,104 @@ class TimeAccount:
         self.seconds, self.since = Counter(), time.monotonic()
         return seconds
 
-# %% ../../nbs/63_training.trainer.ipynb #a1906230
-class TrainingLoop:
-    "Runs iterations: play, learn, evaluate, save."
+# %% ../../nbs/63_training.trainer.ipynb #1e14b73b
+def lr_decay(time_of_run: tuple | None) -> float:   # Start of the run by time.monotonic(), minutes; None: without a time
+    "Return the share of the second half of a run that is over, below 0 in the first half and without a time."
+    if time_of_run is None: return -1.0
+    start, minutes = time_of_run
+    return 2 * (time.monotonic() - start) / (60 * minutes) - 1
+
+
+class StrengthChecks:
+    "Measures the agent of a run, by matches with the baseline and by solved positions. Self-play rests meanwhile."
+    def __init__(self, plan: RunPlan, name: str, account: TimeAccount, emit: Callable):
+        self.plan, self.name, self.account, self.emit = plan, name, account, emit
+        self.positions, self.baselines = None, {}   # Solved ones, () if there are none; shares that others keep
+
+    def measure(self, supplier: GameSupplier, state: RunState) -> tuple[dict, list | None]:
+        "Play a match and ask the judge, if they are due and have time left."
+        settings, on = self.plan.train, self.account.on
+        if settings.evaluate_every > 1 and state.iteration == 1:   # Once, so it is no part of their share of the time
+            with on("judging"): return {}, self._judge(supplier, state)
+        with on("matches"):
+            due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
+            if not due or not self.account.allows("matches", settings.match_share): return {}, None
+            self.emit(PhaseStarted("match"))
+            supplier.pause()
+            match = evaluate(self.plan, state, self.name, self.emit)
+            return dict(match=match), self._judge(supplier, state)
+
+    def _judge(self, supplier: GameSupplier, state: RunState) -> list | None:
+        "Ask the judge about the agent, and the first time about the baselines."
+        if self.positions is None: self.positions = packaged_positions(self.plan.game) or ()
+        if not self.positions: return None
+        self.emit(PhaseStarted("judging"))
+        supplier.pause()
+        positions = self.positions.sample(100)   # Of each phase
+        self.baselines = self.baselines or judge_baselines(self.plan, positions)
+        return judge_state(self.plan, state, self.name, positions)
+
+# %% ../../nbs/63_training.trainer.ipynb #6278ce17
+class IterationSteps:
+    "Plays, learns, evaluates and saves, one iteration at a time."
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, emit: Callable):
         self.plan, self.folder, self.progress, self.emit = plan, folder, progress, emit
-        self.layouts, self.played = LayoutFile(folder.path), []   # Games of the current iteration
-        self.account, self.time = TimeAccount(), None
-        self.positions, self.baselines = None, {}   # Solved ones, () if there are none; shares that others keep
+        self.layouts, self.account, self.time, self.played = LayoutFile(folder.path), TimeAccount(), None, []
+        self.strength = StrengthChecks(plan, folder.path.name, self.account, emit)
+
+    def _iterate(self, supplier: GameSupplier, state: RunState, began: float) -> None:
+        "Play, learn, evaluate and save one iteration."
+        on = self.account.on
+        self.emit(PhaseStarted("self-play"))
+        with on("self-play"): games = self._play(supplier)
+        if supplier.layout is not None and supplier.layout.max_rows != self.layouts.max_rows:
+            self.folder.patiently(lambda: self.layouts.save([], supplier.layout), self.emit)
+        self.progress.is_saved = False   # Until the folder has the result of this iteration
+        self.emit(PhaseStarted("learning"))
+        with on("replay buffer"): added = state.replay.add(self.played)
+        with on("optimiser steps"):
+            counted = round(added * games / len(self.played))
+            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, supplier.busy_actors,
+                                             lambda: lr_decay(self.time))
+        with on("new weights"): supplier.set_network(state.learner.average.module)
+        state.games, state.iteration = state.games + len(self.played), state.iteration + 1
+        row, keeps = self.strength.measure(supplier, state)
+        state.seconds += time.monotonic() - began
+        done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
+                             supplier.stats()["games_per_min"] / 60, self.account.take(), keeps,
+                             self.strength.baselines if keeps else {})
+        self.emit(PhaseStarted("saving"))
+        with on("saving"):
+            self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, supplier.plan)
+        self.emit(done)
+
+    def _play(self, supplier: GameSupplier) -> int:
+        "Play the games of an iteration (`played`). Return how many of them count towards its optimiser steps."
+        games = self.plan.train.iteration_games(self.plan.game, supplier.at_once)
+        self.played = supplier.generate_games(games, self.plan.train.most_games(games))
+        return len(self.played) if supplier.more_games_count else games
+
+    def _save(self, row: dict, state: RunState, plan: dict) -> None:
+        "Write the iteration to the run folder. An interrupt waits until it is written, or until the folder is away."
+        progress = dict(games_played=state.games, positions=state.replay.added, seconds=state.seconds,
+                        plan=dict(plan, training_threads=torch.get_num_threads()))
+        network, learner = network_arrays(state.learner.average.module), learner_arrays(state.learner)
+
+        def write():
+            self.folder.save(row, progress, self.played, network, learner, self.plan.train.evaluate_every)
+            self.progress.is_saved, self.played = True, []
+        self.folder.patiently(lambda: shielded(write), self.emit)
+
+# %% ../../nbs/63_training.trainer.ipynb #a1906230
+class TrainingLoop(IterationSteps):
+    "Runs iterations until their number or the time is reached."
+    def load(self, minutes: float | None) -> Layout | str | None:
+        "Load the state from the folder if memory does not have it. Return the layout to start with."
+        plan, progress = self.plan, self.progress
+        if not progress.is_saved or self.folder.changed(): progress.resume()
+        layout, note = self.layouts.choose(plan.layout, plan.fixed, minutes)
+        if note: progress.notes.append(note)
+        return layout
 
     def run(self, supplier: GameSupplier, iterations: int | None, minutes: float | None,
             planned_minutes: float | None) -> None:
@@ -378,77 +471,32 @@ class TrainingLoop:
             self._iterate(supplier, state, began)
             last = time.monotonic() - began
 
-    def _iterate(self, supplier: GameSupplier, state: RunState, began: float) -> None:
-        "Play, learn, evaluate and save one iteration."
-        on = self.account.on
-        self.emit(PhaseStarted("self-play"))
-        with on("self-play"): games = self._play(supplier)
-        if supplier.layout is not None and supplier.layout.max_rows != self.layouts.max_rows:
-            self.folder.patiently(lambda: self.layouts.save([], supplier.layout), self.emit)
-        self.progress.is_saved = False   # Until the folder has the result of this iteration
-        self.emit(PhaseStarted("learning"))
-        with on("replay buffer"): added = state.replay.add(self.played)
-        with on("optimiser steps"):
-            counted = round(added * games / len(self.played))
-            policy_loss, value_loss = learn(self.plan, state, counted, self.emit, supplier.busy_actors, self._lr_decay)
-        with on("new weights"): supplier.set_network(state.learner.average.module)
-        state.games, state.iteration = state.games + len(self.played), state.iteration + 1
-        row, keeps = self._measure(supplier, state)
-        state.seconds += time.monotonic() - began
-        done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
-                             supplier.stats()["games_per_min"] / 60, self.account.take(), keeps,
-                             self.baselines if keeps else {})
-        self.emit(PhaseStarted("saving"))
-        with on("saving"):
-            self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, supplier.plan)
-        self.emit(done)
+# %% ../../nbs/63_training.trainer.ipynb #99bbe508
+class Rescue:
+    "Keeps the finished games of an iteration that ended early."
+    def __init__(self, folder: RunFolder, progress: RunProgress):
+        self.folder, self.progress = folder, progress
+        self.kept, self.unsaved = 0, 0   # Games in the folder, and in memory alone
 
-    def _play(self, supplier: GameSupplier) -> int:
-        "Play the games of an iteration. Return how many of them count towards its optimiser steps."
-        settings = self.plan.train
-        games = settings.iteration_games(self.plan.game, supplier.at_once)
-        self.played = supplier.generate_games(games, settings.most_games(games))
-        return len(self.played) if supplier.more_games_count else games
+    def rewind(self, games: list) -> None:
+        "Save the games of the next iteration, then return to the last saved iteration."
+        intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
+        finished = games_from(games, next((checkpoint.games_played for checkpoint in intact), 0))
+        if finished: self.folder.keep(finished)
+        self.kept = len(finished)
+        if not self.progress.is_saved: self.progress.resume()
 
-    def _lr_decay(self) -> float:
-        "Return the share of the second half of the run that is over, below 0 in the first half and without a time."
-        if self.time is None: return -1.0
-        start, minutes = self.time
-        return 2 * (time.monotonic() - start) / (60 * minutes) - 1
+    def hold(self, games: list) -> None:
+        "Keep the games of the next iteration in memory, because the folder is away."
+        if self.kept: return
+        checkpoint = self.folder.checkpoint
+        self.progress.held = games_from(games, checkpoint.games_played if checkpoint else 0)
+        self.unsaved = len(self.progress.held)
 
-    def _measure(self, supplier: GameSupplier, state: RunState) -> tuple[dict, list | None]:
-        "Play a match and ask the judge, if they are due and have time left. Self-play rests."
-        settings, on = self.plan.train, self.account.on
-        if settings.evaluate_every > 1 and state.iteration == 1:   # Once, so it is no part of their share of the time
-            with on("judging"): return {}, self._judge(supplier, state)
-        due = settings.evaluate_every and state.iteration % settings.evaluate_every == 0
-        if not due or not self.account.allows("matches", settings.match_share): return {}, None
-        with on("matches"):
-            self.emit(PhaseStarted("match"))
-            supplier.pause()
-            match = evaluate(self.plan, state, self.folder.path.name, self.emit)
-            return dict(match=match), self._judge(supplier, state)
 
-    def _judge(self, supplier: GameSupplier, state: RunState) -> list | None:
-        "Ask the judge about the agent, and the first time about the baselines. Self-play rests."
-        if self.positions is None: self.positions = packaged_positions(self.plan.game) or ()
-        if not self.positions: return None
-        self.emit(PhaseStarted("judging"))
-        supplier.pause()
-        positions = self.positions.sample(100)   # Of each phase
-        self.baselines = self.baselines or judge_baselines(self.plan, positions)
-        return judge_state(self.plan, state, self.folder.path.name, positions)
-
-    def _save(self, row: dict, state: RunState, plan: dict) -> None:
-        "Write the iteration to the run folder. An interrupt waits until it is written, or until the folder is away."
-        progress = dict(games_played=state.games, positions=state.replay.added, seconds=state.seconds,
-                        plan=dict(plan, training_threads=torch.get_num_threads()))
-        network, learner = network_arrays(state.learner.average.module), learner_arrays(state.learner)
-
-        def write():
-            self.folder.save(row, progress, self.played, network, learner, self.plan.train.evaluate_every)
-            self.progress.is_saved, self.played = True, []
-        self.folder.patiently(lambda: shielded(write), self.emit)
+def games_from(games: list, first: int) -> list:
+    "Return the games from number `first` on, each once."
+    return list({record.number: record for record in games if record.number >= first}.values())
 
 # %% ../../nbs/63_training.trainer.ipynb #7462da88
 class Session:
@@ -456,8 +504,7 @@ class Session:
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, listeners: list):
         self.plan, self.folder, self.progress = plan, folder, progress
         self.report = RunReport(plan, folder, listeners)
-        self.kept, self.unsaved = 0, 0   # Finished games of an interrupted iteration: in the folder, in memory alone
-        self.loop = TrainingLoop(plan, folder, progress, self.report.emit)
+        self.loop, self.rescue = TrainingLoop(plan, folder, progress, self.report.emit), Rescue(folder, progress)
 
     def run(self, iterations: int | None, minutes: float | None, planned_minutes: float | None) -> None:
         "Train, and report the end."
@@ -469,7 +516,7 @@ class Session:
         except Exception as error:
             end = dict(error=type(error).__name__)
             raise
-        finally: self.report.end(self.folder.iteration, self.kept, unsaved=self.unsaved, **end)
+        finally: self.report.end(self.folder.iteration, self.rescue.kept, unsaved=self.rescue.unsaved, **end)
 
     def _wait_for(self, call: Callable): return self.folder.patiently(call, self.report.emit)
 
@@ -478,7 +525,7 @@ class Session:
         plan, progress, supplier = self.plan, self.progress, None
         self.report.wait()
         require_choices(plan.game)
-        layout = self._wait_for(lambda: self._load(minutes))
+        layout = self._wait_for(lambda: self.loop.load(minutes))
         try:
             supplier = plan.open_supplier(self.folder, progress.state, layout, self.report.forward)
             with supplier:
@@ -488,42 +535,18 @@ class Session:
                     table = supplier.calibrate()
                     self._wait_for(lambda: self.loop.layouts.save(table, supplier.layout))
                 self.loop.run(supplier, iterations, minutes, planned_minutes)
-            if supplier.play_on: self._wait_for(lambda: shielded(lambda: self._rewind(supplier)))
+            if supplier.play_on: self._wait_for(lambda: shielded(lambda: self.rescue.rewind(self._finished(supplier))))
             self._wait_for(self.report.flush)
         except BaseException:
-            try: shielded(lambda: self._rewind(supplier))
+            try: shielded(lambda: self.rescue.rewind(self._finished(supplier)))
             except OSError as error:
                 if not is_away(error): raise
-                self._hold(supplier)
+                self.rescue.hold(self._finished(supplier))
             raise
 
-    def _load(self, minutes: float | None) -> Layout | str | None:
-        "Load the state from the folder if memory does not have it. Return the layout to start with."
-        plan, progress = self.plan, self.progress
-        if not progress.is_saved or self.folder.changed(): progress.resume()
-        layout, note = self.loop.layouts.choose(plan.layout, plan.fixed, minutes)
-        if note: progress.notes.append(note)
-        return layout
-
-    def _rewind(self, supplier: GameSupplier | None) -> None:
-        "Save the finished games of the next iteration, then return to the last saved iteration."
-        intact = (found.checkpoint for found in self.folder.checkpoints() if isinstance(found, SavedRun))
-        finished = self._finished(supplier, next((checkpoint.games_played for checkpoint in intact), 0))
-        if finished: self.folder.keep(finished)
-        self.kept = len(finished)
-        if not self.progress.is_saved: self.progress.resume()
-
-    def _finished(self, supplier: GameSupplier | None, first: int) -> list:
-        "Return the finished games from number `first` on that are in memory alone."
-        games = supplier.unsaved(self.loop.played) if supplier else []
-        return list({record.number: record for record in games if record.number >= first}.values())
-
-    def _hold(self, supplier: GameSupplier | None) -> None:
-        "Keep the finished games of the next iteration in memory, because the folder is away."
-        if self.kept: return
-        checkpoint = self.folder.checkpoint
-        self.progress.held = self._finished(supplier, checkpoint.games_played if checkpoint else 0)
-        self.unsaved = len(self.progress.held)
+    def _finished(self, supplier: GameSupplier | None) -> list:
+        "Return the finished games that are in memory alone."
+        return supplier.unsaved(self.loop.played) if supplier else []
 
 # %% ../../nbs/63_training.trainer.ipynb #17b42fc7
 class _TrainedRun:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html, math, re
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Callable
 
 import numpy as np
@@ -17,8 +18,9 @@ from .svg import (BLUE, GREEN, ORANGE, svg_chessman, svg_circle, svg_line, svg_p
 # %% auto #0
 __all__ = ['SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'LIGHT', 'DARK', 'LAST', 'ALERT', 'Square', 'Step', 'Board', 'stone_board',
            'next_click', 'turn_board', 'register_drawing', 'falling_board', 'plane_owners', 'after_move',
-           'has_piece_planes', 'plane_board', 'find_drawing', 'Marks', 'last_places', 'visit_marks', 'seat_color',
-           'piece_svg', 'board_margin', 'board_svg', 'letters_svg']
+           'has_piece_planes', 'plane_board', 'registered_drawing', 'find_drawing', 'Marks', 'last_places',
+           'visit_marks', 'winning_lines', 'square_name', 'seat_color', 'piece_svg', 'board_margin', 'board_svg',
+           'letters_svg']
 
 # %% ../../nbs/73_ui.board.ipynb #8c7c4266
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Square:
     seat: int = -1     # Owner of the piece; −1 for none
     aim: bool = True   # True if the action puts its piece on this square
     sign: str = ""     # Letters on the piece; in dots and boxes, not empty if the line is drawn
+    word: str = ""     # What lies here, such as "white pawn"; default: the name of the piece's owner
     alert: bool = False   # True if the piece is attacked and must be saved, as a king in check
 
 
@@ -52,6 +55,8 @@ class Board:
     areas: tuple = ()      # (x, y, width, height) of each square in pixels, if they form no grid
     steps: tuple = ()      # A Step for each legal move, in games that move pieces
     turns: bool = False    # True if each of two players sees the board from their own side
+    run: int = 0           # Pieces in a straight line that win, 0 if lines do not matter
+    ending: str = ""       # How a finished game ended, such as "checkmate by White"
     paint: Callable | None = field(default=None, compare=False)   # (board, marks) -> SVG text, if no look fits
 
     def aims(self) -> dict[int, int]:
@@ -66,6 +71,7 @@ def stone_board(
     look: str = "cells",
     aims=None,         # (height, width) True if the action puts its piece there; default: everywhere
     rows: tuple = (), columns: tuple = (),
+    run: int = 0,      # Pieces in a straight line that win
 ) -> Board:
     "Return a board of equal squares with pieces on them."
     owners = np.asarray(owners)
@@ -75,7 +81,7 @@ def stone_board(
     side = int(min(84, max(26, 360 // max(height, width))))
     squares = zip(actions.ravel().tolist(), owners.ravel().tolist(), aims.ravel().tolist())
     squares = tuple(Square(*square) for square in squares)
-    return Board(look, (side,) * height, (side,) * width, squares, tuple(rows), tuple(columns))
+    return Board(look, (side,) * height, (side,) * width, squares, tuple(rows), tuple(columns), run=run)
 
 # %% ../../nbs/73_ui.board.ipynb #2da35bdb
 def next_click(board: Board, start: int, place: int) -> tuple:  # Chosen place, −1 for none; steps that are meant
@@ -102,14 +108,14 @@ def register_drawing(name: str, draw: Callable) -> None:
     _drawings[name] = draw
 
 
-register_drawing("tictactoe", lambda game, state: stone_board(state[:9].reshape(3, 3) - 1, look="crosses"))
+register_drawing("tictactoe", lambda game, state: stone_board(state[:9].reshape(3, 3) - 1, look="crosses", run=3))
 
 # %% ../../nbs/73_ui.board.ipynb #694df24e
 def falling_board(owners, columns) -> Board:
     "Return a board whose pieces fall to the lowest free square of a column; action k is column k."
     height, width = owners.shape
     aims = np.arange(height)[:, None] == (owners < 0).sum(0) - 1
-    return stone_board(owners, np.tile(np.arange(width), (height, 1)), "holes", aims, columns=columns)
+    return stone_board(owners, np.tile(np.arange(width), (height, 1)), "holes", aims, columns=columns, run=4)
 
 
 def _connect4(game, state):
@@ -121,7 +127,7 @@ def _gomoku(game, state):
     size = game.shape[1]
     names = [game.action_name(size * (size - 1) + column)[0] for column in range(size)]
     owners = state[-size * size:].reshape(size, size) - 1
-    return stone_board(owners, look="lines", rows=range(size, 0, -1), columns=names)
+    return stone_board(owners, look="lines", rows=range(size, 0, -1), columns=names, run=5)
 
 
 def _othello(game, state):
@@ -158,7 +164,7 @@ def _dots(game, state):
 register_drawing("dots", _dots)
 
 # %% ../../nbs/73_ui.board.ipynb #d72b49e7
-_PROMOTIONS = dict(q="queen", r="rook", b="bishop", n="knight")
+_CHESSMEN = dict(q="queen", r="rook", b="bishop", n="knight", p="pawn", k="king")
 
 
 def _chess(game, state):
@@ -169,14 +175,15 @@ def _chess(game, state):
     for rank in reversed(range(size)):
         for letter in (pieces.get(8 * rank + file, "") for file in range(size)):
             seat = int(letter.islower()) if letter else -1
-            squares.append(Square(seat=seat, sign=letter.upper(), alert=letter == checked))
+            word = f"{('white', 'black')[seat]} {_CHESSMEN[letter.lower()]}" if letter else ""
+            squares.append(Square(seat=seat, sign=letter.upper(), word=word, alert=letter == checked))
     def place(square): return size * (size - int(square[1])) + "abcdefgh".index(square[0])
     names = {action: game.move_name(state, action) for action in game.legal_actions(state)}
-    steps = [Step(action, place(name[:2]), place(name[2:4]), _PROMOTIONS.get(name[4:], ""))
+    steps = [Step(action, place(name[:2]), place(name[2:4]), _CHESSMEN.get(name[4:], ""))
              for action, name in sorted(names.items(), key=lambda item: "qrbn".find(item[1][4:]))]
     sides = (400 // size,) * size
     return Board("chess", sides, sides, tuple(squares), tuple(range(size, 0, -1)), tuple("abcdefgh"[:size]),
-                 steps=tuple(steps), turns=True)
+                 steps=tuple(steps), turns=True, ending=game.text(state).split("\n")[-1] if game.over(state) else "")
 
 
 register_drawing("chess", _chess)
@@ -193,7 +200,8 @@ def _openspiel(game, state):
     grid = [line for line in found if len(line) == width]
     if len(grid) != height: return None
     owners = np.array([["xo".find(sign) for sign in line] for line in grid])
-    return falling_board(owners, range(width)) if look == "holes" else stone_board(owners, look=look)
+    if look == "holes": return falling_board(owners, range(width))
+    return stone_board(owners, look=look, run=3 * (look == "crosses"))
 
 
 register_drawing("openspiel", _openspiel)
@@ -247,9 +255,14 @@ def plane_board(game: Game, states, actions) -> Board:
     return stone_board(owners.reshape(game.shape[1:]), clicks.reshape(game.shape[1:]))
 
 # %% ../../nbs/73_ui.board.ipynb #f30b0fb7
+def registered_drawing(game: Game) -> Callable | None:
+    "Return the drawing that is registered for a game's name or its first word."
+    return _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
+
+
 def find_drawing(game: Game) -> Callable:
     "Return a function (states, actions) -> Board or None. None means that the game is shown as text."
-    draw = _drawings.get(game.name) or _drawings.get(game.name.partition("(")[0])
+    draw = registered_drawing(game)
     if draw: return lambda states, actions: draw(game, states[-1])
     if game.has_hidden_information or game.has_chance or not has_piece_planes(game): return lambda states, actions: None
     return lambda states, actions: plane_board(game, states, actions)
@@ -265,6 +278,8 @@ class Marks:
     best_start: int = -1                         # Where the recommended step starts, −1 if it is no step
     chosen: int = -1                             # Place of the piece that a person has clicked, −1 for none
     arrows: dict = field(default_factory=dict)   # (start, to): share of the search's visits
+    movable: frozenset = frozenset()             # Pieces that can move, where a person has not chosen one
+    won: tuple = ()                              # Straight lines of places that have won
 
 
 def last_places(before: Board, after: Board, action: int) -> frozenset:
@@ -283,6 +298,43 @@ def visit_marks(board: Board, shares: dict) -> tuple[dict, dict]:
         if step := steps.get(action): arrows[step.start, step.to] = arrows.get((step.start, step.to), 0) + share
         elif action in aims: places[aims[action]] = share
     return places, arrows
+
+# %% ../../nbs/73_ui.board.ipynb #d72fbc65
+def winning_lines(board: Board) -> tuple:
+    "Return the places of each straight line that is long enough to win."
+    height, width, lines = len(board.heights), len(board.widths), []
+    def seat(row, column):
+        return board.squares[row * width + column].seat if 0 <= row < height and 0 <= column < width else -1
+    for row, column, (down, right) in product(range(height), range(width), ((0, 1), (1, 0), (1, 1), (1, -1))):
+        owner, length = seat(row, column), 1
+        if not board.run or owner < 0 or seat(row - down, column - right) == owner: continue
+        while seat(row + length * down, column + length * right) == owner: length += 1
+        places = tuple((row + k * down) * width + column + k * right for k in range(length))
+        if length >= board.run: lines.append(places)
+    return tuple(lines)
+
+# %% ../../nbs/73_ui.board.ipynb #cc766dfc
+def square_name(board: Board, place: int, names, marks: Marks = Marks()) -> str:
+    "Return the words for a square; `names` has a word for the pieces of each seat. Empty if nothing can be there."
+    square, (row, column) = board.squares[place], divmod(place, len(board.widths))
+    if board.paint:
+        barred = bool(marks.legal) and place not in marks.legal
+        noted = [square.word, place == marks.best and "suggested", barred and "not allowed now"]
+        return ", ".join(filter(None, noted)) if square.word else ""
+    owner = names[square.seat] if 0 <= square.seat < len(names) else "empty" if square.seat < 0 else "piece"
+    what = square.word or owner
+    if board.look == "edges":
+        if row % 2 == column % 2 == 0: return ""
+        what = what if row % 2 and column % 2 else "line, drawn" if square.sign else "line, free"
+    if board.look == "tiles" and square.sign: what = square.sign
+    file = board.columns[column] if board.columns else column + 1
+    rank = board.rows[row] if board.rows else len(board.heights) - row if board.look == "holes" else row + 1
+    where = f"{file}{rank}" if board.rows and board.columns else f"column {file}, row {rank}"
+    noted = dict(chosen=place == marks.chosen, suggested=place in (marks.best, marks.best_start),
+                 check=square.alert)
+    noted["can move"], noted["can move here"] = place in marks.movable, bool(board.steps) and place in marks.legal
+    noted["last move"], noted["winning line"] = place in marks.last, any(place in line for line in marks.won)
+    return ", ".join([where, what, *(word for word, holds in noted.items() if holds)])
 
 # %% ../../nbs/73_ui.board.ipynb #79a47af9
 SEATS = (BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B")
@@ -308,7 +360,7 @@ def piece_svg(look: str, seat: int, x: float, y: float, side: float, sign: str =
     color, r, wide = seat_color(look, seat), _STYLES[look][1] * side, side / 9
     if look == "chess": return svg_chessman(sign or "P", x, y, 2 * r, color, ("#1F2226", "#D5DAE0")[seat % 2])
     if look == "tiles":
-        ink = "#FFFFFF" if seat > 1 else INK
+        ink = INK if color in TILES[:9] else "#FFFFFF"
         return svg_rect(x - r, y - r, 2 * r, 2 * r, rx=6, fill=color) + svg_text(x, y, sign, 0.3 * side, ink, "bold")
     if look == "crosses" and seat == 0:
         r *= 0.85
@@ -354,7 +406,7 @@ def _background(board: Board, places: list, width: float, height: float) -> str:
     margin = board_margin(board)
     beside = [(margin / 2, places[i * columns][1], name) for i, name in enumerate(board.rows)]
     below = [(places[i][0], height - margin / 2, name) for i, name in enumerate(board.columns)]
-    return body + "".join(svg_text(x, y, name, 11, "#5B6470") for x, y, name in beside + below)
+    return body + "".join(svg_text(x, y, name, 12, "#434B55") for x, y, name in beside + below)
 
 # %% ../../nbs/73_ui.board.ipynb #0ca959ff
 def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: float) -> str:
@@ -444,6 +496,15 @@ def _arrows(board: Board, marks: Marks, places: list) -> str:
     return body + words
 
 # %% ../../nbs/73_ui.board.ipynb #c8b88cf1
+def _won_line(places: list, line: tuple) -> str:
+    "Return a bar through the squares of a line that has won, and a ring around each of its pieces."
+    (x, y, side, _), (to_x, to_y, *_) = places[line[0]], places[line[-1]]
+    body = svg_line(x, y, to_x, to_y, "#FFFFFF", 0.16 * side, 0.9) + svg_line(x, y, to_x, to_y, INK, 0.08 * side, 0.9)
+    rings = [svg_circle(*places[place][:2], 0.44 * side, fill="none", stroke=color, stroke_width=f"{wide * side:.1f}")
+             for place in line for color, wide in (("#FFFFFF", 0.13), (INK, 0.06))]
+    return body + "".join(rings)
+
+
 def board_svg(board: Board, marks: Marks = Marks()) -> str:
     "Return the board as SVG text."
     if board.paint: return board.paint(board, marks)
@@ -461,6 +522,7 @@ def board_svg(board: Board, marks: Marks = Marks()) -> str:
         columns = len(board.widths)
         corners = [spot for place, spot in enumerate(places) if place // columns % 2 == place % columns % 2 == 0]
         body += "".join(svg_circle(x, y, 5.5, fill=INK) for x, y, _, _ in corners)
+    body += "".join(_won_line(places, line) for line in marks.won)
     return svg_picture(body + _arrows(board, marks, places), width, height)
 
 

@@ -22,7 +22,7 @@ __all__ = ['SUITS', 'RANKS', 'FELT', 'RAIL', 'IVORY', 'RED', 'BLACK', 'GOLD', 'M
            'register_table', 'find_table', 'winner_of', 'tricks_shown', 'first_ply', 'gains', 'read_words', 'why_not',
            'rounds_of', 'points_of', 'seat_words', 'has_hand', 'goal_words', 'leader', 'headline', 'dealt_hands',
            'table_text', 'suit_svg', 'card_svg', 'back_svg', 'plate_svg', 'trick_svg', 'felt_svg', 'hand_areas',
-           'hand_squares', 'square_svg', 'is_bidding', 'sheet_svg', 'card_table', 'redealt']
+           'card_words', 'hand_squares', 'square_svg', 'is_bidding', 'sheet_svg', 'card_table', 'redealt']
 
 # %% ../../nbs/74_ui.card_table.ipynb #8778343a
 @dataclass(frozen=True)
@@ -319,6 +319,13 @@ def hand_areas(state) -> tuple:
     return cards, [(first + each * k + 2, 382, each - 4, 32) for k in range(size + 1)]
 
 
+def card_words(card: int) -> str:
+    "Return the name of a card as it is spoken, such as queen of hearts."
+    rank = RANKS[card % 13]
+    word = dict(T="ten", J="jack", Q="queen", K="king", A="ace").get(rank, rank)
+    return f"{word} of {SUITS[card // 13]}"
+
+
 def hand_squares(view: SeatView) -> tuple:
     "Return the squares of hand and bids, and their areas."
     state, most = view.states[-1], int(view.states[-1][LARGEST])
@@ -326,8 +333,8 @@ def hand_squares(view: SeatView) -> tuple:
     held = hands(state)[view.seat] if has_hand(view) else []
     dealt = hands(view.states[first_ply(view)])[view.seat] if held else []
     bidding = view.seat == state[MOVER] and state[BIDDERS] < state[PLAYERS]
-    cards = [Square(card, view.seat, sign=card_name(card)) if card in held else Square() for card in dealt]
-    bid = [Square(BID + number) for number in range(len(places))] if bidding else []
+    cards = [Square(card, view.seat, sign=card_name(card), word=card_words(card)) if card in held else Square() for card in dealt]
+    bid = [Square(BID + number, word=f"bid {number}") for number in range(len(places))] if bidding else []
     def padded(found, blank, count): return list(found) + [blank] * (count - len(found))
     corner = (0, 0, 1, 1)
     return (tuple(padded(cards, Square(), most) + padded(bid, Square(), most + 1)),

@@ -16,14 +16,20 @@ from ..core.game import Game
 from ..core.python_game import RuleError
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine
-from .match_text import player_name, move_words, roll_words, next_words, refusal, first_line
-from .saved_game import line_to_dict, read_saved_game
+from .tree_view import moves_text
+from .coach import coach, summary, why_text
+from .match_text import (first_line, move_words, next_words, player_name, points_by_name, refusal, roll_words,
+                                        write_move)
+from .saved_game import free_path, line_to_dict, read_saved_game
 
 # %% auto #0
-__all__ = ['analyse_positions', 'agent_move', 'with_simulations', 'viewer', 'is_open', 'may_show', 'visible_values', 'seat_view',
-           'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue', 'play_move', 'play_reply',
-           'give_hint', 'analyse_game', 'change_simulations', 'undo_command', 'redo_command', 'look_at',
-           'start_new_game', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
+__all__ = ['analyse_positions', 'pick_action', 'agent_move', 'simulations_of', 'with_simulations', 'viewer', 'is_open',
+           'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with',
+           'keep_and_continue', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
+           'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
+           'follow_results', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again',
+           'start_new_game', 'start_rematch', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command',
+           'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def analyse_positions(agent, states) -> list[Analysis]:
@@ -35,21 +41,33 @@ def analyse_positions(agent, states) -> list[Analysis]:
     return analyses
 
 
+def pick_action(agent, game: Game, state, analysis: Analysis) -> int:
+    "Return the agent's choice among the visited actions: at full strength, the most visited."
+    if not hasattr(agent, "pick"): return analysis.best
+    visits = np.zeros((1, game.actions), np.int64)
+    visits[0, list(analysis.visits)] = list(analysis.visits.values())
+    return int(agent.pick(state[None], visits)[0])
+
+
 def agent_move(agent, game: Game, state) -> tuple:
     "Return the agent's action and its Analysis, None without a search. Raise a ValueError if the action is illegal."
     analysis = analyse_positions(agent, [state])[0] if hasattr(agent, "search") else None
-    if analysis: action = analysis.best
+    if analysis: action = pick_action(agent, game, state, analysis)
     else: action = int(agent.acts(state[None])[0]) if hasattr(agent, "acts") else int(agent.act(state))
     if action not in game.legal_actions(state): raise ValueError(f"the agent chose {action}, which is not a legal move")
     return action, analysis
 
 
+def simulations_of(agent) -> int | None:
+    "Return the agent's number of simulations per move, None if it has none."
+    return getattr(getattr(agent, "settings", None), "simulations", None)
+
+
 def with_simulations(agent, simulations: int):
     "Return a copy of the agent with another number of simulations, or the agent itself if it has no such number."
-    settings = getattr(agent, "settings", None)
-    if not hasattr(settings, "simulations"): return agent
+    if simulations_of(agent) is None: return agent
     agent = copy.copy(agent)
-    agent.settings = replace(settings, simulations=simulations)
+    agent.settings = replace(agent.settings, simulations=simulations)
     return agent
 
 # %% ../../nbs/75_ui.match.ipynb #4e41780d
@@ -93,7 +111,7 @@ def check_seats(game: Game, agent, seat: int | tuple) -> tuple:
         raise ValueError(f"seat is {seat}; {game.name} has seats 0 to {game.players - 1}.")
     return seats
 
-
+# %% ../../nbs/75_ui.match.ipynb #8f6e526d
 class MatchState:
     "Who plays, the moves so far, and the position on display."
     def __init__(self, game: Game, agent, seat: int | tuple, simulations: int | None, seed: int):
@@ -101,7 +119,13 @@ class MatchState:
         self.past, self.future = (), ()          # GameLines for undo and redo
         self.game, self.name = game, getattr(agent, "name", "the agent")
         if self.name in (game.name, game.name.partition("(")[0]): self.name = "AlphaZero"   # Runs are called like games
-        self.agent = agent if simulations is None else with_simulations(agent, simulations)
+        self.full = agent if simulations is None else with_simulations(agent, simulations)   # It gives advice
+        self.agent = self.full                   # It plays, perhaps at a lower level
+        self.level, self.rating = len(self.levels), None   # Level of play; a Rating while it follows the results
+        self.seconds = {}                        # {simulations: seconds of the fastest reply with them}
+        self.finished = {}                       # {seed of a finished game: {player: points}}
+        self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
+        self.inside = None                       # The last PositionAnalysis of `lines`
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
         self.file, self.busy = None, False       # File of this game; True while a command runs
         self.board = None                        # The PlayBoard that shows this match, None without widgets
@@ -111,13 +135,22 @@ class MatchState:
     def state(self): return self.line.states[-1]
 
     @property
+    def here(self): return self.line.states[self.ply]   # The position on display
+
+    @property
     def history(self) -> list[int]: return list(self.line.actions)
+
+    @property
+    def levels(self) -> tuple: return getattr(self.full, "levels", ())   # Of the agent, the weakest first
 
     @property
     def over(self) -> bool: return self.game.over(self.state)
 
     @property
     def turn(self) -> bool: return self.game.mover(self.state) in self.line.seats   # True if a person is to move
+
+    @property
+    def can_play(self) -> bool: return self.game.mover(self.here) in self.line.seats   # The same, on display
 
     @property
     def waiting(self) -> bool: return not self.over and not self.turn               # True if the agent is to move
@@ -134,7 +167,7 @@ class Refused(ValueError):
 
 def continue_with(match: MatchState, line: GameLine, words: str) -> str:
     "Switch to another line. Return the message with the next event."
-    match.line, match.shown, match.advice = line, None, None
+    match.line, match.shown, match.advice, match.lesson = line, None, None, None
     return words + next_words(line, match.name)
 
 
@@ -144,12 +177,26 @@ def keep_and_continue(match: MatchState, line: GameLine, words: str) -> str:
     return continue_with(match, line, words)
 
 # %% ../../nbs/75_ui.match.ipynb #5d1607a3
+def count_game(match: MatchState) -> None:
+    "Add a game that has just ended to the score of this sitting, and to the person's rating. Each game counts once."
+    if not match.over or match.game.players == 1 or match.line.seed in match.finished: return
+    points = points_by_name(match.line, match.name)
+    match.finished = {**match.finished, match.line.seed: points}
+    if match.rating is None or "You" not in points: return
+    match.rating = copy.deepcopy(match.rating)   # A command that fails leaves the old one alone
+    match.rating.update(points["You"])
+
+
 def play_move(match: MatchState, action: int) -> str:
-    "Play a move of the person whose turn it is."
+    "Play a move of a person in the position on display. In an earlier position it starts a branch."
     if reason := refusal(match, action): raise Refused(reason)
-    who = player_name(match.line, match.game.mover(match.state), match.name)
-    words, line = move_words(who, match.game.move_name(match.state, int(action))), match.line.after(int(action))
-    return keep_and_continue(match, line, f"{words}.{roll_words(line)}")
+    start, action = match.line if match.shown is None else match.line.until(match.ply), int(action)
+    who = player_name(start, match.game.mover(match.here), match.name)
+    words = move_words(who, write_move(match.game, match.here, action))
+    line, left = start.after(action), "" if match.shown is None else " Undo brings the other continuation back."
+    words = keep_and_continue(match, line, f"{words}.{left}{roll_words(line)}")
+    count_game(match)
+    return words
 
 
 def play_reply(match: MatchState) -> str:
@@ -157,46 +204,126 @@ def play_reply(match: MatchState) -> str:
     if not match.waiting: raise Refused("The game is over." if match.over else "It is your move.")
     start, who = time.perf_counter(), player_name(match.line, match.game.mover(match.state), match.name)
     action, analysis = agent_move(match.agent, match.game, match.state)
-    visits = f"{sum(analysis.visits.values())} visits, " if analysis else ""
-    cost = "" if match.game.has_hidden_information else f" ({visits}{time.perf_counter() - start:.1f} s)"
-    words = move_words(who, match.game.move_name(match.state, action))
+    seconds = time.perf_counter() - start
+    number = simulations_of(match.agent)
+    match.seconds = {**match.seconds, number: min(seconds, match.seconds.get(number, seconds))}
+    cost = "" if match.game.has_hidden_information else f" ({seconds:.1f} s)"
+    words = move_words(who, write_move(match.game, match.state, action))
     line = match.line.with_analysis(len(match.line.actions), analysis).after(action)
-    return continue_with(match, line, f"{words}{cost}.{roll_words(line)}")
+    words = continue_with(match, line, f"{words}{cost}.{roll_words(line)}")
+    count_game(match)
+    return words
 
 # %% ../../nbs/75_ui.match.ipynb #80493ad6
 def give_hint(match: MatchState) -> str:
     "Ask the agent for a move in the position on display."
     state = match.line.states[match.ply]
-    if match.agent is None: raise Refused("There is no agent to ask.")
+    if match.full is None: raise Refused("There is no agent to ask.")
     if match.game.over(state): raise Refused("The game is over in this position, so there is no move to recommend.")
     if not may_show(match.line, match.ply):
         raise Refused("Another player moves here, and a hint would reveal that player's cards.")
-    match.advice, analysis = agent_move(match.agent, match.game, state)
+    match.advice, analysis = agent_move(match.full, match.game, state)
     if analysis: match.line = match.line.with_analysis(match.ply, analysis)
-    share = f" ({analysis.shares()[match.advice]:.0%} of its visits)" if analysis else ""
-    name = match.game.move_name(state, match.advice)
+    share = f" ({analysis.shares()[match.advice]:.0%} of its search)" if analysis else ""
+    name = write_move(match.game, state, match.advice)
     return f"{match.name} would {name if name.startswith('bid ') else f'play {name}'}{share}."
 
 
 def analyse_game(match: MatchState) -> str:
     """Let the agent search all positions that have no search result, side by side.
     Positions that would reveal hidden cards are left out."""
-    if not hasattr(match.agent, "search"): raise Refused("Analysis needs an agent with a search.")
+    if not hasattr(match.full, "search"): raise Refused("Analysis needs an agent with a search.")
     pairs = enumerate(zip(match.line.states, match.line.analyses))
     plies = [ply for ply, (state, analysis) in pairs
              if analysis is None and not match.game.over(state) and may_show(match.line, ply)]
     if not plies: return "Every position has been analysed."
-    analyses = analyse_positions(match.agent, [match.line.states[ply] for ply in plies])
+    analyses = analyse_positions(match.full, [match.line.states[ply] for ply in plies])
     for ply, analysis in zip(plies, analyses): match.line = match.line.with_analysis(ply, analysis)
     return f"{match.name} has analysed {len(plies)} position{'s' * (len(plies) > 1)}."
 
 
-def change_simulations(match: MatchState, simulations: int) -> str:
-    "Set the agent's number of simulations per move."
-    match.agent = with_simulations(match.agent, simulations)
-    return f"{match.name} now uses {simulations} simulations per move."
+
+
+# %% ../../nbs/75_ui.match.ipynb #75c0ac02
+def look_inside(match: MatchState) -> str:
+    "Return the agent's ranked moves in the position on display, and keep the whole analysis."
+    if not hasattr(match.full, "analyse"): raise Refused("This needs an agent with a search.")
+    if match.game.over(match.here): raise Refused("The game is over in this position, so there is nothing to look into.")
+    if not may_show(match.line, match.ply): raise Refused("Another player moves here, and an analysis would reveal that player's cards.")
+    match.inside = match.full.analyse(match.here)
+    return moves_text(match.inside)
+
+
+def grade_game(match: MatchState) -> str:
+    "Let the coach grade the moves of the game."
+    if not hasattr(match.full, "analyse"): raise Refused("The coach needs an agent with a search.")
+    if not match.line.actions: raise Refused("There is no move to grade yet.")
+    match.lesson = coach(match.line, match.full, seats=match.line.seats)
+    return summary(match.lesson)
+
+
+def grade_last_move(match: MatchState) -> str:
+    "Let the coach grade the last move of a person before the position on display."
+    if not hasattr(match.full, "analyse"): raise Refused("The coach needs an agent with a search.")
+    line = match.line
+    ply = next((ply for ply in reversed(range(match.ply)) if match.game.mover(line.states[ply]) in line.seats), None)
+    if ply is None: raise Refused("You have not moved yet.")
+    grade = match.lesson and match.lesson.grade(ply)
+    lesson = match.lesson if grade else coach(line, match.full, seats=line.seats, plies=[ply])
+    if not lesson.grades: raise Refused("A grade of this move would reveal hidden cards.")
+    return why_text(lesson, lesson.grade(ply))
 
 # %% ../../nbs/75_ui.match.ipynb #b37c6d09
+def seconds_words(match: MatchState, simulations: int | None) -> str:
+    "Return how long a move takes with this number of simulations, as far as replies have shown it."
+    each = [seconds / max(1, number) for number, seconds in match.seconds.items() if number]
+    if not each or not simulations: return ""
+    seconds = min(each) * simulations
+    return f", about {seconds:.1f} s a move" if seconds >= 0.1 else ", under 0.1 s a move"
+
+
+def change_simulations(match: MatchState, simulations: int) -> str:
+    "Set the agent's number of simulations per move."
+    match.full = match.agent = with_simulations(match.full, simulations)
+    match.level, match.rating = len(match.levels), None
+    return f"{match.name} now uses {simulations} simulations per move."
+
+
+def change_level(match: MatchState, level: float) -> str:
+    "Set the agent's level, from 1 to the number of its levels, which is the full agent."
+    count = len(match.levels)
+    if not count: raise Refused(f"{match.name} has no levels; choose its number of simulations.")
+    if not 1 <= level <= count: raise Refused(f"{match.name} has levels 1 to {count}.")
+    match.level, match.agent = level, match.full if level == count else match.full.at_level(level)
+    return f"{match.name} now plays at {level_words(match)}."
+
+
+def level_words(match: MatchState) -> str:
+    "Return the agent's level, or an empty string if it has none."
+    count = len(match.levels)
+    return f"level {match.level:.3g} of {count}{' (full)' if match.level == count else ''}" if count else ""
+
+# %% ../../nbs/75_ui.match.ipynb #fa8f5edb
+def follow_results(match: MatchState, on: bool) -> str:
+    "Let the level follow the results of the person, or leave it as it is."
+    if not on:
+        match.rating = None
+        return f"{match.name} stays at {level_words(match)}."
+    if not match.levels: raise Refused(f"{match.name} has no levels, so it cannot follow your results.")
+    if match.game.players != 2 or len(match.line.seats) != 1:
+        raise Refused("Only games of one person against the agent can be followed.")
+    from alphazero_nb.search.levels import Rating
+    match.rating = Rating(match.levels)
+    return f"{change_level(match, match.rating.level)} Each finished game changes its level."
+
+
+def rating_words(match: MatchState) -> str:
+    "Return the person's level with its interval, or an empty string if it is not followed."
+    if match.rating is None: return ""
+    low, high = match.rating.interval
+    return f"Your level: {match.rating.level:.1f} ({low:.1f} to {high:.1f})."
+
+# %% ../../nbs/75_ui.match.ipynb #74855c93
 def undo_command(match: MatchState) -> str:
     "Go back to before the person's last command."
     if not match.past: raise Refused("There is nothing to undo.")
@@ -212,31 +339,47 @@ def redo_command(match: MatchState) -> str:
 
 
 def look_at(match: MatchState, ply: int) -> str:
-    "Show the position after `ply` moves. The game continues from its last position."
+    "Show the position after `ply` moves. A move played there starts a branch."
     moves = len(match.line.actions)
     if not (isinstance(ply, (int, np.integer)) and 0 <= ply <= moves):
         raise Refused(f"This game has moves 0 to {moves}.")
     match.shown, match.advice = (None if ply == moves else int(ply)), None
     return f"Move {ply} of {moves}." + (next_words(match.line, match.name) if ply == moves else "")
 
+# %% ../../nbs/75_ui.match.ipynb #86da2ebf
+def next_seats(match: MatchState) -> tuple:
+    "Return the seats of people after everybody has moved one seat on."
+    return tuple(sorted((seat + 1) % match.game.players for seat in match.line.seats))
+
+
+def deal_again(match: MatchState, seats: tuple, words: str) -> str:
+    "Start another game with people in these seats, at the level that their results ask for."
+    match.file = None
+    if match.rating is not None:
+        change_level(match, match.rating.level)
+        words = f"{words} {match.name} plays at {level_words(match)}."
+    seed = 1 + max(match.line.seed, *match.finished, -1)
+    return keep_and_continue(match, GameLine.start(match.game, seed, seats), words)
+
 
 def start_new_game(match: MatchState) -> str:
     "Start another game. Undo brings the old one back."
-    match.file = None
-    return keep_and_continue(match, GameLine.start(match.game, match.line.seed + 1, match.line.seats), "New game.")
+    return deal_again(match, match.line.seats, "New game.")
+
+
+def start_rematch(match: MatchState) -> str:
+    "Start another game with swapped seats."
+    return deal_again(match, next_seats(match), "Rematch.")
 
 
 def swap_seats(match: MatchState) -> str:
     "Move every person one seat on. Hidden cards are dealt again."
     if len(match.line.seats) == match.game.players:
         raise Refused("There is no agent to swap with: people have all seats.")
-    seats = tuple(sorted((seat + 1) % match.game.players for seat in match.line.seats))
+    seats = next_seats(match)
     words = f"You now have seat {' and '.join(str(seat + 1) for seat in seats)}"
-    if not match.game.has_hidden_information:
-        return keep_and_continue(match, replace(match.line, seats=seats), f"{words}.")
-    match.file = None
-    line = GameLine.start(match.game, match.line.seed + 1, seats)
-    return keep_and_continue(match, line, f"{words}, and the cards are dealt again.")
+    if match.game.has_hidden_information: return deal_again(match, seats, f"{words}, and the cards are dealt again.")
+    return keep_and_continue(match, replace(match.line, seats=seats), f"{words}.")
 
 # %% ../../nbs/75_ui.match.ipynb #e6af903c
 def save_match(match: MatchState, path) -> str:
@@ -246,13 +389,14 @@ def save_match(match: MatchState, path) -> str:
     path = Path(path).expanduser()
     try:
         if path.exists() and path.resolve() != match.file:
-            raise Refused(f"{path} already exists; choose another name.")
+            raise Refused(f"{path} already exists; choose another name, such as {free_path(path)}.")
+        over = ", over the earlier save of this game" if path.exists() else ""
         write_json(path, line_to_dict(match.line, match.name))
     except OSError as error:   # `write_json` names the file itself
         why = f"{path} cannot be written: {error.strerror}" if error.strerror else first_line(error)
         raise Refused(f"{why}.") from None
     match.file = path.resolve()
-    return f"Saved as {path}."
+    return f"Saved as {path}{over}."
 
 
 def load_match(match: MatchState, path) -> str:
@@ -269,12 +413,12 @@ def load_match(match: MatchState, path) -> str:
 def write_agent_page(match: MatchState, path) -> str:
     "Write the agent as one HTML file that plays; the file name ends with .html."
     from alphazero_nb import export_page
-    if match.agent is None: raise Refused("There is no agent to write: people have all seats.")
+    if match.full is None: raise Refused("There is no agent to write: people have all seats.")
     if not str(path).strip(): raise Refused("The file name is empty; enter a name.")
     try:
         path = Path(path).expanduser().with_suffix(".html")
-        if path.exists(): raise Refused(f"{path} already exists; choose another name.")
-        export_page(match.agent, path)
+        if path.exists(): raise Refused(f"{path} already exists; choose another name, such as {free_path(path)}.")
+        export_page(match.full, path)
     except (OSError, ValueError, RuntimeError) as error: raise Refused(f"{first_line(error)}.") from None
     return f"{path} plays as {match.name}, in any browser and without a notebook."
 
@@ -314,8 +458,10 @@ class Match(MatchState):
 
     move, reply = command(play_move), command(play_reply)
     hint, analyse, set_simulations = command(give_hint), command(analyse_game), command(change_simulations)
+    set_level, match_me = command(change_level), command(follow_results)
+    lines, why, coach = command(look_inside), command(grade_last_move), command(grade_game)
     undo, redo, look = command(undo_command), command(redo_command), command(look_at)
-    new, swap = command(start_new_game), command(swap_seats)
+    new, rematch, swap = command(start_new_game), command(start_rematch), command(swap_seats)
     save, load, write_page = command(save_match), command(load_match), command(write_agent_page)
 
     def say(self, words: str, done: bool = False) -> bool:

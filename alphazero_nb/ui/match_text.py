@@ -6,12 +6,38 @@
 from __future__ import annotations
 
 import operator
+from typing import Callable
 
+from ..core.calls import CHANCE
+from ..core.game import Game
 from .card_table import find_table
 from .game_line import GameLine
 
 # %% auto #0
-__all__ = ['player_name', 'move_words', 'result_words', 'roll_words', 'next_words', 'refusal', 'first_line']
+__all__ = ['register_notation', 'write_move', 'player_name', 'move_words', 'result_words', 'roll_words', 'next_words',
+           'points_by_name', 'score_words', 'refusal', 'first_line']
+
+# %% ../../nbs/74c_ui.match_text.ipynb #83f59367
+_notations: dict[str, Callable] = {}
+
+
+def register_notation(name: str, write: Callable) -> None:
+    "Register `write(game, state, action)`, which returns a legal move as players write it, for this name or first word."
+    _notations[name] = write
+
+
+def write_move(game: Game, state, action: int) -> str:
+    "Return a legal move in the game's notation: by default, the name of the action."
+    write = _notations.get(game.name) or _notations.get(game.name.partition("(")[0])
+    return write(game, state, action) if write and game.mover(state) != CHANCE else game.move_name(state, action)
+
+
+def _san(game, state, action) -> str:
+    from alphazero_nb.games.chess_text import move_to_san
+    return move_to_san(game, state, action)
+
+
+register_notation("chess", _san)
 
 # %% ../../nbs/74c_ui.match_text.ipynb #ec6d7112
 def player_name(line: GameLine, seat: int, agent_name: str) -> str:
@@ -58,20 +84,38 @@ def next_words(line: GameLine, agent_name: str) -> str:
     return " Your move." if len(line.seats) == 1 else f" {player_name(line, mover, agent_name)} is to move."
 
 # %% ../../nbs/74c_ui.match_text.ipynb #f7b0a14c
+def points_by_name(line: GameLine, agent_name: str) -> dict:
+    "Return {player: share of the point} of a finished game for several players."
+    results = line.game.returns(line.states[-1])
+    winners = results == results.max()
+    names = [player_name(line, seat, agent_name) for seat in range(line.game.players)]
+    return dict(zip(names, (winners / winners.sum()).tolist()))
+
+
+def score_words(finished) -> str:
+    "Return the score over finished games, each a {player: points}; an empty string if there is none."
+    total = {}
+    for points in finished:
+        for name, share in points.items(): total[name] = total.get(name, 0) + share
+    if not total: return ""
+    scores = ", ".join(f"{name} {points:.3g}" for name, points in sorted(total.items(), key=lambda item: item[0] != "You"))
+    return f"Score after {len(finished)} game{'s' * (len(finished) != 1)}: {scores}."
+
+# %% ../../nbs/74c_ui.match_text.ipynb #dab6801e
 def refusal(match, action) -> str:
     "Return the reason why this action cannot be played now, or an empty string if it can."
     try: action = operator.index(action)
     except TypeError: return f"{action!r} is not a move."
-    line, game = match.line, match.game
-    if match.shown is not None:
-        return f"You are looking at move {match.shown} of {len(line.actions)}; go to the last move to continue."
-    if match.over: return f"The game is over. {result_words(line, match.name)}"
-    if not match.turn: return f"It is {match.name}'s turn."
+    line, game, state = match.line, match.game, match.here
+    if game.over(state): return f"The game is over. {result_words(line, match.name)}"
+    if not match.can_play:
+        where = "" if match.shown is None else f" after move {match.shown}; look at another move to play from there"
+        return f"It is {player_name(line, game.mover(state), match.name)}'s turn{where}."
     if not 0 <= action < game.actions: return f"{action} is not a move of {game.name}."
-    if action in game.legal_actions(match.state): return ""
+    if action in game.legal_actions(state): return ""
     table = find_table(game)
-    if table: return table.reason(match.state, action)
-    return f"{game.move_name(match.state, action)} is not a legal move here."
+    if table: return table.reason(state, action)
+    return f"{game.move_name(state, action)} is not a legal move here."
 
 
 def first_line(error: BaseException) -> str:

@@ -9,24 +9,27 @@ import html, threading
 from collections import Counter
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable
 
 import numpy as np
 from ..core.game import Game
-from .svg import (GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg_png, svg_rect,
+from .svg import (BLUE, GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg_png, svg_rect,
                                  svg_text)
 from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_svg, next_click,
-                                   piece_svg, seat_color, turn_board, visit_marks)
+                                   piece_svg, seat_color, turn_board, visit_marks, winning_lines)
 from .card_table import find_table
 from .progress import safe_output
-from .match import Match, is_open, may_show, seat_view, viewer, visible_values
-from .match_text import first_line, player_name, refusal, result_words
+from .match import (Match, is_open, level_words, may_show, rating_words, seat_view, viewer,
+                                   visible_values)
+from .coach import lesson_text
+from .match_text import first_line, player_name, refusal, result_words, score_words, write_move
 
 # %% auto #0
 __all__ = ['COMMANDS', 'FILE_COMMANDS', 'COMPILING', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points',
-           'latest_values', 'value_bar', 'value_curve', 'last_move', 'panel_html', 'match_html', 'match_png',
-           'new_signs', 'mark_last', 'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action',
-           'run_typed', 'explain_wait', 'play_text']
+           'latest_values', 'value_bar', 'value_curve', 'move_list', 'last_move', 'banner_html', 'panel_html',
+           'match_html', 'match_png', 'new_signs', 'mark_last', 'piece_letters', 'text_board', 'legal_words',
+           'help_text', 'parse_action', 'run_typed', 'explain_wait', 'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
 def shown_analysis(match: Match) -> tuple:
@@ -89,7 +92,7 @@ class BoardView:
     def choice_name(self, action: int) -> str:
         "Return the name of an action for a button."
         words = {step.action: step.word for step in self.choice.steps}
-        return words.get(action) or self.match.game.move_name(self.match.state, action)
+        return words.get(action) or self.match.game.move_name(self.match.here, action)
 
 # %% ../../nbs/76_ui.match_view.ipynb #3be25aef
 class MatchView(BoardView):
@@ -109,14 +112,17 @@ class MatchView(BoardView):
         match, ply = self.match, self.match.ply
         before, aims = self.board(ply - 1) if ply else None, board.aims()
         last = last_places(before, board, match.line.actions[ply - 1]) if before else frozenset()
-        live, chosen = match.shown is None and match.turn, self.choice.start
-        legal = {aims[action] for action in match.game.legal_actions(match.state) if action in aims} if live else ()
+        live, chosen = match.can_play, self.choice.start
+        legal = {aims[action] for action in match.game.legal_actions(match.here) if action in aims} if live else ()
+        movable = {step.start for step in board.steps} if live and chosen < 0 else ()
         if board.steps: legal = {step.to for step in board.steps if step.start == chosen}
         analysis, about = shown_analysis(match)
         searched, drawn = analysis.shares() if analysis and visits else {}, board if about == ply else before
         shares, arrows = visit_marks(drawn, searched) if drawn else ({}, {})
         start = {step.action: step.start for step in board.steps}.get(match.advice, -1)
-        return Marks(frozenset(legal), last, shares, aims.get(match.advice, -1), start, chosen, arrows)
+        won = winning_lines(board) if match.game.over(match.here) else ()
+        return Marks(frozenset(legal), last, shares, aims.get(match.advice, -1), start, chosen, arrows,
+                     frozenset(movable), won)
 
     def svg(self, visits: bool = True) -> str:
         "Return the board on display, or its text, as SVG text."
@@ -160,7 +166,7 @@ def value_curve(match: Match, width: int = 420, height: int = 124) -> str:
     body = svg_rect(0, 0, width, height, rx=10, fill="#F3F5F8")
     for share in (0, 0.5, 1):
         y = at(0, share)[1]
-        body += svg_line(left, y, right, y, ink, 1, 0.3) + svg_text(left - 6, y, f"{share:.0%}", 10, ink, anchor="end")
+        body += svg_line(left, y, right, y, ink, 1, 0.3) + svg_text(left - 6, y, f"{share:.0%}", 12, ink, anchor="end")
     body += svg_line(*at(ply, 1), *at(ply, 0), GREEN, 1.5)
     for seat in seats:
         color = seat_color("cells", seat)
@@ -168,19 +174,20 @@ def value_curve(match: Match, width: int = 420, height: int = 124) -> str:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
         body += f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>'
         body += "".join(svg_circle(x, y, 2.6, fill=color) for x, y in spots)
-    for number in {0, ply, moves}: body += svg_text(at(number, 0)[0], bottom + 10, number, 10, ink)
+    for number in {0, ply, moves}: body += svg_text(at(number, 0)[0], bottom + 10, number, 12, ink)
     unit = "share of the highest score" if find_table(match.game) else "expected points"
     one = f"{player_name(line, seats[0], match.name)}: {unit}"
     whose = one if len(seats) == 1 else "expected points of each player"
-    caption = f"{whose} after each move, as {match.name} sees it"
-    return svg_picture(body + svg_text((left + right) / 2, bottom + 24, caption, 10, ink), width, height)
+    caption = f"{whose}, as {match.name} sees it"
+    return svg_picture(body + svg_text((left + right) / 2, bottom + 25, caption, 12, ink), width, height)
 
 # %% ../../nbs/76_ui.match_view.ipynb #97a8b9ca
 def _seat_row(match: Match, look: str, seat: int) -> str:
     icon = svg_image(svg_picture(piece_svg(look, seat, 9, 9, 18 if look in ("lines", "crosses") else 22), 18, 18))
     values, moving = latest_values(match), match.game.mover(match.line.states[match.ply]) == seat
     points = f"{expected_points(values)[seat]:.0%}" if values else ""
-    name = html.escape(player_name(match.line, seat, match.name)) + " · to move" * moving
+    level = "" if seat in match.line.seats or not match.levels else f" · {level_words(match)}"
+    name = html.escape(player_name(match.line, seat, match.name) + level) + " · to move" * moving
     return (f'<div style="display:flex;align-items:center;gap:8px">{icon}<div style="display:flex;flex:1;'
             f'{"font-weight:600" if moving else "opacity:0.75"}">'
             f'<span style="flex:1">{name}</span>{points}</div></div>')
@@ -197,7 +204,7 @@ def _points_rows(match: Match, table) -> str:
     "Return the points and the expected final points of each seat at a card table, as HTML."
     state, values = match.line.states[match.ply], latest_values(match)
     expected = bool(values) and not match.game.over(state)
-    rows = [_points_row("", ["expected"] * expected + ["points"], "font-size:11px;opacity:0.7")]
+    rows = [_points_row("", ["expected"] * expected + ["points"], "font-size:12px;opacity:0.8")]
     for seat, points in enumerate(table.score(state)):
         numbers = [f"{table.points(state, values[seat]):.1f}"] if expected else []
         style = "font-weight:600" if seat in match.line.seats else "opacity:0.8"
@@ -211,31 +218,55 @@ def _visits_line(match: Match, drawn: bool, count: int = 6) -> str:
     if not analysis: return ""
     most = sorted(analysis.shares().items(), key=lambda item: -item[1])[:count]
     state = match.line.states[about]
-    moves = ", ".join(f"{match.game.move_name(state, action)} {share:.0%}" for action, share in most)
-    words = f"Green: visits of move {about + 1}, in percent" if drawn else f"Visits of move {about + 1}: {moves}"
-    return f'<div style="opacity:0.75">{html.escape(words)}</div>'
+    moves = ", ".join(f"{write_move(match.game, state, action)} {share:.0%}" for action, share in most)
+    about = f"what {match.name} considered at move {about + 1}"
+    words = f"Green: {about}, in percent" if drawn else f"{about.capitalize()}: {moves}"
+    return f'<div style="opacity:0.85">{html.escape(words)}</div>'
 
 # %% ../../nbs/76_ui.match_view.ipynb #bbc6cbb2
+def move_list(match: Match) -> list:
+    "Return a line of text for each move: its number, its name and its mark."
+    line, marks = match.line, match.lesson.marks() if match.lesson else {}
+    several = match.game.players > 2 or match.game.has_hidden_information
+    lines = []
+    for ply, (state, action) in enumerate(zip(line.states, line.actions)):
+        who = f"{player_name(line, match.game.mover(state), match.name)}: " if several else ""
+        mark = f" {marks[ply]}" if ply in marks else ""
+        lines.append(f"{ply + 1}. {who}{write_move(match.game, state, action)}{mark}")
+    return lines
+
+# %% ../../nbs/76_ui.match_view.ipynb #7000d880
 def _players_html(match: Match, look: str) -> str:
     "Return the rows of the seats, and the bar of their expected points."
     if table := find_table(match.game): return f'<div style="margin:6px 0">{_points_rows(match, table)}</div>'
     rows = "".join(_seat_row(match, look, seat) for seat in range(match.game.players))
     rows = f'<div style="margin:6px 0">{rows}</div>'
     if not (match.agent or any(visible_values(match.line))): return rows
-    simulations = getattr(getattr(match.agent, "settings", None), "simulations", None)
-    caption = f"expected points{f' with {simulations} simulations' if simulations else ''}"
+    caption = f"expected points, as {match.name} sees them"
     bar = svg_image(value_bar(match, look), "expected points")
-    return f'{rows}{bar}<div style="font-size:11px;opacity:0.7">{caption}</div>'
+    return f'{rows}{bar}<div style="font-size:12px;opacity:0.8">{html.escape(caption)}</div>'
 
-
+# %% ../../nbs/76_ui.match_view.ipynb #38d788e5
 def last_move(match: Match) -> str:
     "Return the name of the last move before the position on display, and what chance did then; empty if there is none."
     line = match.line.until(match.ply)
     if not line.actions: return ""
     rolled = "" if line.game.has_hidden_information else line.last_roll()
-    return line.game.move_name(line.states[-2], line.actions[-1]) + (f" ({rolled})" if rolled else "")
+    return write_move(line.game, line.states[-2], line.actions[-1]) + (f" ({rolled})" if rolled else "")
 
 
+def banner_html(view: MatchView) -> str:
+    "Return the result of a finished game with the score of the sitting; empty if another position is on display."
+    match, board = view.match, view.board(view.match.ply)
+    if not match.game.over(match.here): return ""
+    lines = winning_lines(board) if board else ()
+    how = f" {max(map(len, lines))} in a row." if lines else f" {board.ending.capitalize()}." if board and board.ending else ""
+    more = " ".join(filter(None, (score_words(list(match.finished.values())), rating_words(match))))
+    return (f'<div style="background:{BLUE};color:#FFFFFF;border-radius:6px;padding:8px 12px;margin:6px 0">'
+            f'<b style="font-size:15px">{html.escape(result_words(match.line, match.name))}</b>{html.escape(how)}'
+            f'<div>{html.escape(more)}</div></div>')
+
+# %% ../../nbs/76_ui.match_view.ipynb #209dcae7
 def panel_html(view: MatchView, visits: bool = True) -> str:
     "Return the panel beside the board."
     match, board = view.match, view.board(view.match.ply)
@@ -243,11 +274,11 @@ def panel_html(view: MatchView, visits: bool = True) -> str:
     about = f"move {match.ply} of {moves}" if match.shown is not None else f"{moves} move{'s' * (moves != 1)}"
     last = html.escape(last_move(match) or "none")
     said = html.escape(" ".join((view.failed, match.said)).strip())
-    return (f'<div style="font:13px/1.55 system-ui,Helvetica,Arial,sans-serif;width:240px;overflow-wrap:break-word">'
-            f'<b>{html.escape(match.game.name)}</b> <span style="opacity:0.7">{about}</span>'
+    return (f'<div style="font:13px/1.55 system-ui,Helvetica,Arial,sans-serif;max-width:320px;overflow-wrap:break-word">'
+            f'<b>{html.escape(match.game.name)}</b> <span style="opacity:0.8">{about}</span>{banner_html(view)}'
             f'{_players_html(match, board.look if board else "cells")}<div>Last move: {last}</div>'
-            f'{_visits_line(match, board is not None) if visits else ""}<div style="margin:8px 0;min-height:3em;'
-            f'padding:4px 0 4px 10px;border-left:3px solid {GREEN}">{said}</div></div>')
+            f'{_visits_line(match, board is not None) if visits else ""}<div class="azb-said" style="margin:8px 0;'
+            f'min-height:3em;padding:4px 0 4px 10px;border-left:3px solid {GREEN}">{said}</div></div>')
 
 
 def match_html(match: Match, curve: bool = True) -> str:
@@ -321,19 +352,20 @@ def text_board(view: MatchView, letters: list) -> str:
 
 # %% ../../nbs/76_ui.match_view.ipynb #e9f261b8
 COMMANDS = dict(undo="take back your last move", redo="play it again", hint="ask the agent for a suggestion",
-                swap="move to the next seat", new="start another game")
+                lines="show the agent's best moves with their lines", why="grade your last move",
+                coach="grade all moves of this game", swap="move to the next seat", new="start another game", rematch="start another game with swapped seats")
 FILE_COMMANDS = dict(save="save the game to a file", load="load a game from a file")
 
 
 def legal_words(match: Match, most: int = 12) -> str:
     "Return the names of the legal moves; of many moves, the first ones and the number of all."
-    names = [match.game.move_name(match.state, action) for action in match.game.legal_actions(match.state)]
+    names = [write_move(match.game, match.state, action) for action in match.game.legal_actions(match.state)]
     return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
 def help_text(match: Match) -> str:
     "Return the list of what can be typed."
-    rows = {**COMMANDS, **{f"{word} FILE": about for word, about in FILE_COMMANDS.items()},
+    rows = {**COMMANDS, "moves": "list the moves of this game", **{f"{word} FILE": about for word, about in FILE_COMMANDS.items()},
             "help": "show this list", "quit": "leave the game; also q, exit or Ctrl-D"}
     lines = [f"  {word:9}  {about}" for word, about in rows.items()]
     move = [f"Type a move: {legal_words(match)}."] if match.turn else []
@@ -344,9 +376,12 @@ def parse_action(match: Match, word: str) -> int | None:
     "Return the legal action of this name, otherwise of this number; at a card table, any card or bid."
     if table := find_table(match.game): return table.read(match.state, word)
     legal = match.game.legal_actions(match.state)
-    names = {match.game.move_name(match.state, action): action for action in legal}
-    small = {name.lower(): action for name, action in names.items()}
-    if word in names or word.lower() in small: return names.get(word, small.get(word.lower()))
+    names = {name(match.state, action): action for action in legal
+             for name in (partial(write_move, match.game), match.game.move_name)}
+    if word in names: return names[word]
+    def plain(name): return name.lower().rstrip("+#")
+    found = {action for name, action in names.items() if plain(name) == plain(word)}
+    if len(found) == 1: return found.pop()
     return int(word) if word.isascii() and word.isdigit() and int(word) in legal else None
 
 
@@ -354,10 +389,12 @@ def run_typed(match: Match, words: str) -> str:
     "Run a typed command. Return its message; if it is unknown, a sentence with the legal moves."
     word, _, rest = words.partition(" ")
     if words.lower() == "help": return help_text(match)
+    if words.lower() == "moves": return " ".join(move_list(match)) or "No move has been played."
     if word in FILE_COMMANDS:
         if not rest.strip(): return f"{word} needs a file name, for example: {word} game.json."
         getattr(match, word)(rest.strip())
-    elif words.lower() in COMMANDS: getattr(match, words.lower())()
+    elif words.lower() in COMMANDS:
+        if getattr(match, words.lower())() and words.lower() == "coach": return lesson_text(match.lesson)
     elif not match.turn: return refusal(match, 0)
     elif (action := parse_action(match, words)) is not None: match.move(action)
     else: return f"{words!r} is not a legal move; type one of {legal_words(match)}, or help."
@@ -377,6 +414,10 @@ def explain_wait(say: Callable, after_s: float = 3.0):
     finally: timer.cancel()
 
 # %% ../../nbs/76_ui.match_view.ipynb #66a0d927
+def _without_result(match: Match, said: str) -> str:   # The result follows below the board
+    return said.removesuffix(result_words(match.line, match.name)).rstrip() if match.over else said
+
+
 @safe_output()
 def play_text(
     match: Match,
@@ -395,7 +436,7 @@ def play_text(
         while match.waiting and done:
             with nullcontext() if replied else explain_wait(say): done = match.reply()
             replied = True
-            say(match.said)
+            say(_without_result(match, match.said))
         if not match.waiting and not (match.state is printed and match.line.seats == seats):
             say(text_board(view, letters))
             printed, seats = match.state, match.line.seats
@@ -409,4 +450,7 @@ def play_text(
             say("Moves cannot be typed here, so the game is paused. Open the notebook in a browser to play.")
             return match
         if words.lower() in ("quit", "exit", "q"): return match
-        if words: say(run_typed(match, words))
+        if not words: continue
+        with nullcontext() if replied or words.lower() != "hint" else explain_wait(say): said = run_typed(match, words)
+        replied = replied or words.lower() == "hint"
+        say(_without_result(match, said))

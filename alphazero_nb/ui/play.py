@@ -9,63 +9,32 @@ import html, importlib.util, re, threading, time, weakref
 from pathlib import Path
 from typing import Callable
 
+import numpy as np
 from ..core.device import find_host, has_kernel
 from ..core.game import Game
 from ..core.registry import get_game
 from .svg import svg_image
-from .widgets import find_widgets, page_widgets, view_data
-from .board import Board, board_margin
-from .match import Match, Refused, visible_values
-from .match_text import first_line, refusal
-from .saved_game import free_name, read_saved_game
-from .match_view import Choice, MatchView, match_html, panel_html, play_text, value_curve
+from .widgets import page_widgets, view_data
+from .board import square_name
+from .tree_view import heat_html, moves_html, tree_html
+from .coach import lesson_curve_html, mistake_html
+from .match import Match, Refused, seconds_words, simulations_of, visible_values
+from .match_text import first_line, player_name, refusal
+from .saved_game import free_name, free_path, read_saved_game
+from .match_view import (Choice, MatchView, match_html, move_list, panel_html, play_text, rating_words,
+                                        value_curve)
+from .click_grid import ClickGrid, head_html, need_widgets
 
 # %% auto #0
-__all__ = ['NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'ClickGrid', 'Choices', 'Controls', 'BoardWidgets', 'note_html',
-           'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play', 'open_match']
+__all__ = ['STRENGTHS', 'NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'Choices', 'labelled', 'switch', 'row',
+           'PlayControls', 'AnalyseControls', 'ShareControls', 'LessonPanel', 'BoardParts', 'DrawnParts',
+           'BoardWidgets', 'note_html', 'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play',
+           'open_match']
 
 # %% ../../nbs/77_ui.play.ipynb #12dd05c0
-def _need_widgets():
-    "Return the module ipywidgets. Raise Refused if it is not installed."
-    if found := find_widgets(): return found
-    raise Refused("A clickable board needs ipywidgets; install it with: pip install ipywidgets.")
-
-
 def failure_html(error: Exception) -> str:
     "Return the message that takes the place of a picture."
     return f"<b>{html.escape(f'Drawing failed: {first_line(error)}.')}</b>"
-
-# %% ../../nbs/77_ui.play.ipynb #f1abc2d3
-class ClickGrid:
-    "A picture with an invisible button on each square."
-    def __init__(self, board: Board, click: Callable, name: Callable):
-        w, margin, free = _need_widgets(), board_margin(board), bool(board.areas)
-        width, height = sum(board.widths) + 2 * margin, sum(board.heights) + 2 * margin
-        size = dict(width=f"{width}px", height=f"{height}px", margin="0", padding="0", grid_area="1 / 1 / 2 / 2")
-        self.name, self.picture = name, w.HTML(layout=w.Layout(**{**size, "overflow": "hidden"}))
-        style = w.ButtonStyle(button_color="transparent")
-        plain = dict(width="100%", height="100%", margin="0", padding="0", border="none", min_width="0")
-        layout = w.Layout(**plain)
-        self.buttons = [w.Button(description="", style=style, layout=w.Layout(**plain) if free else layout)
-                        for _ in board.squares]
-        for place, button in enumerate(self.buttons):
-            button.on_click(lambda _, place=place: click(place))
-        tracks = {f"grid_template_{key}": f"repeat({sum(sizes)}, 1px)" if free else " ".join(f"{n}px" for n in sizes)
-                  for key, sizes in (("columns", board.widths), ("rows", board.heights))}
-        above = w.Layout(**{**size, "padding": f"{margin}px"}, grid_gap="0", **tracks)
-        self.grid = w.GridBox(self.buttons, layout=above)
-        one = w.Layout(grid_template_columns=size["width"], grid_template_rows=size["height"], margin="0 14px 0 0",
-                       flex="0 0 auto", overflow="hidden")
-        self.widget = w.GridBox([self.picture, self.grid], layout=one)
-
-    def show(self, board: Board | None, svg: str, label: str, open_: bool) -> None:
-        "Show a picture. It can be clicked if `open_` is True."
-        self.picture.value = svg_image(svg, label)
-        for button, square in zip(self.buttons, board.squares if board else ()):
-            button.tooltip = self.name(square.action) if square.action >= 0 else ""
-        for button, (x, y, wide, high) in zip(self.buttons, board.areas if board else ()):
-            button.layout.grid_area = f"{y + 1} / {x + 1} / {y + high + 1} / {x + wide + 1}"
-        self.grid.layout.visibility = "visible" if open_ and board else "hidden"
 
 # %% ../../nbs/77_ui.play.ipynb #642e1ee2
 class Choices:
@@ -73,12 +42,12 @@ class Choices:
     most = 100   # Maximum number of buttons
 
     def __init__(self, click: Callable, name: Callable):
-        w = self.w = _need_widgets()
+        w = self.w = need_widgets()
         self.click, self.name, self.buttons, self.actions, self.names = click, name, [], [], []
-        self.list = w.Dropdown(options=[("", -1)], layout=w.Layout(width="200px"))
+        self.list = w.Dropdown(options=[("", -1)], description="Move", layout=w.Layout(width="200px"))
         self.go = w.Button(description="Play")
         self.go.on_click(lambda _: self.list.value >= 0 and click(self.list.value))
-        self.widget = w.HBox([], layout=w.Layout(flex_flow="row wrap", max_width="400px"))
+        self.widget = w.HBox([], layout=w.Layout(flex_flow="row wrap", max_width="400px")).add_class("azb-choices")
 
     def show(self, actions: list[int]) -> None:
         "Offer these actions."
@@ -95,93 +64,225 @@ class Choices:
         self.buttons.append(w.Button(layout=w.Layout(width="auto", min_width="44px", margin="2px")))
         self.buttons[-1].on_click(lambda _: self.click(self.actions[number] if number < len(self.actions) else -1))
 
+# %% ../../nbs/77_ui.play.ipynb #166cf7c6
+def labelled(words: str, tooltip: str):
+    "Return a button."
+    w = need_widgets()
+    return w.Button(description=words, tooltip=tooltip, layout=w.Layout(width="auto", margin="2px"))
+
+
+def switch(words: str, tooltip: str, value: bool, shown: bool = True):
+    "Return a button that is on or off."
+    w = need_widgets()
+    return w.ToggleButton(value=value, description=words, tooltip=tooltip,
+                          layout=w.Layout(width="auto", margin="2px", display="" if shown else "none"))
+
+
+def row(*widgets, **layout):
+    "Return widgets side by side, on several lines if there is no room."
+    w = need_widgets()
+    return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap", overflow="visible", **layout))
+
 # %% ../../nbs/77_ui.play.ipynb #fc217ea3
-class Controls:
-    "The buttons beside and below the board."
-    def __init__(self, match: Match, turns: bool):
-        w = _need_widgets()
-        def button(words, tooltip, width="auto"):
-            return w.Button(description=words, tooltip=tooltip, layout=w.Layout(width=width, margin="2px"))
-        def row(*widgets, **layout): return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap", **layout))
-        self.undo, self.redo = button("Undo", "Take back your last move"), button("Redo", "Play it again")
-        self.hint, self.swap = button("Hint", "Ask for a suggestion"), button("Swap sides", "Move to the next seat")
-        self.new = button("New game", "Start another game; Undo brings the old one back")
-        self.analyse = button("Analyse", "Let the agent search every position")
-        self.back, self.forth = button("◀", "One move back", "40px"), button("▶", "One move forward", "40px")
-        self.save, self.load = button("Save", "Save to this file"), button("Load", "Load from this file")
-        self.page = button("Web page", "Write the agent as one HTML file that plays, under this name and .html")
-        if match.agent is None: self.page.layout.display = "none"
-        self.visits = w.ToggleButton(value=True, description="Visits", tooltip="Show the visits of the agent's search",
-                                     layout=w.Layout(width="auto", margin="2px"))
-        self.turn = w.ToggleButton(value=False, description="Turn board", tooltip="See the board from the other side",
-                                   layout=w.Layout(width="auto", margin="2px", display="" if turns else "none"))
-        self.ply = w.IntSlider(value=0, min=0, max=0, layout=w.Layout(width="260px"))
-        self.file = w.Text(value=free_name(match.game.name), layout=w.Layout(width="230px", margin="2px"))
-        now = getattr(getattr(match.agent, "settings", None), "simulations", None)
-        choices = [(f"{n} simulations", n) for n in sorted({50, 200, 800, 3200, now or 200})]
-        self.strength = w.Dropdown(options=choices, value=now or 200, layout=w.Layout(width="160px", margin="2px",
-                                   display="" if now else "none"))
-        searched = row(self.strength, self.visits, display="" if match.agent else "none")
-        self.game_rows = w.VBox([row(self.undo, self.redo, self.hint), row(self.new, self.swap, self.turn), searched])
-        self.look_row = row(self.back, self.ply, self.forth, self.analyse)
-        self.file_row = row(self.file, self.save, self.load, self.page)
+STRENGTHS = {50: "quick", 200: "normal", 800: "strong", 3200: "strongest"}   # Simulations per move
+
+
+class PlayControls:
+    "The controls of a game in progress."
+    def __init__(self, match: Match, turns: bool):   # turns: True if the board can be turned
+        w, self.match, count = need_widgets(), match, len(match.levels)
+        self.undo, self.redo = labelled("Undo", "Take back your last move"), labelled("Redo", "Play it again")
+        self.hint, self.swap = labelled("Hint", "Ask for a suggestion"), labelled("Swap sides", "Move to the next seat")
+        self.new = labelled("New game", "Start another game; Undo brings the old one back")
+        self.rematch = labelled("Rematch", "Start another game with swapped seats")
+        self.rematch.button_style = "primary"
+        self.turn = switch("Turn board", "See the board from the other side", False, turns)
+        wide = dict(width="100%", margin="2px")
+        self.level = w.IntSlider(value=round(match.level), min=1, max=max(1, count), description="Level",
+                                 continuous_update=False, layout=w.Layout(**wide, display="" if count else "none"))
+        self.match_me = switch("Match me", "Let the level follow your results", False,
+                               count > 0 and match.game.players == 2 and len(match.line.seats) == 1)
+        self.now = simulations_of(match.agent)
+        self.strength = w.Dropdown(options=self.strengths(), value=self.now or 200, description="Strength",
+                                   layout=w.Layout(**wide, display="" if self.now and not count else "none"))
+        self.words = w.HTML(layout=w.Layout(margin="2px"))
+        self.widget = w.VBox([row(self.undo, self.redo, self.hint, self.new, self.swap, self.turn),
+                              self.level, row(self.match_me, self.words), self.strength])
+
+    def strengths(self) -> list:
+        "Return the names and the numbers of the simulations to choose from."
+        numbers = sorted({*STRENGTHS, self.now or 200})
+        def name(n): return f"{STRENGTHS.get(n, 'its own')}, {n} simulations{seconds_words(self.match, n)}"
+        return [(name(n), n) for n in numbers]
+
+    def draw(self) -> None:
+        "Show the state of the match."
+        match, over = self.match, self.match.over and self.match.shown is None
+        self.rematch.layout.display = "" if over else "none"
+        self.level.disabled = self.match_me.value = match.rating is not None
+        if match.levels: self.level.value = round(match.level)
+        full = " (full)" if match.level == len(match.levels) else ""
+        level = f"level {match.level:.2g} of {len(match.levels)}{full}" if match.levels else ""
+        level += seconds_words(match, simulations_of(match.agent)) if level else ""
+        words = ". ".join(filter(None, (level, rating_words(match))))
+        self.words.value = f'<span style="line-height:1.4">{html.escape(words)}</span>'
+        if not match.levels and self.now and self.strength.options != tuple(self.strengths()):
+            value, self.strength.options = self.strength.value, self.strengths()
+            self.strength.value = value
+
+# %% ../../nbs/77_ui.play.ipynb #8f013f8c
+class AnalyseControls:
+    "The controls for looking back."
+    def __init__(self):
+        w = need_widgets()
+        self.visits = switch("Considered moves", "Show which moves the agent considered, in green", True)
+        self.analyse = labelled("Analyse game", "Let the agent search every position")
+        self.back, self.forth = labelled("◀ Back", "One move back"), labelled("Forward ▶", "One move forward")
+        self.coach = labelled("Coach", "Grade all moves, and show the mistakes that changed the result")
+        self.inside = labelled("Look inside", "Show the agent's best moves here, their lines and the tree of its search")
+        self.row = row(self.visits, self.analyse, self.inside, self.coach)
+        self.widget = w.VBox([row(self.back, self.forth), self.row])
+        self.moves = w.Select(options=[("start", 0)], description="Moves", rows=12,
+                              layout=w.Layout(width="100%", margin="0")).add_class("azb-list")
+
+    def draw(self, match: Match) -> None:
+        "Show the list of moves, with the one on display."
+        options = tuple((words, ply) for ply, words in enumerate(["start", *move_list(match)]))
+        if self.moves.options != options: self.moves.options = options
+        if self.moves.value != match.ply: self.moves.value = match.ply
+
+
+class ShareControls:
+    "The controls for files."
+    def __init__(self, match: Match):
+        w = need_widgets()
+        self.save, self.load = labelled("Save", "Save to this file"), labelled("Load", "Load from this file")
+        self.page = labelled("Web page", "Write the agent as one HTML file that plays, under this name and .html")
+        if match.full is None: self.page.layout.display = "none"
+        layout = w.Layout(width="100%", margin="2px")
+        self.file = w.Text(value=free_name(match.game.name), description="File", layout=layout)
+        self.widget = w.VBox([self.file, row(self.save, self.load, self.page)])
+
+    def offer(self) -> None:
+        "Offer the next free name if a file of this name exists."
+        self.file.value = str(free_path(self.file.value))
+
+# %% ../../nbs/77_ui.play.ipynb #77c0ac02
+class LessonPanel:
+    "The mistakes of a game with a button for each, and the analysis of the position on display."
+    def __init__(self, match: Match):
+        w = need_widgets()
+        self.match, self.shown, self.look = match, (None, None), lambda ply: None   # look(ply) shows a position
+        self.widget = w.VBox()
+
+    def draw(self) -> None:
+        "Show the lesson and the analysis, if they belong to what is on display."
+        match, inside = self.match, self.match.inside
+        if inside is not None and not np.array_equal(inside.state, match.here): inside = None
+        if (match.lesson, inside) == self.shown: return
+        self.shown = match.lesson, inside
+        parts = [] if inside is None else [self._html(moves_html(inside) + tree_html(inside) + heat_html(inside))]
+        if match.lesson is not None:
+            parts.append(self._html(lesson_curve_html(match.lesson)))
+            for grade in match.lesson.mistakes[:5]: parts += [self._html(mistake_html(match.lesson, grade)), self._button(grade)]
+        self.widget.children = tuple(parts)
+
+    def _html(self, words: str): return need_widgets().HTML(words, layout=dict(max_width="640px", margin="4px 0"))
+
+    def _button(self, grade):
+        button = labelled(f"Play again from move {grade.ply + 1}", "Show the position before this move; a move there starts a branch")
+        button.on_click(lambda _: self.look(grade.ply))
+        return button
 
 # %% ../../nbs/77_ui.play.ipynb #d3e3f4a5
-class BoardWidgets:
-    "All widgets of a board: the picture, the panel, the curve and the controls."
-    def __init__(self, match: Match, view: MatchView, click_place: Callable, click: Callable, do: Callable):
-        w, drawn = _need_widgets(), view.board(match.ply)
+class BoardParts:
+    "The widgets of a board and their places: the picture, the panel, the moves and the controls."
+    def __init__(self, match: Match, view: MatchView, click_place: Callable, click: Callable):
+        w, drawn = need_widgets(), view.board(match.ply)
         self.match, self.view, self.syncing = match, view, False
-        self.controls = Controls(match, turns=bool(drawn and drawn.turns))
-        name = lambda action: match.game.move_name(match.state, action)
-        self.grid = drawn and ClickGrid(drawn, click_place, name)
+        self.play = PlayControls(match, turns=bool(drawn and drawn.turns))
+        self.look, self.share = AnalyseControls(), ShareControls(match)
+        self.grid = drawn and ClickGrid(drawn, click_place)
         self.letters, self.panel, self.curve, self.notice = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self.choices, c = Choices(click, view.choice_name), self.controls
-        fixed = w.Layout(flex="0 0 auto")
-        left = w.VBox([self.grid.widget if drawn else self.letters, self.choices.widget], layout=fixed)
-        right = w.VBox([self.panel, c.game_rows], layout=w.Layout(width="270px", flex="0 0 auto"))
-        top = w.HBox([left, right], layout=w.Layout(flex_flow="row wrap", align_items="flex-start"))
-        self.root = w.VBox([self.notice, top, c.look_row, self.curve, c.file_row])
-        self._connect(do)
+        self.choices, self.lesson = Choices(click, view.choice_name), LessonPanel(match)
+        self.tabs = w.Tab([self.play.widget, self.look.widget, self.share.widget])
+        for number, title in enumerate(("Play", "Analyse", "Share")): self.tabs.set_title(number, title)
+        def column(flex, most, *widgets):
+            return w.VBox(widgets, layout=w.Layout(flex=flex, max_width=f"{most}px", min_width="0", overflow="visible",
+                                                   margin="0 12px 8px 0"))
+        wide = self.grid.width if drawn else 400
+        left = column(f"9 1 {0.8 * wide:.0f}px", wide, self.grid.widget if drawn else self.letters, self.choices.widget)
+        right = column("1 1 250px", 320, self.panel, self.play.rematch, self.tabs)
+        top = row(left, right, column("1 1 110px", 200, self.look.moves), align_items="flex-start")
+        self.root = w.VBox([w.HTML(head_html(), layout=w.Layout(height="0", margin="0", overflow="hidden")),
+                            self.notice, top, self.curve, self.lesson.widget]).add_class("azb")
 
-    def _connect(self, do: Callable) -> None:
-        match, view, c = self.match, self.view, self.controls
-        for name in ("undo", "redo", "swap", "new"):
-            getattr(c, name).on_click(lambda _, name=name: do(getattr(match, name), answer=True))
-        c.new.on_click(lambda _: setattr(c.file, "value", free_name(match.game.name)))
-        for name in ("hint", "analyse"): getattr(c, name).on_click(lambda _, name=name: do(getattr(match, name)))
-        c.back.on_click(lambda _: do(match.look, match.ply - 1))
-        c.forth.on_click(lambda _: do(match.look, match.ply + 1))
-        c.save.on_click(lambda _: do(match.save, c.file.value))
-        c.load.on_click(lambda _: do(match.load, c.file.value, answer=True))
-        c.page.on_click(lambda _: (match.say("Writing the page. The first one takes about half a minute."),
-                                   self.draw(thinking=True), do(match.write_page, c.file.value)))
-        c.ply.observe(lambda change: self.syncing or do(match.look, change["new"]), "value")
-        c.strength.observe(lambda change: do(match.set_simulations, change["new"]), "value")
-        c.visits.observe(lambda _: self.draw(), "value")
-        c.turn.observe(lambda change: (view.flip(change["new"]), self.draw()), "value")
-
+# %% ../../nbs/77_ui.play.ipynb #69187588
+class DrawnParts(BoardParts):
+    "The same widgets, which show the state of the match."
     def draw(self, thinking: bool = False) -> None:
         "Update every widget. An error in the game's own text is shown too."
+        self.syncing = True
         try: self._draw(thinking)
         except Exception as error: self.panel.value = failure_html(error)
+        finally: self.syncing = False
 
     def _draw(self, thinking: bool) -> None:
-        match, c, view, visits = self.match, self.controls, self.view, self.controls.visits.value
+        match, view, visits = self.match, self.view, self.look.visits.value
         board = view.board(match.ply)
-        if self.grid: self.grid.show(board, view.svg(visits), view.text(), not thinking)
+        if self.grid: self.grid.show(board, view.svg(visits), view.text(), self._names(board), not thinking)
         else: self.letters.value = svg_image(view.svg(visits), view.text())
-        open_ = match.turn and match.shown is None and not thinking
-        placed, legal = board.aims() if self.grid and board else (), match.game.legal_actions(match.state)
+        placed, legal = board.aims() if self.grid and board else (), match.game.legal_actions(match.here)
         chosen = [step.action for step in view.choice.steps]
+        open_ = match.can_play and not thinking
         self.choices.show((chosen or [action for action in legal if action not in placed]) if open_ else [])
         self.panel.value = panel_html(view, visits)
         known = sum(values is not None for values in visible_values(match.line))
         self.curve.value = svg_image(value_curve(match), "expected points", shrink=True) if known > 1 else ""
-        self.syncing = True
-        c.ply.max = len(match.line.actions)
-        c.ply.value = match.ply
-        self.syncing = False
+        self.play.draw()
+        self.look.draw(match)
+        self.lesson.draw()
+
+    def _names(self, board) -> list:
+        "Return the name of each square, for screen readers and as a tooltip."
+        if board is None: return []
+        names = [player_name(self.match.line, seat, self.match.name) for seat in range(self.match.game.players)]
+        owners, marks = ["yours" if name == "You" else f"{name}'s" for name in names], self.view.marks(board, False)
+        return [square_name(board, place, owners, marks) for place in range(len(board.squares))]
+
+# %% ../../nbs/77_ui.play.ipynb #7f5f87f3
+class BoardWidgets(DrawnParts):
+    "All widgets of a board, connected to the commands of the match."
+    def __init__(self, match: Match, view: MatchView, click_place: Callable, click: Callable, do: Callable):
+        super().__init__(match, view, click_place, click)
+        play, look = self.play, self.look
+        for name in ("undo", "redo", "swap", "new", "rematch"):
+            getattr(play, name).on_click(lambda _, name=name: do(getattr(match, name), answer=True))
+        for button in (play.new, play.rematch):
+            button.on_click(lambda _: setattr(self.share.file, "value", free_name(match.game.name)))
+        play.hint.on_click(lambda _: do(match.hint))
+        look.analyse.on_click(lambda _: do(match.analyse))
+        look.inside.on_click(lambda _: do(match.lines))
+        look.coach.on_click(lambda _: (match.say(f"The coach looks at {len(match.line.actions)} moves. This may take a minute."),
+                                       self.draw(thinking=True), do(match.coach)))
+        self.lesson.look = lambda ply: do(match.look, ply)
+        look.back.on_click(lambda _: do(match.look, match.ply - 1))
+        look.forth.on_click(lambda _: do(match.look, match.ply + 1))
+        def changed(widget, work): widget.observe(lambda change: self.syncing or work(change["new"]), "value")
+        changed(look.moves, lambda ply: do(match.look, ply))
+        changed(look.visits, lambda _: self.draw())
+        changed(play.level, lambda level: do(match.set_level, level))
+        changed(play.match_me, lambda on: do(match.match_me, on))
+        changed(play.strength, lambda number: do(match.set_simulations, number))
+        changed(play.turn, lambda turned: (view.flip(turned), self.draw()))
+        self._connect_files(do)
+
+    def _connect_files(self, do: Callable) -> None:
+        match, share = self.match, self.share
+        share.save.on_click(lambda _: do(match.save, share.file.value) or share.offer())
+        share.load.on_click(lambda _: do(match.load, share.file.value, answer=True))
+        share.page.on_click(lambda _: (match.say("Writing the page. The first one takes about half a minute."),
+                                       self.draw(thinking=True), do(match.write_page, share.file.value)))
 
 # %% ../../nbs/77_ui.play.ipynb #32d78598
 def note_html(words: str) -> str:
@@ -198,7 +299,7 @@ NO_WIDGETS = note_html(
 class LateBoard:
     "A match in an output of a page: first as a plain picture, later as widgets."
     def __init__(self, match: Match, *events: Callable):
-        _need_widgets()   # Raises Refused without ipywidgets
+        need_widgets()   # Raises Refused without ipywidgets
         self.match, self.view, self.events = match, MatchView(match), events   # The functions that BoardWidgets needs
         self.widgets, self.pictures = None, []   # BoardWidgets; displays of the plain picture
 
@@ -283,20 +384,19 @@ class PlayBoard(LateBoard):
 
     def __init__(self, match: Match):
         super().__init__(match, self.click_place, self.click, self.do)
-        self.busy, self.ignore_until = False, 0.0   # True while `do` runs; time.monotonic() from which clicks count
-        match.board = self
+        match.board, self.busy = self, False   # True while `do` runs
+        self.ignore_until = 0.0   # time.monotonic() from which clicks count
         if not has_kernel() or not find_host().answers: self.make_widgets()
         self.do(lambda: True, answer=match.shown is None)
 
     def click_place(self, place: int) -> None:
         "Handle a click on a square: it makes a move, or chooses a piece or the target of one."
         match, board = self.match, self.view.board(self.match.ply)
-        playing = match.turn and match.shown is None and time.monotonic() >= self.ignore_until
+        playing = match.can_play and time.monotonic() >= self.ignore_until
         if not (playing and board and board.steps): return self.click(board.squares[place].action if board else -1)
         words, steps = self.view.choose(place), self.view.choice.steps
         if len(steps) == 1: return self.click(steps[0].action)
-        match.say(words)
-        self.draw()
+        match.say(words), self.draw()
 
     def click(self, action: int) -> None:
         "Handle the choice of a move."
@@ -305,24 +405,24 @@ class PlayBoard(LateBoard):
             match.say("That click came before the agent's reply was on display, so it is not a move.")
         elif match.waiting and match.shown is None: return self.do(lambda: True, answer=True)
         elif action >= 0: return self.do(match.move, action, answer=True)
-        elif match.over or match.shown is not None: match.say(refusal(match, 0))
+        elif not match.can_play: match.say(refusal(match, 0))
         else: match.say("No move belongs to this square.")
         self.draw()
 
-    def do(self, work: Callable, *args, answer: bool = False) -> None:
+    def do(self, work: Callable, *args, answer: bool = False) -> bool:   # True if the command succeeded
         "Run a command, let the agent reply, and redraw the board."
         match, self.busy, self.view.choice = self.match, True, Choice()
         try:
-            done = work(*args)
-            while done and answer and match.waiting:
+            replied = done = work(*args)
+            while replied and answer and match.waiting:
                 match.say(f"{match.said} {match.name} is thinking ...")
                 self.draw(thinking=True)
-                done = match.reply()
+                replied = match.reply()
                 self.ignore_until = time.monotonic() + self.patience_s
         finally: self.busy = False
-        if answer and match.waiting and match.shown is None:
-            match.say(f"{match.said} Click the board to ask the agent again.")
+        if done and answer and match.waiting: match.say(f"{match.said} Click the board to ask the agent again.")
         self.draw()
+        return done
 
     def refresh(self) -> None:
         "Redraw the board after a command that did not come from it."

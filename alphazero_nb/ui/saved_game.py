@@ -5,7 +5,7 @@
 # %% ../../nbs/74b_ui.saved_game.ipynb #a830346a
 from __future__ import annotations
 
-import re
+import itertools, re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ..core.registry import get_game
 from .game_line import Analysis, GameLine
 
 # %% auto #0
-__all__ = ['line_to_dict', 'read_saved_game', 'free_name']
+__all__ = ['line_to_dict', 'read_saved_game', 'free_name', 'free_path']
 
 # %% ../../nbs/74b_ui.saved_game.ipynb #71b7708d
 def line_to_dict(line: GameLine, agent_name: str) -> dict:
@@ -71,3 +71,11 @@ def free_name(game: str, folder: str | Path = ".") -> str:
     "Return a file name for a game that does not exist in the folder yet."
     word = re.sub(r"\W+", "-", game).strip("-")
     return next(name for n in range(1, 10**9) if not (Path(folder) / (name := f"{word}-{n}.json")).exists())
+
+
+def free_path(path: str | Path) -> Path:
+    "Return the path of a file that does not exist yet: this one, or the next that differs in its last number."
+    path = Path(path)
+    word, number = re.fullmatch(r"(.*?)-?(\d*)", path.stem).groups()
+    others = (path.with_name(f"{word}-{n}{path.suffix}") for n in itertools.count(int(number or 1) + 1))
+    return next(name for name in itertools.chain([path], others) if not name.exists())

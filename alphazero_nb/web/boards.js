@@ -17,15 +17,20 @@ function stoneBoard(
   return board(look, repeat(side, height), repeat(side, width), squares, more);
 }
 
-const owners = (state, { at, height, width }) =>
-  Array.from(state.subarray(at, at + height * width), (piece) => piece - 1);
-
-function fallingBoard(state, drawing) {
-  const { height, width, columns } = drawing, found = owners(state, drawing);
+// The twin of `GridDrawing` in alphazero_nb/ui/grid.py.
+function gridBoard(state, drawing, legal) {
+  const { height, width, at, seats, signs, actions, falls, moves } = drawing;
+  const numbers = Array.from(state.subarray(at, at + height * width));
+  const found = numbers.map((number) => (seats ? seats[number] ?? -1 : Math.max(number, 0) - 1));
   const lowest = (column) => found.filter((seat, place) => place % width === column && seat < 0).length - 1;
-  const squares = found.map((seat, place) =>
-    square(place % width, seat, { aim: Math.floor(place / width) === lowest(place % width) }));
-  return stoneBoard(found, height, width, "holes", { columns }, squares);
+  const click = (place) => (moves ? -1 : falls ? place % width : actions ? actions[place] : place);
+  const squares = numbers.map((number, place) =>
+    square(click(place), found[place], {
+      aim: !falls || Math.floor(place / width) === lowest(place % width),
+      sign: signs[number] ?? "",
+    }));
+  const steps = moves ? legal.map((action) => ({ action, start: moves[action][0], to: moves[action][1], word: "" })) : [];
+  return stoneBoard(found, height, width, drawing.look, { rows: drawing.rows, columns: drawing.columns, steps }, squares);
 }
 
 function tileBoard(state) {
@@ -193,8 +198,7 @@ function cellBoard(game, drawing, states, legal) {   // The same, if `cells` say
 function drawBoard(game, drawing, states, legal) {   // A board, or null for a game that has none
   const state = states[states.length - 1];
   switch (drawing.kind) {
-    case "stones": return stoneBoard(owners(state, drawing), drawing.height, drawing.width, drawing.look, drawing.more);
-    case "falling": return fallingBoard(state, drawing);
+    case "grid": return gridBoard(state, drawing, legal);
     case "tiles": return tileBoard(state);
     case "dots": return dotsBoard(state, drawing);
     case "chess": return chessBoard(state, drawing, legal);

@@ -80,9 +80,11 @@ function piece(look, seat, x, y, side, sign) {
     );
   if (look === "crosses" && seat === 1)
     return [circle(x, y, r, { fill: "none", stroke: color, stroke_width: side / 9 })];
-  if (look === "lines" && seat < 2) return [circle(x, y, r, { fill: color, stroke: "#77797C", stroke_width: 1 })];
+  const letters = sign ? [words(x, y, sign, 0.9 * r, color === "#FFFFFF" ? INK : "#FFFFFF", "bold")] : [];
+  if (look === "lines" && seat < 2)
+    return [circle(x, y, r, { fill: color, stroke: "#77797C", stroke_width: 1 }), ...letters];
   const ring = { fill: "none", stroke: "#FFFFFF", stroke_width: Math.max(1.5, r / 9), stroke_opacity: 0.85 };
-  return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : [])];
+  return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : []), ...letters];
 }
 
 function layout(board) {   // Centre and size of each square
@@ -373,21 +375,22 @@ async function goTo(moves, drop = true) {   // Show a position, and let the agen
     position = next;
     for (const key of results.keys()) if (key > moves.length) results.delete(key);
     writeLink();
+    countGame();
     render();
     if (!over() && !humans().includes(position.mover)) await agentMoves(mine);
   } catch (error) { if (mine === turn) fail(error); }
 }
 
-async function search(mine) {
+async function search(mine, { simulations, temperature }) {
   thinking = true;
   render();
-  try { return await ask("think", { seed, moves: position.moves, simulations: Number(at("level").value) }); }
+  try { return await ask("think", { seed, moves: position.moves, simulations, temperature }); }
   finally { if (mine === turn) thinking = false; }
 }
 
 async function agentMoves(mine) {
   if (position.legal.length === 1) { await goTo([...position.moves, position.legal[0].action], false); return; }
-  const found = await search(mine);
+  const found = await search(mine, strength());
   if (mine !== turn) return;
   showSearch(found);
   results.set(position.moves.length, found.means);
@@ -398,7 +401,7 @@ async function showHint() {
   if (!yours() || thinking) return;
   const mine = ++turn;
   try {
-    const found = await search(mine);
+    const found = await search(mine, strength().temperature > 0 ? data.levels[data.levels.length - 1] : strength());
     if (mine !== turn) return;
     results.set(position.moves.length, found.means);
     hint = found;
@@ -431,6 +434,7 @@ function undo() {
 
 function newGame() {
   seed = Math.floor(Math.random() * 2 ** 31);
+  matchLevel();
   results = new Map();
   goTo([]);
 }
@@ -439,6 +443,34 @@ function swapSides() {
   if (data.seats.length < 2 || humans().length !== 1) return;
   at("seat").value = String((humans()[0] + 1) % data.seats.length);
   goTo(position.moves);
+}
+
+// Strength ----------------------------------------------------------------------------------------
+
+const rating = new Rating(data.levels);
+let gameLevel = rating.level, counted = false;   // The level that matches the person, for a whole game
+
+function strength() {   // The simulations and the temperature that the agent plays with
+  const { value } = at("level");
+  if (at("match").checked) return levelBetween(data.levels, gameLevel);
+  return value.startsWith("level") ? data.levels[Number(value.slice(5)) - 1]
+    : { simulations: Number(value), temperature: 0 };
+}
+
+function matchLevel() { [gameLevel, counted] = [rating.level, false]; showRating(); }
+
+function countGame() {   // A game that a person has finished against the matching agent, once
+  if (!at("match").checked || counted || !over() || humans().length !== 1) return;
+  counted = true;
+  rating.update((Math.sign(position.returns[humans()[0]]) + 1) / 2, gameLevel);
+  showRating();
+}
+
+function showRating() {
+  const [low, high] = rating.interval.map((level) => level.toFixed(1)), on = at("match").checked;
+  at("strength").hidden = on;
+  at("rated").textContent = (on ? `The agent plays at level ${gameLevel.toFixed(1)}. ` : "")
+    + (rating.games ? `Your level: ${rating.level.toFixed(1)} (${low} to ${high}).` : "");
 }
 
 async function look(count) {   // An earlier position of this game
@@ -831,10 +863,16 @@ function fill() {
     choice("none", "nobody, watch"),
   );
   if (data.seats.length > 2) at("seat").querySelector('[value="all"]').textContent = "all sides";
-  at("level").replaceChildren(
-    ...data.levels.map((count) => choice(count, `${count.toLocaleString("en")} simulations`)),
-  );
-  at("level").value = data.simulations;
+  const most = data.levels.length, below = (elo) => (elo ? ` (${Math.round(elo)} Elo)`.replace("-", "\u2212") : "");
+  const levels = data.levels.map(({ elo }, k) =>
+    choice(`level${k + 1}`, `Level ${k + 1}${k + 1 === most ? " (full)" : below(elo)}`));
+  const efforts = data.efforts.map((count) => choice(count, `${count.toLocaleString("en")} simulations`));
+  at("level").replaceChildren(element("optgroup", { label: "Levels" }, ...levels),
+                              element("optgroup", { label: "Always the best move" }, ...efforts));
+  at("level").value = `level${most}`;
+  at("matching").hidden = data.seats.length !== 2;
+  at("match").checked = false;   // Some browsers remember it
+  at("match").addEventListener("change", () => { matchLevel(); counted = !position || over(); });
   at("board").addEventListener("keydown", arrowKey);
   const buttons = {
     hint: showHint,

@@ -6,33 +6,41 @@
 from __future__ import annotations
 
 import base64, hashlib, html, json
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from ..core.game import Game
-from ..core.registry import file_stem, get_game
+from ..core.registry import file_stem, game_title, get_game
 from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
 from ..network.saved_run import load_network, read_saved
-from ..search.search import SearchSettings
+from ..search.levels import even_levels, levels_to_dict, stored_levels
+from ..search.search import SearchSettings, require_number
 from ..ui.board import has_piece_planes, plane_owners
+from ..ui.grid import GridDrawing, grid_drawing
 from ..ui.svg import CHESSMEN
 from .driver import driver
 from .network import pack_network
 from .wasm import check_exportable, compile_game
 
 # %% auto #0
-__all__ = ['LEVELS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'export_page']
+__all__ = ['SIMULATIONS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'find_levels',
+           'export_page']
 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
-def _labels(game: Game, kind: str) -> dict:
-    "Return the labels of a square board."
-    size, word = game.shape[1], game.name.partition("(")[0]
-    first = size * (size - 1) if word == "gomoku" else 0
-    rows = range(size, 0, -1) if word == "gomoku" else range(1, size + 1)
-    return dict(rows=list(rows), columns=[game.action_name(first + column)[0] for column in range(size)])
+def _grid(game: Game, word: str) -> GridDrawing | None:
+    "Return the grid of a game of the package whose drawing is a function."
+    if word == "tictactoe": return GridDrawing(3, 3, look="crosses")
+    if word not in ("connect4", "gomoku", "othello"): return None
+    height, width = game.shape[1:]
+    names = [game.action_name(width * (height - 1) * (word == "gomoku") + column) for column in range(width)]
+    if word == "connect4": return GridDrawing(height, width, look="holes", falls=True, columns=tuple(names))
+    rows = range(height, 0, -1) if word == "gomoku" else range(1, height + 1)
+    return GridDrawing(height, width, game.state_size - height * width, "lines", rows=tuple(rows),
+                       columns=tuple(name[0] for name in names))
 
 
 def _chess(game: Game) -> dict:
@@ -59,10 +67,9 @@ def page_drawing(game: Game) -> dict:
     "Return how a page draws a game, for `drawBoard` in boards.js."
     word = game.name.partition("(")[0] if game.packaged else ""
     height, width = game.shape[1:] if len(game.shape) == 3 else (0, 0)
-    grid = dict(height=height, width=width, at=game.state_size - height * width)
-    if word == "tictactoe": return dict(grid, kind="stones", look="crosses", at=0)
-    if word == "connect4": return dict(grid, kind="falling", at=0, columns=list(map(game.action_name, range(width))))
-    if word in ("gomoku", "othello"): return dict(grid, kind="stones", look="lines", more=_labels(game, word))
+    if grid := grid_drawing(game) or _grid(game, word):
+        grid(game, game.new())   # It may not fit
+        return dict(asdict(grid), kind="grid")
     if word == "dots": return dict(kind="dots", height=height, width=width, cells=game.cells.tolist())
     if word == "chess": return _chess(game)
     if word in ("2048", "pig"): return dict(kind=dict(pig="pig").get(word, "tiles"))
@@ -72,7 +79,7 @@ def page_drawing(game: Game) -> dict:
     return dict(kind="numbers")
 
 # %% ../../nbs/79f_web.page.ipynb #b6c754ee
-LEVELS = (16, 64, 200, 400, 800, 1600)   # Simulations that a page offers
+SIMULATIONS = (16, 64, 200, 400, 800, 1600)   # Offered beside the levels
 PATIENCE_S = 20   # Seconds after which a page ends rules that do not return
 
 
@@ -94,19 +101,21 @@ def _seats(game: Game) -> list:
 def page_data(
     game: Game,
     network,
-    simulations: int = 64,   # Of the level that the page begins with
+    levels: tuple,           # Of Level, the full agent last
     **words,                 # title, author, note, facts
 ) -> dict:                   # Raises NotExportable, NotPackable or NoWasm with the reason
     "Return everything that a page knows, as plain data."
     check_exportable(game)
-    levels, settings, drawing = sorted({*LEVELS, simulations}), SearchSettings(), page_drawing(game)
+    settings, drawing = SearchSettings(), page_drawing(game)
+    efforts = sorted({*SIMULATIONS, levels[-1].simulations})
     names = [] if drawing["kind"] == "chess" else [game.action_name(action) for action in range(game.actions)]
     outcomes = [game.outcome_name(outcome) for outcome in range(game.outcomes)]
     start = game.new_match().tolist() if game.match_start else None
     packed = _network_data(game, network)   # Before the module: it fails at once
     return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), chance=game.has_chance,
                 shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
-                simulations=simulations, levels=levels, room=max(levels), patience=PATIENCE_S,
+                levels=levels_to_dict(levels), efforts=efforts, patience=PATIENCE_S,
+                room=max([*efforts, *(level.simulations for level in levels)]),
                 settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs),
                 network=packed, module=_base64(compile_game(game)))
 
@@ -126,8 +135,8 @@ def as_json(value) -> str:
 
 def page_html(data: dict) -> str:
     "Return the whole page."
-    script, style = _part("page.js"), _part("page.css")
-    worker = "\n".join([driver(), _part("boards.js"), _part("worker.js")])
+    levels, style = _part("levels.js"), _part("page.css")
+    script, worker = levels + _part("page.js"), "\n".join([levels, driver(), _part("boards.js"), _part("worker.js")])
     policy = ("default-src 'none'; " f"script-src {_hash(script)} 'wasm-unsafe-eval'; worker-src blob:; "
               f"style-src {_hash(style)}; base-uri 'none'; form-action 'none'")
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -137,7 +146,7 @@ def page_html(data: dict) -> str:
             f'<script type="application/json" id="data">{as_json(data)}</script>\n'
             f'<script type="text/plain" id="worker">{worker}</script>\n<script>{script}</script>\n</body></html>\n')
 
-# %% ../../nbs/79f_web.page.ipynb #19e33c4b
+# %% ../../nbs/79f_web.page.ipynb #933e440c
 def _pretrained_facts(game: Game) -> list:
     path = files("alphazero_nb") / "agents" / f"{file_stem(game.name)}.json"
     if not path.is_file(): return []
@@ -165,18 +174,27 @@ def find_agent(agent) -> tuple:   # Game, network, facts
     raise ValueError("a page needs the network of an agent that was trained here; give the folder of its run, "
                      "pretrained:GAME, or an agent from Agent.load or Agent.pretrained.")
 
+# %% ../../nbs/79f_web.page.ipynb #583f1afd
+def find_levels(agent, simulations: int | None = None) -> tuple:
+    "Return the levels of an agent, or even ones if its full strength is not this number of simulations."
+    levels = agent.levels if hasattr(agent, "levels") else stored_levels(agent)
+    if levels and simulations in (None, levels[-1].simulations): return levels
+    return even_levels(simulations or 64)
 
+# %% ../../nbs/79f_web.page.ipynb #19e33c4b
 def export_page(
     agent,                   # Agent from Agent.load or Agent.pretrained, a run folder, or "pretrained:connect4"
     file: str | Path,        # Where to write, such as connect4.html
-    title: str = "",         # Default: the game
+    title: str = "",         # Default: the name of the game
     author: str = "",
     note: str = "",          # A few sentences below the board
-    simulations: int = 64,   # Strength at the start; a person can choose another
+    simulations: int | None = None,   # Of the full agent; default: those of its levels, or 64
 ) -> Path:                   # Raises a ValueError that says why this game or network cannot become a page
     "Write an agent as one HTML file that plays, without network, in any browser."
-    if not 1 <= simulations <= 10_000: raise ValueError(f"simulations is {simulations}; choose 1 to 10,000.")
+    if simulations is not None: require_number("simulations", simulations, 1, 10_000)
     game, network, facts = find_agent(agent)
-    words = dict(title=title or game.name, author=author, note=note, facts=facts)
-    write_whole(Path(file), page_html(page_data(game, network, simulations, **words)).encode())
+    levels = find_levels(agent, simulations)
+    require_number("simulations", levels[-1].simulations, 1, 10_000)
+    words = dict(title=title or game_title(game.name), author=author, note=note, facts=facts)
+    write_whole(Path(file), page_html(page_data(game, network, levels, **words)).encode())
     return Path(file)

@@ -1,5 +1,5 @@
 // Runs the rules and the search of a page, apart from what it shows. A search runs in slices of some milliseconds, with
-// room for messages between them. Needs `Compiled` of the driver, and boards.js.
+// room for messages between them. Needs `Compiled` of the driver, boards.js and levels.js.
 
 const SLICE_MS = 12, PROGRESS_MS = 120, MOST_MOVES = 20000;
 let game, data, line, tree = null, job = null;
@@ -121,14 +121,15 @@ function found() {
     shares,
     evaluations: job.evaluations,
     seconds: (performance.now() - job.begin) / 1000,
-    action: shares.reduce((best, each) => (each[1] > best[1] ? each : best), shares[0] || [-1, 0])[0],
+    action: root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())],
   };
 }
 
-function think(id, { seed, moves, simulations }) {
+function think(id, { seed, moves, simulations, temperature = 0 }) {
   go(seed, moves);
+  if (temperature > 0) tree = null;   // What a deeper search knows would make a level too strong
   plant();
-  job = { id, begin: performance.now(), shown: performance.now(), evaluations: 0, stop: false,
+  job = { id, begin: performance.now(), shown: performance.now(), evaluations: 0, stop: false, temperature,
           settings: { ...data.settings, simulations: Math.min(simulations, data.room) } };
   channel.port2.postMessage(0);
 }

@@ -17,6 +17,7 @@ if not CHROMIUM or not importlib.util.find_spec("playwright"):
 import broken_games
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.search.levels import even_levels
 from alphazero_nb.ui.board import find_drawing
 from alphazero_nb.web.page import export_page, page_data, page_html
 from alphazero_nb.web.wasm import compile_game
@@ -24,7 +25,7 @@ from alphazero_nb.web.wasm import compile_game
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>" + "long " * 400
 PAWN = "chess(fen=1n2k2r/P6p/8/8/8/8/p6P/1N2K2R w Kk - 0 1)"
 PLAYED = ["tictactoe", "gomoku(size=5)", "dots(rows=3,cols=3)", "othello(size=6)"]   # With clicks, to the end
-COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim"]
+COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim", pytest.param("chess(variant=gardner)", marks=pytest.mark.slow)]
 
 
 @functools.cache
@@ -40,7 +41,7 @@ def write(file, data):
 def data_of(name):
     "The data of a page with a small network that knows nothing, made once for all tests."
     game = game_of(name)
-    return page_data(game, PolicyValueNet(game, "tiny", seed=1), 16, title=game.name, author="", note="", facts=[])
+    return page_data(game, PolicyValueNet(game, "tiny", seed=1), even_levels(16), title=game.name, author="", note="", facts=[])
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +208,38 @@ def test_rules_that_never_return_are_ended(tmp_path, visit):
     page.evaluate("data.patience = 600")
     page.locator("#new").click()
     status(page, "Your move")
+
+
+def test_levels_and_a_match(exported, visit):
+    "A level is another strength; a finished game against the matching agent moves the person's level."
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    assert page.locator("#level").input_value() == "level8" and page.evaluate("strength()") == dict(simulations=16, temperature=0, elo=None)
+    page.locator("#level").select_option("level1")
+    assert page.evaluate("strength()") == dict(simulations=1, temperature=1.5, elo=None)
+    page.locator("#match").check()
+    assert page.locator("#level").is_hidden() and "The agent plays at level" in page.locator("#rated").inner_text()
+    before = page.evaluate("rating.level")
+    play_to_the_end(page)
+    wait(page, "rating.games === 1")
+    result, after = page.evaluate("position.returns[0]"), page.evaluate("rating.level")
+    assert (after > before) == (result > 0) or result == 0
+    assert re.search(r"Your level: \d\.\d \(\d\.\d to \d\.\d\)", page.locator("#rated").inner_text())
+    page.locator("#undo").click()
+    status(page, "Your move")
+    play_to_the_end(page)
+    assert page.evaluate("rating.games") == 1       # The same game counts once
+    page.locator("#new").click()
+    status(page, "Your move")
+    assert page.evaluate("[counted, gameLevel === rating.level]") == [False, True]
+
+
+def test_a_level_does_not_use_what_a_deeper_search_knows(exported, visit):
+    page = visit(exported("tictactoe"))
+    def think(**how): return page.evaluate("how => ask('think', { seed, moves: [], ...how })", how)
+    deep, light = think(simulations=16), [think(simulations=4, temperature=1.5) for _ in range(30)]
+    assert deep["visits"] >= 16 and {found["visits"] for found in light} == {4} and len({found["action"] for found in light}) > 1
+    assert think(simulations=16)["action"] == deep["action"]
 
 
 # The same positions as in Python ------------------------------------------------------------------

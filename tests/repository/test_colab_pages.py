@@ -10,7 +10,8 @@ import pytest
 import colab
 import colab_pins
 import sync
-from alphazero_nb.ui.board import find_drawing
+from alphazero_nb.ui.board import find_drawing, register_drawing
+from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.all import get_game, run_folder
 from alphazero_nb.core import registry
 from alphazero_nb.training import run_folder as folders
@@ -239,10 +240,17 @@ def test_whole_games_agree_with_other_rules(game):
     assert upright_won > 30 and flat_won > 30
 
 
+def test_a_cell_that_shows_something_keeps_something():
+    import nbformat
+    made = [nbformat.v4.new_code_cell("1", id=key) for key in ("full", "empty", "silent")]
+    for cell in made[:2]: cell.outputs = [nbformat.v4.new_output("stream", text="1")]
+    assert colab.describe_empty("colab/page.ipynb", made, {"full", "empty"}) == ""
+    assert colab.describe_empty("colab/page.ipynb", made, {"full"}).endswith("keep no output: empty\n")
+
+
 def test_the_board_of_the_game_can_be_clicked(game):
     drawing = next(cell for cell in cells(OWN) if "register_drawing(" in cell).splitlines()[0]
-    from alphazero_nb.ui import board
-    exec(drawing, dict(vars(board), CELLS=25, SIZE=5))
+    exec(drawing, dict(register_drawing=register_drawing, GridDrawing=GridDrawing, SIZE=5))
     state = game.state_after([6, 7])
     shown = find_drawing(game)([state], [])
     assert [square.action for square in shown.squares] == list(range(25))

@@ -12,11 +12,11 @@ GROUPS = dict(
     core=["device", "transfers", "patches", "compiled", "streams", "events", "calls", "base_game", "registry", "game_check", "game", "python_game", "records", "intervals"],
     games=None,
     network=["networks", "spiking", "fused_boards", "fused_cards", "int8", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
-    search=["tree", "cache", "search", "agent", "one_game"],
+    search=["tree", "cache", "search", "one_game", "levels", "analysis", "traps", "agent"],
     selfplay=["settings", "layout", "contracts", "slots", "scheduler", "actors", "worker_process", "workers", "cluster", "pools", "calibration", "engine"],
-    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external", "uci"],
+    arena=["connect4_search", "solvers", "players", "matches", "ladder", "judge", "material", "external", "uci", "level_curve"],
     training=["replay", "learner", "run_folder", "shared_folder", "producer", "inbox", "trainer", "forecast", "operator_check"],
-    ui=["svg", "progress", "widgets", "board", "card_table", "dashboard", "game_line", "saved_game", "match_text", "match", "match_view", "play", "plots", "report"],
+    ui=["svg", "progress", "widgets", "board", "grid", "card_table", "dashboard", "game_line", "saved_game", "match_text", "tree_view", "coach", "puzzles", "match", "match_view", "click_grid", "play", "plots", "report"],
     web=["linker", "exports", "network", "wasm", "driver", "page"],
     bench_fixtures=[], benchmark=[], ablate=[], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]

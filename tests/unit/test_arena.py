@@ -734,3 +734,10 @@ def test_the_command_line_says_how_many_games_differ(capsys):
     assert row["games"] == 800 and row["different"] == int(words[1]) < 800
     assert main(["arena", "random", "random", "--game", "connect4", "--games", "20"]) == 0
     assert "different" not in capsys.readouterr().out
+
+
+def test_playouts_end_in_a_match_of_chess():
+    "A match is cut after 1,024 plies and a game of training after 100, so a playout may be longer than max_length."
+    game = get_game("chess(variant=gardner)")
+    result = play_match(game, get_player("rollouts:2", game), get_player("random", game), games=2)
+    assert len(result.scores) == 2

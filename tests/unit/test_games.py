@@ -14,7 +14,7 @@ from alphazero_nb.cli import main
 from alphazero_nb.core import registry
 from alphazero_nb.core.game_check import ContractError
 from alphazero_nb.core.game import Game
-from alphazero_nb.core.registry import (check_loadable, file_stem, game_module, get_game, list_games, register,
+from alphazero_nb.core.registry import (check_loadable, file_stem, game_module, game_title, get_game, list_games, register,
                                         same_game)
 from alphazero_nb.network.pretrained import check_pretrained
 
@@ -206,6 +206,15 @@ def test_every_listed_game_is_checked_and_keeps_its_name():
         game = get_game(name)
         assert get_game(game.name).name == pickle.loads(pickle.dumps(game)).name == game.name
     assert get_game("gomoku").name == "gomoku(size=15)" and get_game("dots").name == "dots(rows=3,cols=3)"
+
+
+@pytest.mark.parametrize("name, title", [
+    ("connect4", "Connect Four"), ("tictactoe", "Tic-tac-toe"), ("2048", "2048"), ("gomoku(size=9)", "Gomoku 9×9"), ("gomoku", "Gomoku"),
+    ("dots(rows=3,cols=4)", "Dots and boxes 3×4"), ("othello(size=6)", "Othello 6×6"), ("pig(goal=100)", "Pig (goal 100)"),
+    ("chess", "Chess"), ("chess(variant=gardner)", "Gardner chess"), ("chess(fen=8/8/8/8/8/8/8/K1k5 w - - 0 1)", "Chess"),
+    ("blob(players=4,cards=5)", "Blob (players 4, cards 5)"), ("openspiel(game=tic_tac_toe)", "Tic tac toe (OpenSpiel)"),
+    ("my_hex(size=5)", "My hex 5×5"), ("<b>", "<b>")])
+def test_a_title_is_what_people_write(name, title): assert game_title(name) == title
 
 
 @pytest.mark.parametrize("name, words", {

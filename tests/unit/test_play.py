@@ -15,10 +15,10 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Board, Square, Step, register_drawing
 from alphazero_nb.ui.match import Match, Refused
-from alphazero_nb.ui.match_text import player_name, result_words
+from alphazero_nb.ui.match_text import player_name, result_words, write_move
 from alphazero_nb.ui.saved_game import read_saved_game
-from alphazero_nb.ui.match_view import (COMPILING, MatchView, expected_points, explain_wait, mark_last, match_html,
-                                        piece_letters, play_text, text_board, value_bar, value_curve)
+from alphazero_nb.ui.match_view import (COMPILING, MatchView, banner_html, expected_points, explain_wait, mark_last,
+                                        match_html, move_list, piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
 from alphazero_nb.ui import board as board_module
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
@@ -233,17 +233,23 @@ def test_new_game_and_swap_are_taken_back_like_moves():
     assert Match(game).swap() is False
 
 
-def test_looking_back_changes_nothing():
+def test_looking_back_changes_nothing_and_a_move_there_starts_a_branch():
     game = get_game("tictactoe")
     match = Match(game, searcher(game))
     match.move(0), match.reply(), match.move(game.legal_actions(match.state)[-1]), match.reply()
     line = match.line
     for ply in (0, 2, 1):
         assert match.look(ply) and match.ply == ply
-        assert not match.move(game.legal_actions(match.state)[0]) and "looking at move" in match.said and match.line is line
-    assert not match.look(5) and not match.look(-1) and not match.look("2") and match.ply == 1
+        assert match.line is line and match.can_play == (ply % 2 == 0)
+    assert not match.move(game.legal_actions(match.here)[0]) and match.said.startswith("It is search's turn after move 1;")
+    assert not match.look(5) and not match.look(-1) and not match.look("2") and match.ply == 1 and match.line is line
     assert match.look(4) and match.shown is None and match.line is line
-    assert match.move(game.legal_actions(match.state)[0])
+    match.look(2)
+    other = next(action for action in game.legal_actions(match.here) if action != line.actions[2])
+    assert match.move(other) and match.history == [*line.actions[:2], other] and match.waiting and match.shown is None
+    assert "Undo brings the other continuation back" in match.said
+    branch = match.line
+    assert match.undo() and match.line is line and match.redo() and match.line is branch
 
 
 def test_a_hint_is_a_legal_move_and_no_move():
@@ -318,11 +324,11 @@ def test_the_button_writes_the_agent_as_a_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     match = Match(game, searcher(game))
     widgets = PlayBoard(match).make_widgets()
-    widgets.controls.page.click()
+    widgets.share.page.click()
     assert written == [(match.agent, Path("tictactoe-1.html"))] and "plays as search, in any browser" in match.said
     Path("tictactoe-1.html").write_text("a letter")
-    widgets.controls.page.click()
-    assert len(written) == 1 and match.said == "tictactoe-1.html already exists; choose another name."
+    widgets.share.page.click()
+    assert len(written) == 1 and match.said == "tictactoe-1.html already exists; choose another name, such as tictactoe-2.html."
     monkeypatch.undo()
     for wrong, words in ((match, "a page needs the network of an agent"), (Match(game), "There is no agent to write")):
         assert not wrong.write_page(tmp_path / "page") and wrong.said.startswith(words) and list(tmp_path.glob("page*")) == []
@@ -445,40 +451,64 @@ def test_the_buttons_do_what_they_say(tmp_path, monkeypatch):
     pytest.importorskip("ipywidgets")
     monkeypatch.chdir(tmp_path)
     board = clickable("tictactoe")
-    match, c = board.match, board.widgets.controls
-    board.widgets.grid.buttons[4].click()
+    match, widgets = board.match, board.widgets
+    play, look, share = widgets.play, widgets.look, widgets.share
+    widgets.grid.buttons[4].click()
     first = match.line
-    board.widgets.grid.buttons[4].click()
-    assert match.line is first and "4 is not a legal move here" in board.widgets.panel.value
-    c.hint.click()
-    assert match.advice is not None and 'would play' in board.widgets.panel.value
-    c.undo.click(), c.redo.click()
+    widgets.grid.buttons[4].click()
+    assert match.line is first and "4 is not a legal move here" in widgets.panel.value
+    play.hint.click()
+    assert match.advice is not None and 'would play' in widgets.panel.value
+    play.undo.click(), play.redo.click()
     assert match.history == list(first.actions)
-    c.back.click()
-    assert match.ply == 1 == c.ply.value and "looking" not in match.said
-    board.widgets.grid.buttons[match.game.legal_actions(match.state)[0]].click()
-    assert "looking at move 1" in match.said and match.history == list(first.actions)
-    c.ply.value = 0
+    assert look.moves.options[1][0] == "1. 4" and look.moves.value == 2
+    look.back.click()
+    assert match.ply == 1 == look.moves.value
+    widgets.grid.buttons[match.game.legal_actions(match.state)[0]].click()
+    assert "It is search's turn after move 1" in match.said and match.history == list(first.actions)
+    look.moves.value = 0
     assert match.ply == 0
-    c.back.click(), c.forth.click(), c.forth.click(), c.forth.click()
+    look.back.click(), look.forth.click(), look.forth.click(), look.forth.click()
     assert match.ply == 2 and match.shown is None
-    c.analyse.click()
-    assert all(match.line.values()) and board.widgets.curve.value
-    assert c.file.value == "tictactoe-1.json"
-    c.save.click(), c.new.click()
-    assert match.history == [] and c.file.value == "tictactoe-2.json"
-    c.load.click()
+    look.analyse.click()
+    assert all(match.line.values()) and widgets.curve.value
+    look.moves.value = 0
+    widgets.grid.buttons[8].click()                                    # a branch
+    assert match.history[0] == 8 and len(match.history) == 2 and match.undo() and match.history == list(first.actions)
+    assert share.file.value == "tictactoe-1.json"
+    share.save.click(), share.save.click()
+    assert match.said == "Saved as tictactoe-1.json, over the earlier save of this game."
+    play.new.click()
+    assert match.history == [] and share.file.value == "tictactoe-2.json"
+    share.load.click()
     assert match.said == "There is no file 'tictactoe-2.json'." and match.history == []
-    c.file.value = "tictactoe-1.json"
-    c.load.click()
+    share.file.value = "tictactoe-1.json"
+    share.save.click()
+    assert match.said == "tictactoe-1.json already exists; choose another name, such as tictactoe-2.json."
+    assert share.file.value == "tictactoe-2.json" and json.loads(Path("tictactoe-1.json").read_text())["actions"] == list(first.actions)
+    share.file.value = "tictactoe-1.json"
+    share.load.click()
     assert match.history == list(first.actions)
-    c.swap.click()
+    play.swap.click()
     assert match.line.seats == (1,) and len(match.history) == 3 and match.turn
-    c.strength.value = 50
-    assert match.agent.settings.simulations == 50
-    drawn = board.widgets.grid.picture.value
-    c.visits.value = False
-    assert board.widgets.grid.picture.value != drawn
+    drawn = widgets.grid.picture.value
+    look.visits.value = False
+    assert widgets.grid.picture.value != drawn
+
+
+def test_an_agent_without_levels_has_a_number_of_simulations():
+    pytest.importorskip("ipywidgets")
+    game = get_game("tictactoe")
+    class Unlevelled(Agent):
+        levels = ()
+    board = PlayBoard(Match(game, Unlevelled(game, UniformEvaluator(game), 10, "search")))
+    play, match = board.widgets.play, board.match
+    assert play.level.layout.display == play.match_me.layout.display == "none" and play.strength.layout.display == ""
+    assert [number for _, number in play.strength.options] == [10, 50, 200, 800, 3200] and not match.set_level(1)
+    play.strength.value = 50
+    assert match.agent.settings.simulations == 50 and "quick, 50 simulations" == play.strength.options[1][0]
+    board.widgets.grid.buttons[4].click()
+    assert play.strength.options[1][0].endswith(" s a move") and play.strength.value == 50
 
 
 class Frog:
@@ -534,13 +564,14 @@ def test_chess_by_clicks():
     assert not widgets.choices.widget.children
     click(56, 8, 0)
     widgets.choices.widget.children[3].click()
-    assert "a7a8n" in match.said and match.game.text(match.state).startswith("8 N") and not widgets.choices.widget.children
+    assert "a8=N" in match.said and match.game.text(match.state).startswith("8 N") and not widgets.choices.widget.children
     click(15, 14)
-    assert "h7g7" in match.said and len(match.history) == 2    # Black's move has the name that White would use
-    widgets.controls.undo.click()
+    assert "Kg7" in match.said and len(match.history) == 2    # Black's move has the name that White would use
+    widgets.play.undo.click()
     assert len(match.history) == 1 and "Now click" in click(15)
-    widgets.controls.back.click()
-    assert "looking at move 0" in click(8) and match.ply == 0
+    widgets.look.back.click()
+    assert "Now click" in click(56) and match.ply == 0 and len(match.history) == 1
+    assert "plays Kb2. Undo brings" in click(49) and len(match.history) == 1
 
 
 def test_the_board_of_chess_is_seen_from_ones_own_side():
@@ -548,20 +579,20 @@ def test_the_board_of_chess_is_seen_from_ones_own_side():
     board = PlayBoard(Match(get_game(PAWN), RandomPlayer(get_game(PAWN)), seat=1))
     match, widgets = board.match, board.widgets
     board.patience_s = board.ignore_until = 0
-    assert len(match.history) == 1 and widgets.controls.turn.layout.display == ""
+    assert len(match.history) == 1 and widgets.play.turn.layout.display == ""
     top = MatchView(match).board(1)
     assert top.rows[0] == 1 and top.squares[63 - 15].sign == "K" and top.squares[63 - 15].seat == 1
-    widgets.controls.turn.value = True
+    widgets.play.turn.value = True
     assert board.view.board(1).squares[15].sign == "K"
     widgets.grid.buttons[15].click()
     assert board.view.choice.start == 15
-    widgets.controls.turn.value = False                        # nothing is chosen on the turned board
+    widgets.play.turn.value = False                        # nothing is chosen on the turned board
     assert board.view.choice.start == -1 and board.view.board(1).rows[0] == 1
     start = next(step for step in board.view.board(1).steps if step.start == 48)
     widgets.grid.buttons[start.start].click(), widgets.grid.buttons[start.to].click()
     assert len(match.history) >= 3 and match.history[1] == start.action
     tictactoe = clickable("tictactoe")
-    assert tictactoe.widgets.controls.turn.layout.display == "none"
+    assert tictactoe.widgets.play.turn.layout.display == "none"
 
 
 def test_a_game_of_chess_against_a_search_with_pictures(tmp_path):
@@ -593,11 +624,11 @@ def test_a_click_made_while_the_agent_thinks_is_no_move():
     board.patience_s = 60
     seen = []
     reply = board.match.reply
-    board.match.reply = lambda: seen.append((board.widgets.grid.grid.layout.visibility, "is thinking" in board.widgets.panel.value)) or reply()
+    board.match.reply = lambda: seen.append(("azb-wait" in board.widgets.grid.grid._dom_classes, "is thinking" in board.widgets.panel.value)) or reply()
     board.widgets.grid.buttons[3].click()
     board.widgets.grid.buttons[3].click()   # the second half of a double click
     assert len(board.match.history) == 2 and "came before the agent" in board.widgets.panel.value
-    assert seen == [("hidden", True)] and board.widgets.grid.grid.layout.visibility == "visible"
+    assert seen == [(True, True)] and "azb-wait" not in board.widgets.grid.grid._dom_classes
     board.ignore_until = 0.0
     board.widgets.grid.buttons[3].click()
     assert len(board.match.history) == 4
@@ -610,7 +641,7 @@ def test_the_next_click_asks_an_agent_again_that_failed(mood):
     board = PlayBoard(Match(game, Moody(game, mood)))
     board.patience_s = 0
     board.widgets.grid.buttons[4].click()
-    assert board.match.history == [4] and "ask the agent again" in board.widgets.panel.value and board.widgets.grid.grid.layout.visibility == "visible"
+    assert board.match.history == [4] and "ask the agent again" in board.widgets.panel.value and "azb-wait" not in board.widgets.grid.grid._dom_classes
     board.ignore_until = 0.0
     board.widgets.grid.buttons[8].click()
     assert board.match.history == [4, 0]
@@ -636,7 +667,7 @@ def test_many_moves_become_a_list():
 def test_the_number_of_widgets_does_not_grow_with_the_game():
     pytest.importorskip("ipywidgets")
     board = clickable("race")
-    for _ in range(20): board.widgets.choices.widget.children[0].click() if board.match.turn else board.widgets.controls.new.click()
+    for _ in range(20): board.widgets.choices.widget.children[0].click() if board.match.turn else board.widgets.play.new.click()
     assert len(board.widgets.choices.buttons) == RACE.actions
 
 
@@ -755,10 +786,10 @@ def test_the_terminal_marks_the_last_move_and_names_the_sides(name):
 def test_chess_in_the_terminal():
     match = Match(get_game(PAWN))
     said = typed(match, "a7a8", "A7A8Q", "h7g7", "help")
-    assert said[2] == "'a7a8' is not a legal move; type one of a1b1, a1a2, a1b2, a7a8q, a7a8n, a7a8b, a7a8r, or help."
-    assert match.history == [match.history[0], match.history[1]] and said[3] == "Player 1 plays a7a8q. Player 2 is to move."
+    assert said[2] == "'a7a8' is not a legal move; type one of Kb1, Ka2, Kb2, a8=Q, a8=N, a8=B, a8=R, or help."
+    assert match.history == [match.history[0], match.history[1]] and said[3] == "Player 1 plays a8=Q. Player 2 is to move."
     assert said[4].splitlines()[:2] == [" 8(Q). . . . . . .", " 7(.). . . . . . k"]
-    assert said[4].endswith("\nWhite: Player 1, Black: Player 2; last move: a7a8q by Player 1") and "(White)" not in said[4]
+    assert said[4].endswith("\nWhite: Player 1, Black: Player 2; last move: a8=Q by Player 1") and "(White)" not in said[4]
 
 
 def test_games_whose_text_has_no_letters_name_the_seats():
@@ -889,7 +920,7 @@ def test_a_saved_game_is_replayed_without_its_agent(tmp_path):
     shown = set()
     for _ in match.history:
         shown.add(board.widgets.grid.picture.value)
-        board.widgets.controls.forth.click()
+        board.widgets.look.forth.click()
     assert len(shown) == len(match.history) and again.shown is None
     assert open_match(tmp_path / "game.json", agent=searcher(game)).analyse()
     with pytest.raises(ValueError, match="no file"): open_match(tmp_path / "other.json")
@@ -907,3 +938,155 @@ def test_a_board_says_that_another_cell_keeps_the_kernel_busy(kernel):
     stopped = kernel.stop("while not match.board.widgets.notice.value: time.sleep(.01)\nprint('self-play', flush=True)\n"
                           "while True: time.sleep(.01)")
     assert stopped.carried[-1]["value"] == ""
+
+
+# Notation, levels, the end of a game --------------------------------------------------------------
+
+def test_chess_is_written_as_in_books_and_files_keep_numbers(tmp_path):
+    game = get_game("chess")
+    match = Match(game, seat=0)
+    for word in ("e4", "e5", "Bc4", "Nc6", "Qh5", "Nf6", "qxf7"): typed(match, word)   # Capitals do not matter here
+    assert move_list(match) == ["1. e4", "2. e5", "3. Bc4", "4. Nc6", "5. Qh5", "6. Nf6", "7. Qxf7#"]
+    assert match.over and match.said == "Player 1 plays Qxf7#. Player 1 wins."
+    match.save(tmp_path / "game.json")
+    assert json.loads((tmp_path / "game.json").read_text())["actions"] == match.history
+    assert "checkmate by white" in banner_html(MatchView(match)).lower()
+    match.look(3)
+    assert banner_html(MatchView(match)) == "" and typed(match, "moves") != [] and write_move(game, match.here, match.history[3]) == "Nc6"
+
+
+def test_a_game_of_ones_own_may_have_a_notation(monkeypatch):
+    from alphazero_nb.ui import match_text
+    monkeypatch.setattr(match_text, "_notations", dict(match_text._notations))
+    match_text.register_notation("race", lambda game, state, action: f"take {action + 1}")
+    match = Match(RACE)
+    match.move(1)
+    assert match.said.startswith("Player 1 plays take 2.") and move_list(match) == ["1. Player 1: take 2"]
+
+
+def test_marks_of_a_coach_stand_in_the_list_of_moves():
+    from types import SimpleNamespace
+    match = Match(get_game("tictactoe"))
+    match.move(4), match.move(1)
+    match.lesson = SimpleNamespace(grades=[SimpleNamespace(mark=""), SimpleNamespace(mark="??")])
+    assert move_list(match) == ["1. 4", "2. 1 ??"]
+    match.move(0)
+    assert match.lesson is None, "another line needs another lesson"
+
+
+class Weak(Agent):
+    "An agent of four levels: all but the last play the first legal move."
+    levels = (1, 2, 3, 4)
+
+    def at_level(self, number):
+        agent = Moody(self.game)
+        agent.name = f"level {number:g}"
+        return agent
+
+
+class Ladder:
+    "A rating that goes up by a level with a win, and down with a defeat."
+    def __init__(self, levels): self.level, self.top = (1 + len(levels)) / 2, len(levels)
+    def update(self, score): self.level = min(self.top, max(1, self.level + 2 * score - 1))
+    @property
+    def interval(self): return max(1, self.level - 1), min(self.top, self.level + 1)
+
+
+def test_a_level_plays_and_the_full_agent_gives_advice():
+    game = get_game("tictactoe")
+    match = Match(game, Weak(game, UniformEvaluator(game), 200, "search"))
+    assert match.level == 4 and match.agent is match.full
+    assert match.set_level(1) and match.said == "search now plays at level 1 of 4."
+    match.move(4), match.reply()
+    assert match.history == [4, 0] and match.line.analyses == (None,) * 3, "the first legal move, without a search"
+    assert match.hint() and sum(match.line.analyses[2].visits.values()) == 200
+    for wrong in (0, 4.5): assert not match.set_level(wrong) and match.said == "search has levels 1 to 4." and match.level == 1
+    assert match.set_level(4) and match.agent is match.full and "(full)" in match.said
+    assert not Match(game).set_level(1) and not Match(game).match_me(True)
+
+
+def test_the_level_follows_the_results_and_each_game_counts_once(monkeypatch):
+    monkeypatch.setattr("alphazero_nb.search.levels.Rating", Ladder)
+    game = get_game("tictactoe")
+    match = Match(game, Weak(game, UniformEvaluator(game), 200, "search"))
+    assert match.match_me(True) and match.level == 2.5
+    def win():
+        while not match.over:
+            if match.waiting: match.reply()
+            else: match.move(next((a for a in game.legal_actions(match.state) if game.over(game.play(match.state, a))),
+                                  game.legal_actions(match.state)[-1]))
+    win()
+    assert match.finished == {0: dict(You=1.0, search=0.0)} and match.rating.level == 3.5 and match.level == 2.5
+    assert "Your level: 3.5 (2.5 to 4.0)" in banner_html(MatchView(match))
+    match.undo(), win()
+    assert match.over and len(match.finished) == 1 and match.rating.level == 3.5
+    assert match.rematch() and match.line.seats == (1,) and match.level == 3.5 and match.history == [] and match.waiting
+    win()
+    assert "You lose." in match.said and match.rating.level == 2.5 and len(match.finished) == 2
+    assert "Score after 2 games: You 1, search 1." in banner_html(MatchView(match))
+    assert match.match_me(False) and match.rating is None and match.level == 3.5
+    assert match.new() and match.line.seats == (1,) and match.level == 3.5
+
+
+def test_the_real_levels_and_the_real_rating_fit():
+    pytest.importorskip("ipywidgets")
+    board = clickable("connect4")
+    match, play = board.match, board.widgets.play
+    play.match_me.value = True
+    assert match.rating is not None and play.level.disabled and 1 < match.level < len(match.levels)
+    while not match.over: match.move(match.game.legal_actions(match.state)[0]) and match.waiting and match.reply()
+    assert len(match.rating.results) == 1 and re.search(r"Your level: \d\.\d \(\d\.\d to \d\.\d\)", play.words.value + board.widgets.panel.value)
+    assert play.rematch.layout.display == ""
+    play.rematch.click()
+    assert match.line.seats == (1,) and len(match.history) == 1 and play.rematch.layout.display == "none"
+    play.match_me.value = False
+    assert not play.level.disabled
+    play.level.value = 2
+    assert match.level == 2 and match.agent.temperature > 0
+
+
+@pytest.mark.parametrize("name, length", [("tictactoe", 3), ("connect4", 4), ("gomoku(size=6)", 5)])
+def test_the_winning_line_is_the_line_of_the_rules(name, length):
+    "Every finished random game: it has a line of enough pieces through the last move if and only if somebody has won."
+    game, rng, seen = get_game(name), np.random.default_rng(6), set()
+    for _ in range(60):
+        match = Match(game)
+        while not match.over: match.move(int(rng.choice(game.legal_actions(match.state))))
+        view = MatchView(match)
+        board, won = view.board(match.ply), game.returns(match.state).max() > 0
+        marks = view.marks(board)
+        assert bool(marks.won) == bool(won) and all(len(line) >= length for line in marks.won)
+        for line in marks.won:
+            assert marks.last <= set(line) and {board.squares[place].seat for place in line} == {int(game.returns(match.state).argmax())}
+        match.look(match.ply - 1)
+        assert not view.marks(view.board(match.ply)).won
+        seen.add(bool(won))
+    assert True in seen
+
+
+@pytest.mark.parametrize("name", [*GAMES, "chess(variant=gardner)", "2048", "othello(size=6)", "blob(players=3,cards=3)"])
+def test_every_square_has_a_name_of_its_own(name):
+    pytest.importorskip("ipywidgets")
+    board, rng = clickable(name), np.random.default_rng(2)
+    match = board.match
+    for _ in range(6):
+        if board.widgets.grid is None: return
+        names = [button.tooltip for button in board.widgets.grid.buttons if button.layout.visibility != "hidden"]
+        assert all(names) and len(set(names)) == len(names) and all(len(one) < 90 for one in names)
+        if not match.over: match.move(int(rng.choice(match.game.legal_actions(match.state)))) and match.waiting and match.reply()
+    assert any("last move" in one for one in names) or match.over or name.startswith(("blob", "2048"))
+
+
+def test_names_say_what_lies_on_a_square():
+    pytest.importorskip("ipywidgets")
+    board = clickable("connect4")
+    def said(place): return board.widgets.grid.buttons[place].tooltip
+    assert said(38) == "column 3, row 1, empty"
+    board.widgets.grid.buttons[38].click()
+    assert said(38) == "column 3, row 1, yours"
+    chess = PlayBoard(Match(get_game("chess")))
+    names = [button.tooltip for button in chess.widgets.grid.buttons]
+    assert names[60] == "e1, white king" and names[52] == "e2, white pawn, can move" and names[36] == "e4, empty"
+    chess.widgets.grid.buttons[52].click()
+    assert chess.widgets.grid.buttons[52].tooltip == "e2, white pawn, chosen"
+    assert chess.widgets.grid.buttons[36].tooltip == "e4, empty, can move here"

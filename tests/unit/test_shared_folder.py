@@ -123,7 +123,7 @@ def test_a_bad_file_is_one_sentence_and_is_kept(folder, how, words):
     good = len(take_all(box))
     assert good == total if how == "copy" else good == total - file.count
     assert heard == [], "a drive may show a file before its content"
-    box.doubt_s = -1   # Each look is a later one
+    box.bad.doubt_s = -1   # Each look is a later one
     looks = inbox_page.LOOKS if how == "cut" else 2
     for _ in range(looks - 2): assert take_all(box) == [] and heard == []
     assert take_all(box) == []
@@ -141,7 +141,7 @@ def test_a_file_that_arrives_late_is_taken(folder):
     box = inbox(folder, heard, doubt_s=1000)
     first = take_all(box)
     path.write_bytes(content)
-    box.doubt_s = 0
+    box.bad.doubt_s = 0
     late = take_all(box)
     assert [record.number for record in late] == list(file.numbers) and not heard
     assert not {record.number for record in first} & {record.number for record in late}

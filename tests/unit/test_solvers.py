@@ -4,7 +4,8 @@ import pytest
 
 from alphazero_nb.arena.connect4_search import (BOTTOM, ILLEGAL, UNKNOWN, Connect4Search, count_ones, follow_up_bound,
                                                read_bits, read_bounds, winning_cells, write_bounds)
-from alphazero_nb.arena.solvers import DotsSolver
+from alphazero_nb.arena.players import SolverPlayer
+from alphazero_nb.arena.solvers import DotsSolver, Unsolved, get_solver
 from alphazero_nb.core.registry import get_game
 
 pyspiel = pytest.importorskip("pyspiel")
@@ -144,3 +145,26 @@ def test_what_the_table_keeps_comes_back():
         write_bounds(seen, key, lower, upper)
         assert read_bounds(seen, key) == (lower, upper)
         assert read_bounds(seen, key + 101) == (-UNKNOWN, UNKNOWN), "another position in the same place"
+
+
+def test_a_solver_that_runs_out_of_effort_says_so_and_guesses_nothing():
+    game, rng, said = get_game("connect4"), np.random.default_rng(5), 0
+    hasty, patient = get_solver(game, limit=20_000), get_solver(game, limit=None)
+    for call in (hasty.results, hasty.scores):
+        with pytest.raises(Unsolved, match="with 0 stones is not solved within 20,000 nodes"): call(game.new())
+    for stones in (16, 20, 24, 28):
+        for _ in range(8):
+            state, _ = some_moves(game, stones, rng)
+            truth = patient.results(state)
+            for call in (hasty.results, hasty.scores):
+                try: found = call(state)
+                except Unsolved: said += 1
+                else: assert (np.where(found == ILLEGAL, ILLEGAL, np.sign(found)) == truth).all()
+    assert 0 < said < 64
+
+
+def test_the_player_moves_where_its_solver_gives_up():
+    game = get_game("connect4")
+    player = SolverPlayer(game)
+    player.solver.limit = 1000
+    assert player.act(game.new()) == 3, "the middle column makes the most lines"

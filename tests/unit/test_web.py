@@ -18,9 +18,12 @@ from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.levels import Level, Rating, choice_weights, even_levels, level_between, levels_to_dict, read_levels
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
+from alphazero_nb.ui import board as board_page
 from alphazero_nb.ui.board import find_drawing, last_places, plane_board
+from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
 from alphazero_nb.web import page
@@ -389,13 +392,17 @@ def line_positions(game, rng, count):
             states = [*states, game.play(states[-1], actions[-1])]
 
 
+DRAWN_BY_A_PAGE = dict(board=("look", "heights", "widths", "rows", "columns", "turns"), squares=("action", "seat", "aim", "sign", "alert"),
+                       steps=("action", "start", "to", "word"))   # Fields of a board, its squares and its steps
+
+
 def as_data(board) -> dict | None:
-    "A board as JSON gives it back."
+    "What a page draws of a board, as JSON gives it back."
     if board is None: return None
     assert board.areas == () and board.paint is None
-    data = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(board).items()}
-    return {key: value for key, value in data.items() if key not in ("areas", "paint")} | dict(
-        squares=[vars(square) for square in board.squares], steps=[vars(step) for step in board.steps])
+    data = {key: getattr(board, key) for key in DRAWN_BY_A_PAGE["board"]}
+    parts = {part: [{key: getattr(each, key) for key in DRAWN_BY_A_PAGE[part]} for each in getattr(board, part)] for part in ("squares", "steps")}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()} | parts
 
 
 def boards_in_node(drawing, positions, *more):
@@ -447,6 +454,77 @@ def test_drawings_from_planes_are_those_of_python(name, kind, in_node):
     for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
 
 
+ROWS, COLUMNS, CELLS = 4, 3, 12   # Of hexapawn (Martin Gardner, 1962): 0 free, 1 and 2 pawns of each seat, and after them the mover
+
+
+@njit
+def can_step(state, action):
+    start, to, seat = action // CELLS, action % CELLS, state[CELLS]
+    ahead, aside = (start // COLUMNS - to // COLUMNS) * (1 - 2 * seat), abs(start % COLUMNS - to % COLUMNS)
+    return state[start] == seat + 1 and ahead == 1 and aside < 2 and state[to] == (2 - seat if aside else 0)
+
+
+def hexapawn() -> Game:
+    def start(state, seed): state[:COLUMNS], state[CELLS - COLUMNS:CELLS] = 2, 1
+    def mover(state):
+        for column in range(COLUMNS):
+            if state[column] == 1 or state[CELLS - COLUMNS + column] == 2: return -1
+        for action in range(CELLS * CELLS):
+            if can_step(state, action): return state[CELLS]
+        return -1
+    def legal(state, actions):
+        count = 0
+        for action in range(CELLS * CELLS):
+            if can_step(state, action):
+                actions[count] = action
+                count += 1
+        return count
+    def play(state, action):
+        state[action % CELLS], state[action // CELLS] = state[CELLS] + 1, 0
+        state[CELLS] = 1 - state[CELLS]
+    def returns(state, out): out[state[CELLS]], out[1 - state[CELLS]] = -1, 1
+    def observe(state, planes):
+        for place in range(CELLS): planes[place], planes[CELLS + place] = state[place] == 1, state[place] == 2
+    return Game("hexapawn", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, state_size=CELLS + 1,
+                players=2, actions=CELLS * CELLS, shape=(2, ROWS, COLUMNS), max_length=2 * CELLS)
+
+
+def from_notebook() -> tuple:
+    "The game of colab/your_own_game.ipynb and its drawing, as a reader gets them."
+    cells = json.loads((NODE_SCRIPT.parents[1]/"colab"/"your_own_game.ipynb").read_text(encoding="utf-8"))["cells"]
+    source, names = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], dict(np=np, njit=njit, Game=Game, GridDrawing=GridDrawing)
+    for part in ("SIZE, CELLS", "def start(", "def returns("):
+        exec(next(text for text in source if part in text).partition("register(")[0], names)
+    drawing = next(line for text in source for line in text.split("\n") if line.startswith("register_drawing("))
+    return names["domineering"](), eval(drawing[drawing.index("GridDrawing"):-1], names)
+
+
+def own_game(name) -> tuple:
+    "A game of one's own and its drawing, which is data."
+    if name == "domineering": return from_notebook()
+    steps = tuple((action // CELLS, action % CELLS) for action in range(CELLS * CELLS))
+    return hexapawn(), GridDrawing(ROWS, COLUMNS, moves=steps, signs={2: "b"}, rows=(4, 3, 2, 1), columns=tuple("abc"))
+
+
+@pytest.mark.parametrize("name", ["domineering", "hexapawn"])
+def test_a_drawing_that_is_data_is_the_same_in_a_page(name, monkeypatch):
+    "1,000 positions of the game of colab/your_own_game, and of a game that moves pieces."
+    game, drawing = own_game(name)
+    monkeypatch.setitem(board_page._drawings, name, drawing)
+    draw, rng = find_drawing(game), np.random.default_rng(7)
+    expected, jobs = zip(*(expected_board(game, draw, *line) for line in line_positions(game, rng, 1000)))
+    found = boards_in_node(page_drawing(game), jobs)
+    for theirs, ours in zip(expected, found, strict=True): assert ours == theirs | dict(caption=[])
+    for job, ours in zip(jobs, found, strict=True):
+        assert [square["seat"] + 1 for square in ours["board"]["squares"]] == job["states"][-1][:-1]
+        assert [step["action"] for step in ours["board"]["steps"]] == (job["legal"] if drawing.moves else [])
+
+
+def test_a_drawing_that_does_not_fit_the_game_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(board_page._drawings, "nim", GridDrawing(2, 2))
+    with pytest.raises(ValueError, match="^nim: the drawing reads 4 numbers of a state, which has 2.$"): page_drawing(game_of("nim"))
+
+
 def test_a_game_of_ones_own_is_drawn_from_its_planes_or_as_numbers(monkeypatch):
     game = broken_games.nim()
     own = Game("own", **{name: get_game("tictactoe").functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe")},
@@ -456,6 +534,72 @@ def test_a_game_of_ones_own_is_drawn_from_its_planes_or_as_numbers(monkeypatch):
     assert page_drawing(own) == dict(kind="cells", height=3, width=3, cells=list(range(9))) and page_drawing(game) == dict(kind="numbers")
     own.cells = None
     assert page_drawing(own) == dict(kind="numbers")
+
+
+# Levels ------------------------------------------------------------------------------------------
+
+LEVELS_JOB = """const fs = require("fs");
+const { job, file } = JSON.parse(fs.readFileSync(0, "utf8"));
+const part = new Function(fs.readFileSync(file, "utf8") + "; return { choiceWeights, chooseBy, levelBetween, Rating };")();
+function rate({ levels, games }) {
+  const rating = new part.Rating(levels);
+  return [[rating.level, ...rating.interval], ...games.map(([level, score]) => { rating.update(score, level); return [rating.level, ...rating.interval]; })];
+}
+console.log(JSON.stringify({
+  weights: job.choices.map(({ visits, temperature }) => part.choiceWeights(visits, temperature)),
+  chosen: job.choices.map(({ visits, temperature, random }) => random.map((each) => part.chooseBy(part.choiceWeights(visits, temperature), each))),
+  between: job.numbers.map((number) => part.levelBetween(job.levels, number)), ratings: job.sittings.map(rate) }));"""
+
+
+def levels_in_node(**job):
+    "What levels.js says."
+    job = json.dumps(dict(job=job, file=str(files("alphazero_nb")/"web"/"levels.js")))
+    done = subprocess.run([node(), "-e", LEVELS_JOB], input=job, capture_output=True, text=True, encoding="utf-8", timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def python_choice(weights, random) -> int:
+    "As `Agent.pick` chooses."
+    below = np.cumsum(weights)
+    return int((below < random * below[-1]).sum())
+
+
+def some_choices(rng) -> list:
+    for temperature in (0, 0.05, 0.3, 1, 1.5):
+        for size in (1, 2, 7, 30):
+            visits = rng.integers(0, 60, size) * (rng.random(size) < 0.7)
+            yield dict(visits=visits.tolist(), temperature=temperature, random=rng.random(20).tolist())
+
+
+def test_levels_choose_and_rate_as_in_python():
+    rng, levels = np.random.default_rng(4), (Level(1, 1.5, -900.0), Level(8, 1.5, -500.0), Level(64, 0.7, -520.0), Level(200, 0.0, 0.0))
+    choices, numbers = list(some_choices(rng)), [1, 1.5, 2.9, 3, 3.25, 4]
+    sittings = [dict(levels=levels_to_dict(ladder), games=[[float(rng.uniform(1, len(ladder))), float(rng.choice([0, .5, 1]))] for _ in range(12)])
+                for ladder in (levels, even_levels(64), even_levels(16, 3))]
+    found = levels_in_node(choices=choices, numbers=numbers, levels=levels_to_dict(levels), sittings=sittings)
+    for row, weights, chosen in zip(choices, found["weights"], found["chosen"], strict=True):
+        theirs = choice_weights(np.array(row["visits"]), np.ones(len(row["visits"]), bool), row["temperature"])
+        np.testing.assert_allclose(weights, theirs, rtol=1e-12)
+        assert chosen == [python_choice(theirs, random) for random in row["random"]]
+    for number, ours in zip(numbers, found["between"], strict=True):
+        theirs = level_between(levels, number)
+        assert ours == dict(simulations=theirs.simulations, temperature=pytest.approx(theirs.temperature))
+    for sitting, ours in zip(sittings, found["ratings"], strict=True):
+        rating = Rating(read_levels(sitting["levels"]))
+        np.testing.assert_allclose(ours[0], [rating.level, *rating.interval], rtol=1e-9)
+        for (level, score), shown in zip(sitting["games"], ours[1:], strict=True):
+            rating.update(score, level)
+            np.testing.assert_allclose(shown, [rating.level, *rating.interval], rtol=1e-9)
+
+
+def test_a_page_has_the_levels_of_its_agent(tmp_path):
+    game, network = load_pretrained("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=32)
+    assert page.find_levels(agent) == even_levels(32) and page.find_levels(agent, 100) == even_levels(100) and page.find_levels(tmp_path) == even_levels(64)
+    agent.levels = measured = (Level(4, 1.0, -300.0), Level(32, 0.0, 0.0))
+    assert page.find_levels(agent) == page.find_levels(agent, 32) == measured and page.find_levels(agent, 64) == even_levels(64)
+    with pytest.raises(ValueError, match="simulations is 0"): page.export_page(agent, tmp_path/"page.html", simulations=0)
 
 
 # Agents that cannot become a page ------------------------------------------------------------------

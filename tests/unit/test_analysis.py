@@ -1,0 +1,137 @@
+"""The analysis of a position, compared with the search that an agent plays by, with exact results and with the rules."""
+import json
+
+import numpy as np
+import pytest
+
+from alphazero_nb.arena.solvers import TableSolver
+from alphazero_nb.core.calls import CHANCE
+from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.analysis import analyse, analyse_states
+from alphazero_nb.search.search import SearchSettings, grow_trees, search, start_trees
+
+
+class Opinion(UniformEvaluator):
+    "Logits and values that depend on the position alone."
+    def evaluate(self, inputs, offsets, actions):
+        logits, values = super().evaluate(inputs, offsets, actions)
+        for row, position in enumerate(inputs):
+            rng = np.random.default_rng([int(x) + 200 for x in position])
+            logits[offsets[row]:offsets[row + 1]] = rng.normal(size=offsets[row + 1] - offsets[row])
+            values[row, 0] = rng.uniform(-.6, .6)
+            if values.shape[1] > 1: values[row, 1:] = -values[row, 0] / (values.shape[1] - 1)
+        return logits, values
+
+
+def positions(game, count, seed=0, most=12):
+    "Positions of random games in which a player moves."
+    rng, found = np.random.default_rng(seed), []
+    while len(found) < count:
+        state = game.new_match(len(found))
+        for _ in range(int(rng.integers(1, most))):
+            after, _ = game.pass_chance(game.play(state, int(rng.choice(game.legal_actions(state)))), len(found))
+            if game.over(after): break
+            state = after
+        found.append(state)
+    return np.stack(found)
+
+
+def walk(branches): return [found for branch in branches for found in (branch, *walk(branch.branches))]
+
+
+@pytest.mark.parametrize("name", ["connect4", "othello(size=6)", "pig", "blob(players=3,cards=3)", "chess(variant=gardner)"])
+def test_visits_and_values_are_those_of_the_search(name):
+    game = get_game(name)
+    agent, states = Agent(game, Opinion(game), simulations=60, worlds=3, leaves=1), positions(get_game(name), 6)
+    theirs = search(game, agent.evaluator, states, agent.settings, seed=0, leaves=1)
+    for found, visits, values, state in zip(analyse_states(agent, states), theirs.visits, theirs.values, states):
+        assert sorted(move.action for move in found.moves) == game.legal_actions(state)
+        playable = {move.action: move.visits for move in found.moves if visits[move.action] > 1}
+        assert all(visits[action] == count for action, count in playable.items())
+        assert found.best.action == visits.argmax() or visits[found.best.action] == visits.max()
+        assert np.allclose(found.values, values, atol=1e-5)
+        assert sum(move.prior for move in found.moves) == pytest.approx(1, abs=1e-4)
+        json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize("name", ["connect4", "blob(players=3,cards=3)"])
+def test_a_search_that_stops_half_way_goes_on_as_if_it_had_not(name):
+    game = get_game(name)
+    states, settings, evaluator = positions(game, 5), SearchSettings(simulations=80, worlds=3), Opinion(game)
+    whole = grow_trees(start_trees(game, states, settings, seed=3), evaluator)
+    halves = start_trees(game, states, settings, seed=3)
+    grow_trees(halves, evaluator, 40)
+    parts = grow_trees(halves, evaluator)
+    for name in ("nodes", "edges", "values"): assert (getattr(whole, name) == getattr(parts, name)).all()
+
+
+def test_a_move_searched_alone_gets_all_simulations_and_its_exact_result():
+    game = get_game("tictactoe")
+    solver, agent, proven = TableSolver(game), Agent(game, UniformEvaluator(game), simulations=3000), 0
+    for state in positions(game, 12, most=6):
+        results = solver.results(state)
+        for action, found in zip(game.legal_actions(state), analyse_states(
+                agent, [state] * len(game.legal_actions(state)), moves=game.legal_actions(state))):
+            assert [move.action for move in found.moves] == [action]
+            assert found.best.value == pytest.approx(results[action], abs=1e-4 if found.best.proven else .2)
+            proven += found.best.proven
+    assert proven > 30
+    quick = analyse_states(agent, [game.new()], 50, [4])[0]
+    assert quick.visits == quick.best.visits == 50
+
+
+def test_lines_are_legal_and_a_proven_win_ends_with_it():
+    game = get_game("connect4")
+    agent, proven = Agent(game, Opinion(game), simulations=400), 0
+    for found in analyse_states(agent, positions(game, 20, most=30)):
+        for move in found.moves:
+            state = found.state
+            for action in move.line: state = game.play(state, action)
+            if move.proven and move.value == 1:
+                assert game.over(state) and game.returns(state)[found.mover] == 1
+                proven += 1
+    assert proven > 3
+
+
+@pytest.mark.parametrize("name", ["connect4", "pig", "2048", "blob(players=3,cards=3)"])
+def test_the_laws_of_the_tree(name):
+    game = get_game(name)
+    agent = Agent(game, Opinion(game), simulations=150, worlds=3)
+    for state in positions(game, 3):
+        found = analyse(agent, state, most=120)
+        nodes = walk(found.tree)
+        assert 0 < len(nodes) <= 120
+        assert all(child.visits <= node.visits for node in nodes for child in node.branches)
+        assert all(-1 <= node.value <= 1 for node in nodes)
+        assert {b.action: b.visits for b in found.tree}.items() <= {m.action: m.visits for m in found.moves}.items()
+        whole = analyse(agent, state, most=10_000)
+        for node in walk(whole.tree):
+            if not node.branches or node.mover == CHANCE: continue
+            gap = node.visits - sum(child.visits for child in node.branches)
+            assert gap >= 0, "a node is visited once for itself in each world, and at least once for each visit below"
+
+
+def test_hidden_cards_do_not_show():
+    game = get_game("blob(players=4,cards=4)")
+    agent = Agent(game, Opinion(game), simulations=50, worlds=3)
+    for seed, state in enumerate(positions(game, 4)):
+        first, second = (analyse(agent, world, seed=seed) for world in (state, game.resample_hidden(state, seed + 9)))
+        assert (first.moves, first.tree, first.noise, first.values) == (second.moves, second.tree, second.noise, second.values)
+        assert first.noise > 0, "worlds differ"
+
+
+def test_what_has_no_tree_says_so():
+    game = get_game("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=8)
+    over = game.state_after([0, 3, 1, 4, 2])
+    with pytest.raises(ValueError, match="the game is over in this position"): agent.analyse(over)
+    from alphazero_nb.arena.players import RandomPlayer
+    with pytest.raises(ValueError, match="random has no tree to look into; pass an Agent"): analyse(RandomPlayer(game), game.new())
+    with pytest.raises(ValueError, match="action 0 is not legal"): agent.analyse(game.state_after([0])).move(0)
+    pig = get_game("pig")
+    state = pig.new_match()
+    rolling = pig.play(state, pig.legal_actions(state)[0])
+    assert pig.mover(rolling) == CHANCE
+    with pytest.raises(ValueError, match="chance moves in this position"): Agent(pig, UniformEvaluator(pig)).analyse(rolling)

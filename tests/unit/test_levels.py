@@ -1,0 +1,237 @@
+"""Levels of an agent, the tournament that measures them, the rating of a person, and traps."""
+import json
+import math
+
+import numpy as np
+import pytest
+
+from alphazero_nb.arena.level_curve import (calibrate_levels, fit_curve, fit_elos, measure_curve, KNOTS, all_pairs,
+                                            play_pairs)
+from alphazero_nb.arena.matches import play_tables, read_scores
+from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.core.game import Game
+from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.levels import (FLOOR, Level, Rating, choice_weights, even_levels, level_between, level_on_path,
+                                        read_levels, stored_levels)
+from alphazero_nb.search.traps import best_trap, look_ahead
+import small_run
+
+
+def slow_weights(visits, legal, temperature):
+    "The rule of a level, from its definition: one visit more for each legal move, a floor, then a power."
+    counts = [n + 1 if ok else 0 for n, ok in zip(visits, legal)]
+    if temperature == 0: return [float(i == counts.index(max(counts))) for i in range(len(counts))]
+    powers = [count ** (1 / temperature) if count >= FLOOR * max(counts) else 0.0 for count in counts]
+    return [power / sum(powers) for power in powers]
+
+
+@pytest.mark.parametrize("temperature", [0, 0.1, 0.7, 1.5, 10])
+def test_weights_follow_their_definition(temperature):
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        legal = rng.random(9) < 0.7
+        legal[rng.integers(9)] = True
+        visits = np.where(legal, rng.geometric(0.1, 9) - 1, 0)
+        assert choice_weights(visits, legal, temperature) == pytest.approx(slow_weights(visits, legal, temperature))
+
+
+def test_an_agent_chooses_by_these_weights():
+    game = get_game("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=30)
+    agent.levels = (Level(30, 1.0, -100.0), Level(30, 0.0, 0.0))
+    state = game.state_after([4, 0])
+    found, weak = agent.search(state), agent.at_level(1)
+    want = choice_weights(found.visits[0], np.isin(range(9), game.legal_actions(state)), 1.0)
+    chosen = np.bincount(weak.acts(np.tile(state, (4000, 1))), minlength=9) / 4000
+    assert np.abs(chosen - want).max() < 4 * math.sqrt(0.25 / 4000)
+    assert agent.at_level(2).act(state) == agent.act(state) and agent.temperature == 0 and "level 1" in weak.name
+
+
+def test_levels_get_weaker_along_the_path_and_meet_their_ends():
+    levels = even_levels(64)
+    assert [level.simulations for level in levels] == sorted(level.simulations for level in levels)
+    assert levels[-1] == Level(64, 0.0) and levels[0].simulations == 1
+    for number in np.linspace(1, 8, 29):
+        level = level_between(levels, float(number))
+        low, high = levels[int(math.floor(number)) - 1], levels[int(math.ceil(number)) - 1]
+        assert low.simulations <= level.simulations <= high.simulations
+        assert min(low.temperature, high.temperature) <= level.temperature <= max(low.temperature, high.temperature)
+
+
+@pytest.mark.parametrize("number", [0, 0.99, 8.01, "3", None, math.nan])
+def test_a_level_outside_of_the_table_is_refused(number):
+    with pytest.raises(ValueError, match="level is"): level_between(even_levels(64), number)
+
+
+@pytest.mark.parametrize("rows", [[], [dict(simulations=1, temperature=0.0)], 7, [dict(simulations=0, temperature=0.0)] * 2,
+                                  [dict(simulations=1, temperature=1.0)] * 2, [dict(temperature=1.0)] * 2,
+                                  [dict(simulations=1, temperature=0.0, elo="x")] * 2, [None, None]])
+def test_a_damaged_table_is_refused_in_a_sentence(rows):
+    with pytest.raises(ValueError): read_levels(rows)
+
+
+def test_the_fit_finds_the_elos_that_made_the_results():
+    rng, true = np.random.default_rng(1), -90.0 * np.arange(6)
+    meetings = np.array(all_pairs(6) * 800)
+    chances = 1 / (1 + 10 ** ((true[meetings[:, 1]] - true[meetings[:, 0]]) / 400))
+    elos, covariance = fit_elos(meetings, (rng.random(len(chances)) < chances) * 1.0, np.eye(6))
+    errors = np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(elos - true) <= 4 * errors + 1e-9) and errors[-1] < 40
+
+
+def test_the_curve_finds_places_with_even_distances():
+    "Games of players whose Elo falls evenly along the path give levels at even distances."
+    rng, places = np.random.default_rng(2), KNOTS
+    true = -900.0 * places
+    meetings = np.array(all_pairs(len(places)) * 300)
+    chances = 1 / (1 + 10 ** ((true[meetings[:, 1]] - true[meetings[:, 0]]) / 400))
+    curve = fit_curve(64, places, meetings, (rng.random(len(chances)) < chances) * 1.0)
+    assert [curve.place(-100.0 * k) for k in range(8)] == pytest.approx([k / 9 for k in range(8)], abs=0.04)
+    levels = curve.levels(8, 100)
+    assert len(levels) == 8 and [level.elo for level in levels] == [-100.0 * k for k in range(7, -1, -1)]
+    assert len(curve.levels(20, 100)) < 20   # The path is not longer
+
+
+def test_pairs_play_every_opening_from_both_seats_and_the_better_one_wins():
+    game = get_game("tictactoe")
+    players = [Agent(game, UniformEvaluator(game), simulations=100), RandomPlayer(game)]
+    meetings, scores = play_pairs(game, players, [(0, 1)], 20)
+    assert meetings.tolist() == [[0, 1]] * 20 and scores.mean() > 0.7
+
+
+def test_a_tournament_stops_with_its_time():
+    "The clock is given: a second for each look at it. A round that would end later does not begin."
+    game, ticks = get_game("tictactoe"), iter(range(10**6))
+    agent = Agent(game, UniformEvaluator(game), simulations=4)
+    short = measure_curve(agent, games=600, seconds=0.5, clock=lambda: next(ticks))
+    assert short.games == 55 * 2   # The first round
+    assert measure_curve(agent, games=150).games >= 150
+
+
+def test_a_calibrated_agent_keeps_its_levels(tmp_path):
+    game = get_game("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=16)
+    levels = calibrate_levels(agent, games=200)
+    assert agent.levels == levels and levels[-1] == Level(16, 0.0, 0.0)
+    assert [level.elo for level in levels] == sorted(level.elo for level in levels)
+
+
+def test_the_levels_of_a_run_belong_to_the_network_that_was_measured(small_run_folder):
+    folder = small_run_folder
+    agent = Agent.load(folder, simulations=8, device="cpu")
+    assert stored_levels(folder) is None and agent.levels == even_levels(8)
+    calibrate_levels(agent, games=60)
+    assert Agent.load(folder, device="cpu").levels == agent.levels
+    file = folder / "levels.json"
+    saved = json.loads(file.read_text())
+    file.write_text(json.dumps(dict(saved, network="0" * 64)))
+    assert stored_levels(folder) is None          # Another network
+    file.write_text("{")
+    with pytest.warns(UserWarning, match="levels.json is not used"): assert stored_levels(folder) is None
+
+
+@pytest.fixture
+def small_run_folder(tmp_path):
+    small_run.trainer(tmp_path / "run").fit(iterations=1)
+    return tmp_path / "run"
+
+
+def test_a_rating_finds_the_level_of_a_player():
+    levels = tuple(level_on_path(1 - k / 7, 64, 100.0 * (k - 7)) for k in range(8))
+    inside = []
+    for true in (2, 4, 6, 7.5):
+        rng, rating = np.random.default_rng(int(10 * true)), Rating(levels)
+        assert rating.level == pytest.approx(4.5)   # It starts in the middle
+        for _ in range(100):
+            chance = 1 / (1 + 10 ** ((rating.level - true) / 4))
+            rating.update(float(rng.random() < chance))
+        low, high = rating.interval
+        assert abs(rating.level - true) < 1.3 and high - low < 3.5
+        inside.append(low <= true <= high)
+        again = Rating(levels, rating.results)
+        assert again.level == rating.level and again.interval == rating.interval
+    assert sum(inside) >= 3
+
+
+def test_a_rating_refuses_what_is_no_result():
+    for score in (2, -1, math.nan, None):
+        with pytest.raises(ValueError, match="score is"): Rating(even_levels(64)).update(score)
+
+
+# Traps ------------------------------------------------------------------------------------------
+
+def slow_outlook(game, state, me):
+    "The definition: the result of perfect play, and the mean if the other side moves at random."
+    mover = game.mover(state)
+    if mover < 0: return (float(game.returns(state)[me]),) * 2
+    after = [slow_outlook(game, game.play(state, action), me) for action in game.legal_actions(state)]
+    if mover == me: return max(after)
+    return min(sure for sure, _ in after), sum(hope for _, hope in after) / len(after)
+
+
+def test_a_look_ahead_agrees_with_the_definition():
+    game, rng = get_game("tictactoe"), np.random.default_rng(3)
+    for _ in range(30):
+        state = game.new()
+        for _ in range(rng.integers(3, 8)):
+            if game.over(state): break
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        if game.over(state): continue
+        found, complete = look_ahead(game, state)
+        assert complete
+        for action, outlook in found.items():
+            want = slow_outlook(game, game.play(state, action), game.mover(state))
+            assert tuple(outlook) == pytest.approx(want)
+
+
+def test_a_player_who_moves_twice_is_seen_as_one_player():
+    "In dots and boxes a closed box gives another move."
+    game = get_game("dots(rows=1,cols=2)")
+    for state in [game.state_after(moves) for moves in ([0], [0, 1], [0, 1, 2])]:
+        found, complete = look_ahead(game, state)
+        assert complete
+        for action, outlook in found.items():
+            assert tuple(outlook) == pytest.approx(slow_outlook(game, game.play(state, action), game.mover(state)))
+
+
+def test_a_look_that_is_too_wide_or_not_for_this_game():
+    game = get_game("gomoku(size=9)")
+    found, complete = look_ahead(game, game.new(), most=100)
+    assert found is None and not complete and best_trap(game, game.new(), [5, 7], most=100) == 5
+    for name in ("pig", "blob"):
+        with pytest.raises(ValueError, match="traps need two players"): look_ahead(get_game(name), get_game(name).new())
+
+
+class Remembered:
+    "A player that answers a position once and remembers the move."
+    def __init__(self, agent): self.agent, self.name, self.moves = agent, "agent", {}
+
+    def acts(self, states):
+        for state in states:
+            if state.tobytes() not in self.moves: self.moves[state.tobytes()] = self.agent.act(state)
+        return np.array([self.moves[state.tobytes()] for state in states])
+
+
+def test_traps_win_more_against_random_moves_and_never_lose():
+    "97.8 % of the points are possible from the empty board over both seats; a choice at random among equal moves: 93.6 %."
+    game = get_game("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=64)
+    agent.traps = True
+    player, tables = Remembered(agent), []
+    for k in range(250): tables += [[player, RandomPlayer(game, k)], [RandomPlayer(game, k), player]]
+    ends, _ = play_tables(game, [game.new()] * len(tables), tables)
+    scores = np.array(read_scores(game, ends))
+    assert scores.min() > 0 and scores.mean() > 0.96
+
+
+def test_traps_are_for_play_and_change_no_search():
+    game = get_game("tictactoe")
+    agent, state = Agent(game, UniformEvaluator(game), simulations=64), game.state_after([0, 4])
+    plain, policy = agent.act(state), agent.policy(state)
+    agent.traps = True
+    found, complete = look_ahead(game, state)
+    assert complete and agent.act(state) == max(found, key=found.get) and (agent.policy(state) == policy).all()
+    agent.traps = False
+    assert agent.act(state) == plain
