@@ -86,26 +86,24 @@ site: $(VENV)/installed-docs
 site-check: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -rs -m slow tests/repository/test_site.py
 
-# Two archives for a person to upload. Both are installed by themselves, far from the checkout.
+# Two archives for a person to upload. Each is installed into an empty environment and used there, far from the checkout.
 release:
 	rm -rf build/release dist
 	$(PYTHON) -m venv build/release/tools
 	build/release/tools/$(PIP) build twine
-	build/release/tools/bin/python -m build -q --outdir dist .
+	build/release/tools/bin/python -m build --outdir dist . >build/release/log
 	build/release/tools/bin/python -m twine check --strict dist/*
-	@for archive in dist/*.whl dist/*.tar.gz; do $(MAKE) -s release-try ARCHIVE=$$PWD/$$archive || exit 1; done
-	rm -rf build/release *.egg-info
-	@ls -l dist
-
-.PHONY: release-try
-release-try:
-	rm -rf build/release/env
 	$(PYTHON) -m venv build/release/env
 	build/release/env/$(PIP) -c constraints.txt torch
-	build/release/env/$(PIP) -c constraints.txt $(ARCHIVE)
-	cd build/release && PYTHONPATH= env/bin/python -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.__version__, az.__file__)"
-	cd build/release && PYTHONPATH= env/bin/alphazero-nb --version
+	build/release/env/$(PIP) -c constraints.txt dist/*.whl
+	cd build/release && PYTHONPATH= env/bin/python $(TRY_RELEASE)
+	build/release/env/$(PIP) --force-reinstall --no-deps dist/*.tar.gz
+	cd build/release && PYTHONPATH= env/bin/python $(TRY_RELEASE)
 	cd build/release && PYTHONPATH= env/bin/alphazero-nb page pretrained:tictactoe --out tictactoe.html
+	rm -rf build/release build/lib build/bdist.* *.egg-info
+	@ls -l dist
+
+TRY_RELEASE := -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.__version__, az.__file__, *az.list_pretrained())"
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache _docs _proc tests/artefacts

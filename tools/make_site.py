@@ -322,7 +322,7 @@ def understand_page(facts):
 def write_pages(boards=True):
     "Write everything that MkDocs reads to build/site-pages. Return the menu."
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT/"docs", PAGES, ignore=shutil.ignore_patterns("*.yml", "*.py", "__pycache__"))
+    shutil.copytree(ROOT/"docs", PAGES, ignore=shutil.ignore_patterns("*.yml", "*.py", "__pycache__", "overrides"))
     (PAGES/"play"/"boards").mkdir(parents=True)
     if boards: export_boards(PAGES/"play"/"boards")
     else: (PAGES/"play"/"boards"/"connect4.html").write_text("<!DOCTYPE html><title>A board</title>", encoding="utf-8")
