@@ -87,6 +87,7 @@ site-check: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -rs -m slow tests/repository/test_site.py
 
 # Two archives for a person to upload. Each is installed into an empty environment and used there, far from the checkout.
+release: export PYTHONPATH =
 release:
 	rm -rf build/release dist
 	$(PYTHON) -m venv build/release/tools
@@ -96,10 +97,10 @@ release:
 	$(PYTHON) -m venv build/release/env
 	build/release/env/$(PIP) -c constraints.txt torch
 	build/release/env/$(PIP) -c constraints.txt dist/*.whl
-	cd build/release && PYTHONPATH= env/bin/python $(TRY_RELEASE)
+	cd build/release && env/bin/python $(TRY_RELEASE)
 	build/release/env/$(PIP) --force-reinstall --no-deps dist/*.tar.gz
-	cd build/release && PYTHONPATH= env/bin/python $(TRY_RELEASE)
-	cd build/release && PYTHONPATH= env/bin/alphazero-nb page pretrained:tictactoe --out tictactoe.html
+	cd build/release && env/bin/python $(TRY_RELEASE)
+	cd build/release && env/bin/alphazero-nb page pretrained:tictactoe --out tictactoe.html
 	rm -rf build/release build/lib build/bdist.* *.egg-info
 	@ls -l dist
 

@@ -206,7 +206,7 @@ def command_pages():
         usage = " ".join(command.format_usage().removeprefix("usage: ").split())
         actions = [action for action in command._actions if action.dest != "help"]
         table = "\n".join(map(action_row, actions))
-        pages[f"commands/{name}.md"] = (f"# alphazero-nb {name}\n\n> {command.description}\n\n```text\n{usage}\n```\n\n"
+        pages[f"commands/{name}.md"] = (f"# alphazero-nb {name}\n\n> {command.description}\n\n{fence(usage, '.text .usage')}\n\n"
                                         f"| argument | meaning |\n|---|---|\n{table}\n")
         rows.append(f"| [`alphazero-nb {name}`]({name}.md) | {command.description} |")
     intro = "# Commands\n\nEach command prints the same with `--help`.\n\n| command | does |\n|---|---|\n"
@@ -303,7 +303,7 @@ def navigation(facts, pages):
             {"Play": ["play/index.md", *[name for name in pages if re.fullmatch(r"play/(?!index).*\.md", name)], "colab/play.md"]},
             {"Train": ["nbs/index.md", *[f"colab/{name}.md" for name in TRAIN], "nbs/90_troubleshooting.md"]},
             {"Understand": ["understand.md", {"Seven pages": list(map(page, path))}, {"More": list(map(page, explained))}]},
-            {"Reference": ["reference/index.md", *[name for name in pages if re.fullmatch(r"reference/(?!index).*", name)],
+            {"Reference": ["reference/index.md", *[{GROUPS[group]: f"reference/{group}.md"} for group in GROUPS if f"reference/{group}.md" in pages],
                            {"Commands": ["commands/index.md", *[name for name in pages if re.fullmatch(r"commands/(?!index).*", name)]]}]},
             {"All pages": ["pages.md", *[{GROUPS[group]: [f"groups/{group}.md", *by_group[group]]} for group in GROUPS],
                            {"Project": TEXTS}]}]
