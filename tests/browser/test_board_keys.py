@@ -88,11 +88,14 @@ class Keys:
             self.keyboard.press(("ArrowRight" if dx > 0 else "ArrowLeft") if abs(dx) > 2 else "ArrowDown" if dy > 0 else "ArrowUp")
         raise AssertionError(f"the cursor stands on {self.at()!r} and does not reach {name!r}")
 
-    def enter(self):
-        "Press Enter, and wait for the answer."
-        before = (self.said(), self.moves(), self.names())
+    def enter(self, done):
+        "Press Enter, and wait for an answer."
         self.keyboard.press("Enter")
-        self.page.until(lambda: (self.said(), self.moves(), self.names()) != before and "thinking" not in self.said(), "answer", 60)
+        self.page.until(done, "answer", 60)
+
+    def answered(self, moves):
+        "Return True if there are more moves than before, and the person is to move or the game is over."
+        return self.moves() > moves and ("Your move" in self.said() or self.over())
 
 
 def test_connect_four_with_a_keyboard_alone(page):
@@ -102,9 +105,9 @@ def test_connect_four_with_a_keyboard_alone(page):
     keys.keyboard.press("Tab"), keys.keyboard.press("Shift+Tab")
     assert keys.at() == start, "the board is one stop, which keeps its place"
     for turn in range(30):
-        column = (2, 3, 3, 4, 5, 0, 6, 1)[turn % 8]
+        column, moves = (2, 3, 3, 4, 5, 0, 6, 1)[turn % 8], keys.moves()
         keys.go(f"column {column}, row 6")
-        keys.enter()
+        keys.enter(lambda: keys.answered(moves) or "not a legal move" in keys.said())
         assert keys.at().startswith(f"column {column}, row 6"), "the focus stays after a move and after the reply"
         if keys.over(): break
     assert keys.over() and re.search("You (win|lose)|A draw", keys.said())
@@ -124,17 +127,18 @@ def test_gardners_chess_with_a_keyboard_alone(page):
     keys = Keys(page, "chess")
     for turn in range(120):
         if keys.over(): break
-        before, own = keys.moves(), [name for name in keys.names() if name.endswith("can move")]
+        moves, own = keys.moves(), [name for name in keys.names() if "can move" in name]
         keys.go(own[turn % len(own)].split(",")[0])
-        keys.enter()
+        keys.enter(lambda: "Now click" in keys.said())
         targets = [name for name in keys.names() if "can move here" in name]
         target = next((name for name in targets if "black" in name), targets[turn % len(targets)])
         keys.go(target.split(",")[0])
-        keys.enter()
+        keys.enter(lambda: keys.answered(moves) or "buttons below" in keys.said())
         if "buttons below" in keys.said():
+            page.until(lambda: keys.root.locator(".azb-choices button").count(), "choice of a piece", 60)
             keys.keyboard.press("Tab")
-            keys.enter()
-        assert keys.square() and keys.moves() > before, "the focus is on the board after the move and the reply"
+            keys.enter(lambda: keys.answered(moves))
+        page.until(keys.square, "focus on the board after the move and the reply", 60)
     assert keys.over() and re.search("You (win|lose)|A draw", keys.said())
     page.shot("k2-chess", keys.root)
 
@@ -143,10 +147,10 @@ def test_cards_with_a_keyboard_alone(page):
     keys = Keys(page, "blob")
     for _ in range(8):
         if keys.over(): break
-        before, allowed = keys.moves(), [name for name in keys.names() if "not allowed" not in name]
+        moves, allowed = keys.moves(), [name for name in keys.names() if "not allowed" not in name]
         keys.go(allowed[-1])
-        keys.enter()
-        assert keys.moves() > before and (keys.over() or keys.square()), "a card that has gone leaves the focus on the table"
+        keys.enter(lambda: keys.answered(moves))
+        if not keys.over(): page.until(keys.square, "focus on the table, as the card has gone", 60)
     assert keys.over() and "Points" in keys.said()
     page.shot("k3-cards", keys.root)
 
