@@ -423,7 +423,7 @@ def _marked(board: Board, marks: Marks, place: int, x: float, y: float, side: fl
     elif place in marks.legal and share < 0.05:
         r = (0.12 if board.steps else 0.06) * side
         body += svg_circle(x, y, max(2, r), fill=INK, fill_opacity=0.4)
-    if board.look == "chess": pass   # It marks the last move behind the piece
+    if board.look in ("chess", "tiles"): pass   # Chess marks the last move behind the piece; tiles carry numbers
     elif place in marks.last and square.seat >= 0 and board.look != "crosses":
         dark = seat_color(board.look, square.seat) == "#FFFFFF"
         body += svg_circle(x, y, 0.1 * side, fill=ORANGE if dark else "#FFFFFF")

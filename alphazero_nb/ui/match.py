@@ -23,39 +23,48 @@ from .match_text import (first_line, move_words, next_words, player_name, points
 from .saved_game import free_path, line_to_dict, read_saved_game
 
 # %% auto #0
-__all__ = ['analyse_positions', 'pick_action', 'agent_move', 'simulations_of', 'with_simulations', 'viewer', 'is_open',
-           'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with',
-           'keep_and_continue', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
-           'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
-           'follow_results', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again',
-           'start_new_game', 'start_rematch', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command',
-           'Match']
+__all__ = ['analyse_positions', 'agent_move', 'with_traps', 'simulations_of', 'with_simulations', 'viewer', 'is_open', 'may_show',
+           'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
+           'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside', 'grade_game',
+           'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words', 'follow_results',
+           'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again', 'start_new_game',
+           'start_rematch', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
-def analyse_positions(agent, states) -> list[Analysis]:
-    "Search these positions side by side and return an Analysis for each."
-    found, analyses = agent.search(np.stack(states)), []
+def _analyses(found) -> list[Analysis]:
+    "Return an Analysis for each state of a SearchResult."
+    analyses = []
     for visits, values in zip(found.visits, found.values):
         tried = {int(action): int(visits[action]) for action in np.flatnonzero(visits)}
         analyses.append(Analysis(tried, tuple(float(min(1, max(-1, value))) for value in values)))
     return analyses
 
 
-def pick_action(agent, game: Game, state, analysis: Analysis) -> int:
-    "Return the agent's choice among the visited actions: at full strength, the most visited."
-    if not hasattr(agent, "pick"): return analysis.best
-    visits = np.zeros((1, game.actions), np.int64)
-    visits[0, list(analysis.visits)] = list(analysis.visits.values())
-    return int(agent.pick(state[None], visits)[0])
+def analyse_positions(agent, states) -> list[Analysis]:
+    "Search these positions side by side and return an Analysis for each."
+    return _analyses(agent.search(np.stack(states)))
 
 
 def agent_move(agent, game: Game, state) -> tuple:
     "Return the agent's action and its Analysis, None without a search. Raise a ValueError if the action is illegal."
-    analysis = analyse_positions(agent, [state])[0] if hasattr(agent, "search") else None
-    if analysis: action = pick_action(agent, game, state, analysis)
-    else: action = int(agent.acts(state[None])[0]) if hasattr(agent, "acts") else int(agent.act(state))
+    analysis = None
+    if hasattr(agent, "choose"):
+        (action,), found = agent.choose(state[None])
+        analysis, = _analyses(found)
+    elif hasattr(agent, "search"):
+        analysis, = analyse_positions(agent, [state])
+        action = analysis.best
+    else: action = agent.acts(state[None])[0] if hasattr(agent, "acts") else agent.act(state)
     if action not in game.legal_actions(state): raise ValueError(f"the agent chose {action}, which is not a legal move")
-    return action, analysis
+    return int(action), analysis
+
+
+def with_traps(agent):
+    "Return a copy of an agent that, among moves proven equal, plays the one after which the opponent can go wrong most."
+    if hasattr(agent, "traps"):
+        agent = copy.copy(agent)
+        agent.traps = True
+    return agent
 
 
 def simulations_of(agent) -> int | None:
@@ -119,7 +128,8 @@ class MatchState:
         self.past, self.future = (), ()          # GameLines for undo and redo
         self.game, self.name = game, getattr(agent, "name", "the agent")
         if self.name in (game.name, game.name.partition("(")[0]): self.name = "AlphaZero"   # Runs are called like games
-        self.full = agent if simulations is None else with_simulations(agent, simulations)   # It gives advice
+        agent = agent if simulations is None else with_simulations(agent, simulations)
+        self.full = with_traps(agent)            # It gives advice
         self.agent = self.full                   # It plays, perhaps at a lower level
         self.level, self.rating = len(self.levels), None   # Level of play; a Rating while it follows the results
         self.seconds = {}                        # {simulations: seconds of the fastest reply with them}

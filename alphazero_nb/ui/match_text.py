@@ -98,7 +98,8 @@ def score_words(finished) -> str:
     for points in finished:
         for name, share in points.items(): total[name] = total.get(name, 0) + share
     if not total: return ""
-    scores = ", ".join(f"{name} {points:.3g}" for name, points in sorted(total.items(), key=lambda item: item[0] != "You"))
+    first_you = sorted(total.items(), key=lambda item: item[0] != "You")
+    scores = ", ".join(f"{name} {round(points, 2):g}" for name, points in first_you)
     return f"Score after {len(finished)} game{'s' * (len(finished) != 1)}: {scores}."
 
 # %% ../../nbs/74c_ui.match_text.ipynb #dab6801e

@@ -241,7 +241,7 @@ def _players_html(match: Match, look: str) -> str:
     if table := find_table(match.game): return f'<div style="margin:6px 0">{_points_rows(match, table)}</div>'
     rows = "".join(_seat_row(match, look, seat) for seat in range(match.game.players))
     rows = f'<div style="margin:6px 0">{rows}</div>'
-    if not (match.agent or any(visible_values(match.line))): return rows
+    if not (hasattr(match.full, "search") or any(visible_values(match.line))): return rows
     caption = f"expected points, as {match.name} sees them"
     bar = svg_image(value_bar(match, look), "expected points")
     return f'{rows}{bar}<div style="font-size:12px;opacity:0.8">{html.escape(caption)}</div>'

@@ -94,8 +94,9 @@ class PlayControls:
         self.undo, self.redo = labelled("Undo", "Take back your last move"), labelled("Redo", "Play it again")
         self.hint, self.swap = labelled("Hint", "Ask for a suggestion"), labelled("Swap sides", "Move to the next seat")
         self.new = labelled("New game", "Start another game; Undo brings the old one back")
-        self.rematch = labelled("Rematch", "Start another game with swapped seats")
-        self.rematch.button_style = "primary"
+        again = match.full is None or match.game.players == 1   # There are no seats to swap
+        self.rematch = labelled("Play again" if again else "Rematch", "Start another game" + " with swapped seats" * (not again))
+        self.rematch.button_style, self.swap.layout.display = "primary", "none" if again else ""
         self.turn = switch("Turn board", "See the board from the other side", False, turns)
         wide = dict(width="100%", margin="2px")
         self.level = w.IntSlider(value=round(match.level), min=1, max=max(1, count), description="Level",

@@ -10,6 +10,7 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.ui.board import (Board, Marks, Square, Step, board_svg, find_drawing, has_piece_planes, last_places,
                                    letters_svg, next_click, register_drawing, stone_board, turn_board, visit_marks)
+from alphazero_nb.ui import board as board_module
 from alphazero_nb.ui.svg import svg_image
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)", "othello(size=6)"]
@@ -279,3 +280,31 @@ def test_letters_can_be_anything():
 
 def test_a_picture_that_may_shrink_keeps_its_shape():
     assert "max-width:none" in svg_image("<svg/>") and "max-width:100%;height:auto" in svg_image("<svg/>", shrink=True)
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+def contrast(*colors):
+    "The contrast of two colours, as WCAG 2.1 defines it."
+    def light(color):
+        parts = [int(color[k:k + 2], 16) / 255 for k in (1, 3, 5)]
+        parts = [part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4 for part in parts]
+        return sum(part * weight for part, weight in zip(parts, (.2126, .7152, .0722)))
+    low, high = sorted(map(light, colors))
+    return (high + .05) / (low + .05)
+
+
+@pytest.mark.parametrize("name", ["connect4", "gomoku(size=9)", "othello(size=6)", "chess"])
+def test_labels_of_rows_and_columns_can_be_read(name):
+    game = get_game(name)
+    board = find_drawing(game)([game.new_match()], [])
+    labels = ElementTree.fromstring(board_svg(board)).findall("{*}text")
+    assert len(labels) == len(board.rows) + len(board.columns)
+    for label in labels:
+        assert float(label.get("font-size")) >= 12 and contrast(label.get("fill"), board_module._STYLES[board.look][0]) >= 4.5
+
+
+def test_the_numbers_of_2048_can_be_read():
+    for tile, color in enumerate(board_module.TILES):
+        text = ElementTree.fromstring(f"<g>{board_module.piece_svg('tiles', tile, 0, 0, 84, '2')}</g>").find("text")
+        assert contrast(text.get("fill"), color) >= 3, "large bold text"

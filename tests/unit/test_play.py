@@ -690,7 +690,7 @@ def test_a_board_is_a_picture_until_the_page_has_answered(kernel):
     cell = kernel.run("match")
     (first, place, data), = cell.shown
     assert first == "display_data" and set(data) == {HTML} and len(cell.carried) <= 2, "nothing but the question is opened"
-    assert "This is a picture" in data[HTML] and "1 move<" in data[HTML] and len(pictures(data[HTML])) >= 4
+    assert "This is a picture" in data[HTML] and "1 move<" in data[HTML] and len(pictures(data[HTML])) >= 3
     answer(kernel, accept=False)
     assert kernel.run("").shown == []
     say(kernel, "comm_open", dict(comm_id="control", target_name="jupyter.widget.control", data={}), dict(version="1.0.0"))
@@ -824,6 +824,24 @@ def test_a_slow_first_reply_is_explained_and_no_other_one(monkeypatch):
     said = typed(match, *"01")
     first = next(k for k, line in enumerate(said) if "Your move." in line)
     assert said.count(COMPILING) == 1 and said[first - 1] == COMPILING
+
+
+def test_the_result_is_said_once_and_last():
+    game = get_game("tictactoe")
+    for seat in (0, 1):
+        said = typed(Match(game, searcher(game), seat), *"012345678" * 3)
+        ends = [line for line in said if line.rstrip(".").endswith(("You win", "You lose", "A draw"))]
+        assert len(ends) == 1 and said[-1] == ends[0] and not any(line.strip() == "" for line in said)
+
+
+def test_a_slow_first_hint_is_explained(monkeypatch):
+    told = threading.Event()
+    monkeypatch.setattr("alphazero_nb.ui.match_view.explain_wait",
+                        lambda say: explain_wait(lambda words: (say(words), told.set()), after_s=0))
+    game, hint = get_game("tictactoe"), Match.hint
+    monkeypatch.setattr(Match, "hint", lambda self: told.wait(60) and hint(self))
+    said = typed(Match(game, searcher(game)), "hint", "hint")
+    assert said.count(COMPILING) == 1 and said.index(COMPILING) < next(k for k, line in enumerate(said) if "would play" in line)
 
 
 def test_where_nobody_can_type_the_game_waits():
@@ -968,7 +986,7 @@ def test_marks_of_a_coach_stand_in_the_list_of_moves():
     from types import SimpleNamespace
     match = Match(get_game("tictactoe"))
     match.move(4), match.move(1)
-    match.lesson = SimpleNamespace(grades=[SimpleNamespace(mark=""), SimpleNamespace(mark="??")])
+    match.lesson = SimpleNamespace(marks=lambda: {1: "??"})
     assert move_list(match) == ["1. 4", "2. 1 ??"]
     match.move(0)
     assert match.lesson is None, "another line needs another lesson"
@@ -1090,3 +1108,13 @@ def test_names_say_what_lies_on_a_square():
     chess.widgets.grid.buttons[52].click()
     assert chess.widgets.grid.buttons[52].tooltip == "e2, white pawn, chosen"
     assert chess.widgets.grid.buttons[36].tooltip == "e4, empty, can move here"
+
+
+def test_the_agent_on_a_board_sets_traps_and_the_agent_itself_stays_as_it_is():
+    "Every first move of tic-tac-toe is proven equal; the match plays the one that the search of traps finds."
+    from alphazero_nb.search.traps import trap_move
+    game = get_game("tictactoe")
+    agent = searcher(game, 2000)
+    match = Match(game, agent, seat=1)
+    assert match.reply() and not agent.traps and match.full.traps and match.full.evaluator is agent.evaluator
+    assert match.history == [trap_move(agent.analyse(game.new_match()))] and match.line.analyses[0].values == (0, 0)

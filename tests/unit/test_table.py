@@ -12,7 +12,7 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Marks, board_svg
-from alphazero_nb.ui.card_table import find_table, points_of, read_words, redealt, tricks_shown
+from alphazero_nb.ui.card_table import card_words, find_table, points_of, read_words, redealt, tricks_shown
 from alphazero_nb.ui.game_line import Analysis
 from alphazero_nb.ui.match import Match, is_open, seat_view
 from alphazero_nb.ui.match_text import player_name, result_words
@@ -122,7 +122,7 @@ def test_a_typed_word_does_not_tell_what_an_agent_holds():
     match, told = Match(game, Broken(game), seat), []
     words = iter(["bid 1", "SA", "nonsense", "quit"])
     play_text(match, lambda prompt: next(words), told.append)
-    assert [line for line in told if "turn" in line] == ["It is heuristic's turn."] * 3 and not any("♠" in line for line in told)
+    assert [line for line in told if "turn" in line] == ["It is heuristic 1's turn."] * 3 and not any("♠" in line for line in told)
 
 
 def test_a_game_that_hides_and_has_no_table_shows_nothing(monkeypatch):
@@ -256,7 +256,8 @@ def test_buttons_lie_where_the_cards_are_drawn():
     drawn = MatchView(board.match).board(len(board.match.history))
     for button, square, (x, y, w, h) in zip(board.widgets.grid.buttons, drawn.squares, drawn.areas):
         assert button.layout.grid_area == f"{y + 1} / {x + 1} / {y + h + 1} / {x + w + 1}"
-        assert button.tooltip == (action_name(square.action) if square.action >= 0 else "")
+        assert button.tooltip.startswith(card_words(square.action) if square.action >= 0 else "")
+        assert (button.layout.visibility == "hidden") == (square.action < 0)
 
 
 # Commands ---------------------------------------------------------------------------------------
