@@ -16,7 +16,7 @@ COLAB   := .venv-colab
 PIP     := bin/python -m pip install --disable-pip-version-check --no-compile -q
 MODULES := $(wildcard alphazero_nb/*.py alphazero_nb/*/*.py)
 
-.PHONY: help train test test-colab test-wheel soak bench-gpu sync clean
+.PHONY: help train test test-colab test-wheel soak bench-gpu sync site site-check release clean
 
 help:
 	@echo "make train        train a Connect Four agent here, in about a quarter of an hour, and measure it"
@@ -26,6 +26,9 @@ help:
 	@echo "make soak         the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
 	@echo "make bench-gpu    measure this machine's GPU (or CPU) in about ten minutes; BENCH=FILE names the result"
 	@echo "make sync         bring modules, clean notebooks, addresses and README.md up to date"
+	@echo "make site         build the documentation site in build/site, with boards to play on"
+	@echo "make site-check   look at build/site in Chromium, without network"
+	@echo "make release      build the wheel and the source archive in dist, and use them in an empty environment"
 	@echo "make clean        remove caches and build leftovers; the environments and runs stay"
 	@echo "PYTHON=python3.12 chooses the Python for .venv, TRAIN_ARGS=\"...\" what make train runs."
 
@@ -76,6 +79,33 @@ bench-gpu: $(VENV)/installed
 sync: $(VENV)/installed-dev
 	$(BIN)/python tools/sync.py
 
+# The first build exports a board for each shipped agent, which takes a minute or more; later ones take them from build/site-boards.
+site: $(VENV)/installed-docs
+	$(BIN)/python tools/make_site.py
+
+site-check: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -rs -m slow tests/repository/test_site.py
+
+# Two archives for a person to upload. Each is installed into an empty environment and used there, far from the checkout.
+release: export PYTHONPATH =
+release:
+	rm -rf build/release dist
+	$(PYTHON) -m venv build/release/tools
+	build/release/tools/$(PIP) build twine
+	build/release/tools/bin/python -m build --outdir dist . >build/release/log
+	build/release/tools/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/release/env
+	build/release/env/$(PIP) -c constraints.txt torch
+	build/release/env/$(PIP) -c constraints.txt dist/*.whl
+	cd build/release && env/bin/python $(TRY_RELEASE)
+	build/release/env/$(PIP) --force-reinstall --no-deps dist/*.tar.gz
+	cd build/release && env/bin/python $(TRY_RELEASE)
+	cd build/release && env/bin/alphazero-nb page pretrained:tictactoe --out tictactoe.html
+	rm -rf build/release build/lib build/bdist.* *.egg-info
+	@ls -l dist
+
+TRY_RELEASE := -c "import alphazero_nb as az; az.get_game('connect4').check(); print(az.__version__, az.__file__, *az.list_pretrained())"
+
 clean:
 	rm -rf build dist *.egg-info .pytest_cache _docs _proc tests/artefacts
 	find alphazero_nb tests tools nbs colab -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
@@ -96,6 +126,10 @@ $(VENV)/installed: $(VENV)/torch pyproject.toml
 
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml
 	$(VENV)/$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/installed $@
+
+$(VENV)/installed-docs: $(VENV)/torch pyproject.toml
+	$(VENV)/$(PIP) -c constraints.txt -e '.[docs]'
 	@touch $(VENV)/installed $@
 
 # Colab installs the package and not the source, and so does this: again when a module changed.

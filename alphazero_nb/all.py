@@ -11,6 +11,7 @@ from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, Net
 from alphazero_nb.network.pretrained import list_pretrained
 from alphazero_nb.search.search import SearchSettings
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.analysis import PositionAnalysis, analyse
 from alphazero_nb.search.levels import Level, Rating
 from alphazero_nb.selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.layout import Layout
@@ -34,6 +35,9 @@ from alphazero_nb.ui.dashboard import Dashboard
 from alphazero_nb.ui.board import register_drawing, stone_board
 from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.ui.card_table import register_table
+from alphazero_nb.ui.tree_view import heat_html, moves_html, moves_text, tree_html, tree_svg
+from alphazero_nb.ui.coach import Lesson, coach, lesson_html
+from alphazero_nb.ui.puzzles import Puzzle, puzzle_html, puzzles
 from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import match_html, match_png
 from alphazero_nb.ui.play import open_match, play
@@ -45,6 +49,8 @@ from alphazero_nb.web.page import export_page
 from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_machine, bench_selfplay
 
 __all__ = [
+    "Lesson", "PositionAnalysis", "Puzzle", "analyse", "coach", "heat_html", "lesson_html", "moves_html", "moves_text",
+    "puzzle_html", "puzzles", "tree_html", "tree_svg",
     "Agent", "BatchedEvaluator", "ContractError", "Dashboard", "EFFORTS", "EvaluatorError", "Game", "GameFailed",
     "GameRecord", "GridDrawing", "HeuristicPlayer", "JsonLines", "Layout", "Learner", "Level", "Match", "NetworkEvaluator", "PRESETS",
     "PolicyValueNet", "PositionSet", "PythonGame", "RandomPlayer", "Rating", "Replay", "RolloutPlayer", "SearchSettings",

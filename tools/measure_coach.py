@@ -8,7 +8,7 @@ solver of the game gives the result of every move, and the coach grades the move
 position counts once. The file has, for each loss at which a move could be called a mistake, the share of those moves that
 change the result (precision) and the share of the moves that change it which are called so (recall).
 """
-import argparse, json, time
+import argparse, json
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +81,8 @@ def main():
     else:
         moves = solve(agents[0].game, play_games(agents, args.games, args.seed), args.first)
         if args.moves: np.savez_compressed(args.moves, **moves)
-    start = time.monotonic()
     found = measure(agents[0], moves, args.simulations)
-    found = dict(game=args.game, games=args.games, first=args.first, simulations=args.simulations, seed=args.seed,
-                 minutes=round((time.monotonic() - start) / 60, 1), **found)
+    found = dict(game=args.game, games=args.games, first=args.first, simulations=args.simulations, seed=args.seed, **found)
     args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print({key: value for key, value in found.items() if key != "curve"})
     print(f"precision {found['called_right'] / max(1, found['called']):.1%}, "

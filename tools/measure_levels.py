@@ -40,6 +40,7 @@ def measure_gaps(agent, games: int) -> dict:
         print(f"{len(scores)} games, {time.perf_counter() - start:.0f} s: range {-elos[-1]:.0f}, gaps "
               f"{gaps.round().tolist()}, inside 100 ± 50: {int((abs(gaps - 100) <= 50).sum())}", flush=True)
     return dict(game=agent.game.name, simulations=agent.settings.simulations, games=len(scores), range=-elos[-1],
+                elos=elos[::-1].tolist(), errors=np.sqrt(np.diag(covariance))[::-1].tolist(),
                 gaps=[[gap, gap - Z95 * error, gap + Z95 * error] for gap, error in zip(gaps[::-1], errors[::-1])],
                 levels=levels_to_dict(agent.levels))
 

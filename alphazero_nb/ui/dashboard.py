@@ -22,9 +22,9 @@ from .progress import (Tally, TextProgress, clock_time, describe, describe_miles
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
-__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'Line', 'line_chart', 'bar_chart',
+__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'PARTS', 'Line', 'line_chart', 'bar_chart',
            'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers', 'result_numbers',
-           'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words', 'render_parts',
+           'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words', 'render_part',
            'render', 'Allowance', 'Place', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
@@ -76,6 +76,11 @@ class Line:
         return [point for point in zip(*columns) if all(value is not None and math.isfinite(value) for value in point)]
 
 
+def _thin(rows: list, most: int) -> list:
+    "Return at most so many rows at equal distances, the last one included."
+    return rows[::-1][::max(1, -(-len(rows) // most))][::-1]
+
+
 def _scale(values: list[float], start: float, end: float) -> tuple:
     "Return a function from values to pixels, the smallest and the largest value."
     low, high = min(values), max(values)
@@ -83,9 +88,8 @@ def _scale(values: list[float], start: float, end: float) -> tuple:
     return (lambda value: start + (value - low) / (high - low) * (end - start)), low, high
 
 
-def _curve(line: Line, points: list[tuple], to_x, to_y, most: int = 300) -> str:
-    "Return a line with its intervals; fewer than 30 points are marked, and very many are thinned out."
-    rows = points[::max(1, len(points) // most)]
+def _curve(line: Line, rows: list[tuple], to_x, to_y) -> str:
+    "Return a line with its intervals; fewer than 30 points are marked."
     if not rows: return ""
     path = "M" + "L".join(f"{to_x(x):.1f} {to_y(y):.1f}" for x, y, *_ in rows)
     dots = "".join(f"M{to_x(x):.1f} {to_y(y):.1f}h.01" for x, y, *_ in rows) if len(rows) < 30 else ""
@@ -101,7 +105,7 @@ def _fields(lines: list[tuple], to_x, unit: str, most: int = 60) -> str:
         for x, y, *more in points:
             spread = f" ({_axis_number(more[0])} to {_axis_number(more[1])})" if more else ""
             at.setdefault(x, [f"{_axis_number(x)} {unit}"]).append(f"{line.name or 'value'} {_axis_number(y)}{spread}")
-    xs = sorted(at)[::max(1, -(-len(at) // most))]
+    xs = _thin(sorted(at), most)
     ends = [0.0, *((to_x(a) + to_x(b)) / 2 for a, b in zip(xs, xs[1:])), float(WIDTH)]
     fields = "".join(f'<span title="{html.escape(chr(10).join(at[x]), quote=True)}" '
                      f'style="width:{100 * (right - left) / WIDTH:.2f}%"></span>' for x, left, right in zip(xs, ends, ends[1:]))
@@ -125,7 +129,7 @@ def line_chart(
     span: tuple = (),          # Least range of the x axis
 ) -> str:
     "Return lines over a common x axis as HTML."
-    kept = [(line, line.points()) for line in lines]
+    kept = [(line, _thin(line.points(), 300)) for line in lines]
     points = [point for _, rows in kept for point in rows]
     if not points: return _no_data(title, empty)
     to_x, first, last = _scale([*span, *(point[0] for point in points)], 6, WIDTH - 6)
@@ -167,6 +171,7 @@ class DashboardState:
         self.phase, self.steps, self.iterations, self.matches = None, None, {}, {}  # Phase: its latest event
         self.recent, self.played = deque(maxlen=1000), Counter()                    # (length, outcome); games by source
         self.workers, self.messages, self.away = {}, deque(maxlen=4), ""   # away: words about a folder that is away
+        self.last = (), ""   # Record and text of the last game; a new call has none yet
         self.other = (Path(compare).name, *read_curves(compare)) if compare else ("", {}, {})
         self.stopped, self.call_s = 0.0, 0.0   # Time of the end; seconds of the present call, as its status says
 
@@ -174,7 +179,9 @@ class DashboardState:
         if isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)): self.phase, self.ended = event, ""
         match event:
             case GameFinished(): self._count(event)
-            case EngineStatus(): self.status, self.call_s = event, event.seconds
+            case EngineStatus():
+                self.status, self.call_s = event, event.seconds
+                if event.last_record or event.last_game: self.last = event.last_record, event.last_game
             case NodesStatus(): self.tally(event)
             case StepsTaken(): self.steps = event
             case IterationDone(): self.iterations[event.iteration] = event
@@ -212,7 +219,7 @@ class DashboardState:
 
     def judged(self) -> list[IterationDone]:
         "Return the iterations after which the agent was judged by perfect play."
-        return [row for row in self.iterations.values() if describe_keeps(row.keeps)]
+        return [row for row in self.iterations.values() if row.keeps and describe_keeps(row.keeps)]
 
     def games(self) -> int:
         "Return the games of the run so far, those of earlier starts included."
@@ -306,7 +313,7 @@ def big_numbers(state: DashboardState) -> list[tuple]:
         last = matches[-1]
         cells.append((f"{last.score:.0%}", f"of the points against {last.opponent}", f"{last.low:.0%} to {last.high:.0%}",
                       f"Points in {last.games} games, with their 95 % interval."))
-    elif state.run: cells.append(("–", "strength", "measured after the first iterations", "No match and no judgement yet."))
+    elif state.run: cells.append(("–", "strength", "not measured yet", "No match and no judgement yet."))
     if matches:
         middle, spread = _elo_words(matches[-1])
         cells.append((f"{middle} Elo", f"above {matches[-1].opponent}", spread, "Elo with its 95 % interval; 0 is equal."))
@@ -458,14 +465,14 @@ GAME = "flex:0 1 310px;min-width:200px;min-height:220px"   # The place of the la
 
 def _last_game(state: DashboardState) -> str:
     "Return the last game: its picture, or its last position as text."
-    status, picture = state.status, ""
-    if status is None or not (status.last_record or status.last_game): return _block("&nbsp;", GAME) if state.run else ""
-    if status.last_record:
-        try: picture = game_picture(status.last_record)
+    (record, text), picture = state.last, ""
+    if not (record or text): return _block("The last game will be here.", f"{GAME};{SMALL}") if state.run else ""
+    if record:
+        try: picture = game_picture(record)
         except Exception: pass   # Rules that this process does not know, or that cannot be drawn
     plain = "font-family:monospace;line-height:1.15;margin:0;background:none;color:inherit"
-    text = f'<pre style="{plain}">{html.escape(status.last_game)}</pre><div style="{SMALL}">Last game</div>'
-    return _block(picture or text, GAME)
+    words = f'<pre style="{plain}">{html.escape(text)}</pre><div style="{SMALL}">Last game</div>'
+    return _block(picture or words, GAME)
 
 
 def _games(state: DashboardState) -> str:
@@ -551,20 +558,23 @@ PAGE = "font-family:system-ui,Helvetica,Arial,sans-serif;font-size:13px;line-hei
 def _head(state: DashboardState) -> str:
     "Return the title, the bars, the newest message and the big numbers."
     away = "" if state.ended else state.away
-    note = state.ended or (state.messages[-1].split("\n")[0] if state.messages else "")
+    note = state.ended or next((text for text in reversed(state.messages) if "\n" not in text), "")   # No tables
     line = "min-height:18px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis" if not state.ended else "min-height:18px"
     return (_title(state) + _block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin:4px 0")
             + _bars(state) + _block(html.escape(note) or "&nbsp;", line, note) + _numbers(state))
 
 
-def render_parts(state: DashboardState) -> tuple[str, str, str]:
-    "Return the head, the plots, and the games with the folds, each as self-contained HTML; empty without content."
-    return tuple(_block(part, PAGE) for part in (_head(state), _plots(state), _games(state) + _folds(state)))
+PARTS = (_head, _plots, lambda state: _games(state) + _folds(state))
+
+
+def render_part(state: DashboardState, number: int) -> str:
+    "Return the head (0), the plots (1), or the games with the folds (2) as self-contained HTML; empty without content."
+    return _block(PARTS[number](state), PAGE)
 
 
 def render(state: DashboardState) -> str:
     "Return the state as self-contained HTML."
-    return "".join(render_parts(state))
+    return "".join(render_part(state, number) for number in range(3))
 
 # %% ../../nbs/72_ui.dashboard.ipynb #2e7f8de3
 class Allowance:
@@ -588,11 +598,16 @@ class Place:
         self.every_s, self.clock, self.drawn_at = every_s, clock, -math.inf
         self.widget, self.page, self.handle, self.cell = None, None, None, None   # handle: of the output in this cell
 
+    def due(self) -> bool:
+        "Return True if the last redraw is old enough, or was in another cell."
+        return self.clock() - self.drawn_at >= self.every_s or not self._here()
+
     def draw(self, page: str) -> None:
-        "Show HTML, unless it is there already or the last redraw is too recent."
-        if page == self.page and self._here() or self.clock() - self.drawn_at < self.every_s: return
+        "Show HTML, unless it is there already."
+        self.drawn_at = self.clock()
+        if page == self.page and self._here(): return
         from IPython.display import HTML
-        self.page, self.drawn_at = page, self.clock()
+        self.page = page
         if self.widget is None and not page_widgets.work(): return self._put(HTML(page))
         if new := self.widget is None: self.widget = find_widgets().Output()
         self.widget.outputs = (dict(output_type="display_data", data={"text/html": page}, metadata={}),)
@@ -642,19 +657,18 @@ class Dashboard:
 
     def draw(self) -> None:
         "Show the current state in the running cell."
-        parts = render_parts(self.state)
-        self.page, self.redraws = "".join(parts), self.redraws + 1
-        for place, part in zip(self.places, parts): place.draw(part)
+        self.redraws += 1
+        for number, place in enumerate(self.places):
+            if place.due(): place.draw(render_part(self.state, number))
 
     def finish(self) -> None:
         "Leave the last picture in the notebook as ordinary output."
-        parts = render_parts(self.state)
-        for place, part in zip(self.places, parts): place.finish(part)
-        self.page, self.in_run = "".join(parts), False
+        for number, place in enumerate(self.places): place.finish(render_part(self.state, number))
+        self.page, self.in_run = "".join(place.page for place in self.places), False
 
     def _ipython_display_(self) -> None:
         "Show the dashboard again: live during a run, otherwise its last picture."
         from IPython.display import HTML, display
         if self.text is not None: print(repr(self))
         elif any(place.widget for place in self.places): display(*(place.widget for place in self.places if place.widget))
-        else: display(HTML(self.page))
+        else: display(HTML("".join(place.page or "" for place in self.places)))

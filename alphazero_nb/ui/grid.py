@@ -32,6 +32,7 @@ class GridDrawing:
     moves: tuple | None = None     # (start, to) of each action, in a game that moves pieces; the first click is `start`
     rows: tuple = ()               # Label beside each row
     columns: tuple = ()            # Label below each column
+    run: int = 0                   # Pieces in a straight line that win, 0 if lines do not matter
 
     def __post_init__(self):
         "Raise a ValueError if the numbers do not fit together."
@@ -44,7 +45,7 @@ class GridDrawing:
             raise ValueError(f"{game.name}: the drawing reads {self.at + self.height * self.width} numbers of a state, "
                              f"which has {len(state)}.")
         owners = np.array([owner_of(self, int(number)) for number in numbers]).reshape(self.height, self.width)
-        board = stone_board(owners, *click_actions(self, owners), rows=self.rows, columns=self.columns)
+        board = stone_board(owners, *click_actions(self, owners), rows=self.rows, columns=self.columns, run=self.run)
         signs = [self.signs.get(int(number), "") for number in numbers]
         squares = tuple(replace(square, sign=sign) for square, sign in zip(board.squares, signs))
         legal = game.legal_actions(state) if self.moves and game.mover(state) >= 0 else []

@@ -150,4 +150,4 @@ def puzzle_html(puzzle: Puzzle, solution: bool = False) -> str:
     checked = "The solver says so." if puzzle.exact else "A deep search of every move says so."
     return (f'<div style="font:14px/1.5 system-ui,Helvetica,Arial,sans-serif;max-width:320px"><b>{html.escape(puzzle.task)}</b>'
             f'{svg_image(picture, puzzle.task, shrink=True)}<details{" open" if solution else ""}>'
-            f'<summary style="cursor:pointer">Solution</summary>{name}. {checked} In the game {played} was played.</details></div>')
+            f'<summary style="cursor:pointer">Solution</summary><div>{name}. {checked} In the game {played} was played.</div></details></div>')

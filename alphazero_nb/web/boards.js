@@ -2,7 +2,7 @@
 
 const square = (action = -1, seat = -1, more = {}) => ({ action, seat, aim: true, sign: "", alert: false, ...more });
 const board = (look, heights, widths, squares, more = {}) =>
-  ({ look, heights, widths, squares, rows: [], columns: [], steps: [], turns: false, ...more });
+  ({ look, heights, widths, squares, rows: [], columns: [], steps: [], turns: false, run: 0, ...more });
 const repeat = (value, count) => Array(count).fill(value);
 
 function stoneBoard(
@@ -30,7 +30,8 @@ function gridBoard(state, drawing, legal) {
       sign: signs[number] ?? "",
     }));
   const steps = moves ? legal.map((action) => ({ action, start: moves[action][0], to: moves[action][1], word: "" })) : [];
-  return stoneBoard(found, height, width, drawing.look, { rows: drawing.rows, columns: drawing.columns, steps }, squares);
+  const { look, rows, columns, run } = drawing;
+  return stoneBoard(found, height, width, look, { rows, columns, run, steps }, squares);
 }
 
 function tileBoard(state) {
@@ -217,6 +218,23 @@ function caption(state, drawing) {   // Lines below the board
       `This turn: ${state[3]} points of ${state[6]} to win`,
     ];
   return [];
+}
+
+function winningLines({ heights, widths, squares, run }) {   // The places of each straight line that is long enough to win
+  const height = heights.length, width = widths.length, lines = [];
+  const seat = (row, column) =>
+    row >= 0 && row < height && column >= 0 && column < width ? squares[row * width + column].seat : -1;
+  if (run)
+    for (let row = 0; row < height; row++)
+      for (let column = 0; column < width; column++)
+        for (const [down, right] of [[0, 1], [1, 0], [1, 1], [1, -1]]) {
+          const owner = seat(row, column), line = [];
+          if (owner < 0 || seat(row - down, column - right) === owner) continue;
+          for (let k = 0; seat(row + k * down, column + k * right) === owner; k++)
+            line.push((row + k * down) * width + column + k * right);
+          if (line.length >= run) lines.push(line);
+        }
+  return lines;
 }
 
 function lastPlaces(before, after, action) {   // The target of the action, or all changed places

@@ -72,7 +72,7 @@ function piece(look, seat, x, y, side, sign) {
   if (look === "tiles")
     return [
       rect(x - r, y - r, 2 * r, 2 * r, { rx: 6, fill: color }),
-      words(x, y, sign, 0.3 * side, seat > 1 ? "#FFFFFF" : INK, "bold"),
+      words(x, y, sign, 0.3 * side, TILES.indexOf(color) < 9 ? INK : "#FFFFFF", "bold"),
     ];
   if (look === "crosses" && seat === 0)
     return [1, -1].map((up) =>
@@ -125,8 +125,8 @@ function background(board, { places, margin, width, height }) {
         }),
       ),
     );
-  body.push(...board.rows.map((name, row) => words(margin / 2, places[row * columns][1], name, 11, "#5B6470")));
-  body.push(...board.columns.map((name, column) => words(places[column][0], height - margin / 2, name, 11, "#5B6470")));
+  body.push(...board.rows.map((name, row) => words(margin / 2, places[row * columns][1], name, 12, "#434B55")));
+  body.push(...board.columns.map((name, column) => words(places[column][0], height - margin / 2, name, 12, "#434B55")));
   return body;
 }
 
@@ -246,6 +246,14 @@ function arrows(board, marks, { places }) {
   return body;
 }
 
+function wonLine(spots) {   // A bar through the squares of a line that has won, and a ring around each of its pieces
+  const [x, y, side] = spots[0], [toX, toY] = spots[spots.length - 1];
+  const ring = (color, wide) => spots.map(([cx, cy]) =>
+    circle(cx, cy, 0.44 * side, { fill: "none", stroke: color, stroke_width: wide * side }));
+  return [stroke(x, y, toX, toY, "#FFFFFF", 0.16 * side, 0.9), stroke(x, y, toX, toY, INK, 0.08 * side, 0.9),
+          ...ring("#FFFFFF", 0.13), ...ring(INK, 0.06)];
+}
+
 function picture(board, marks) {
   const plan = layout(board), body = background(board, plan), columns = board.widths.length;
   plan.places.forEach((spot, place) => {
@@ -263,6 +271,7 @@ function picture(board, marks) {
       if (Math.floor(place / columns) % 2 === 0 && (place % columns) % 2 === 0)
         body.push(circle(x, y, 5.5, { fill: INK }));
     });
+  for (const line of marks.won) body.push(...wonLine(line.map((place) => plan.places[place])));
   const made = shape(
     "svg",
     { viewBox: `0 0 ${plan.width} ${plan.height}`, "aria-hidden": "true" },
@@ -569,6 +578,7 @@ function marksOf(board) {
     else if (aims.has(action)) shares.set(aims.get(action), share);
   }
   return { legal, shares, arrows, last: new Set((viewed || position).last.map(turnPlace)), chosen,
+           won: (viewed || position).won,
            best: hint && !viewed && aims.has(hint.action) ? aims.get(hint.action) : -1 };
 }
 

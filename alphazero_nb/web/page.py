@@ -33,14 +33,14 @@ __all__ = ['SIMULATIONS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
 def _grid(game: Game, word: str) -> GridDrawing | None:
     "Return the grid of a game of the package whose drawing is a function."
-    if word == "tictactoe": return GridDrawing(3, 3, look="crosses")
+    if word == "tictactoe": return GridDrawing(3, 3, look="crosses", run=3)
     if word not in ("connect4", "gomoku", "othello"): return None
     height, width = game.shape[1:]
     names = [game.action_name(width * (height - 1) * (word == "gomoku") + column) for column in range(width)]
-    if word == "connect4": return GridDrawing(height, width, look="holes", falls=True, columns=tuple(names))
+    if word == "connect4": return GridDrawing(height, width, look="holes", falls=True, columns=tuple(names), run=4)
     rows = range(height, 0, -1) if word == "gomoku" else range(1, height + 1)
     return GridDrawing(height, width, game.state_size - height * width, "lines", rows=tuple(rows),
-                       columns=tuple(name[0] for name in names))
+                       columns=tuple(name[0] for name in names), run=5 * (word == "gomoku"))
 
 
 def _chess(game: Game) -> dict:

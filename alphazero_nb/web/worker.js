@@ -89,6 +89,7 @@ function position() {   // What the page shows
     mover,
     board: drawn,
     last,
+    won: drawn && mover === -1 ? winningLines(drawn) : [],
     returns,
     planes,
     legal: legal.map((action) => ({ action, name: nameOf(state, mover, action) })),

@@ -110,7 +110,7 @@ def test_a_page_that_is_kept_is_found(tmp_path):
 def test_the_curves_are_as_long_as_the_run_was(tmp_path):
     state = DashboardState()
     state(past_run(tmp_path, 50))
-    assert len(state.iterations) == 50 and len(state.matches) == 10 and "50 iterations" in render(state)
+    assert len(state.iterations) == 50 and len(state.matches) == 10 and "iteration 50" in render(state)
 
 
 def test_the_price_of_a_dashboard():

@@ -986,7 +986,7 @@ def test_marks_of_a_coach_stand_in_the_list_of_moves():
     from types import SimpleNamespace
     match = Match(get_game("tictactoe"))
     match.move(4), match.move(1)
-    match.lesson = SimpleNamespace(marks=lambda: {1: "??"})   # What the list needs of a lesson
+    match.lesson = SimpleNamespace(marks=lambda: {1: "??"})
     assert move_list(match) == ["1. 4", "2. 1 ??"]
     match.move(0)
     assert match.lesson is None, "another line needs another lesson"

@@ -22,7 +22,7 @@ from alphazero_nb.search.levels import Level, Rating, choice_weights, even_level
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
 from alphazero_nb.search.tree import find_child, keep_subtree
 from alphazero_nb.ui import board as board_page
-from alphazero_nb.ui.board import find_drawing, last_places, plane_board
+from alphazero_nb.ui.board import find_drawing, last_places, plane_board, winning_lines
 from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
@@ -392,7 +392,7 @@ def line_positions(game, rng, count):
             states = [*states, game.play(states[-1], actions[-1])]
 
 
-DRAWN_BY_A_PAGE = dict(board=("look", "heights", "widths", "rows", "columns", "turns"), squares=("action", "seat", "aim", "sign", "alert"),
+DRAWN_BY_A_PAGE = dict(board=("look", "heights", "widths", "rows", "columns", "turns", "run"), squares=("action", "seat", "aim", "sign", "alert"),
                        steps=("action", "start", "to", "word"))   # Fields of a board, its squares and its steps
 
 
@@ -421,7 +421,7 @@ def expected_board(game, draw, states, actions) -> tuple:
         job |= dict(before=game.legal_actions(states[-2]), action=actions[-1])
         last = sorted(last_places(draw(states[:-1], actions[:-1]), board, actions[-1]))
     names = [game.move_name(states[-1], action) for action in legal] if name == "chess" else []
-    return dict(board=as_data(board), names=names, last=last), job
+    return dict(board=as_data(board), names=names, last=last, won=[list(line) for line in winning_lines(board)] if board else []), job
 
 
 def numbers_below(game, state) -> list[str]:

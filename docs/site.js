@@ -1,0 +1,23 @@
+// A frame is as high as the board in it, and has the colours that the reader chose. Both come from the same place, so the page may look.
+function fit(frame) {
+  const inside = frame.contentDocument
+  if (!inside || !inside.body || !inside.body.firstElementChild) return
+  const resize = () => { frame.style.height = Math.ceil(inside.body.getBoundingClientRect().height) + 4 + "px" }
+  const paint = () => {
+    const dark = document.body.dataset.mdColorScheme === "slate"
+    inside.documentElement.style.colorScheme = dark ? "dark" : "light"
+    for (const sheet of inside.styleSheets) for (const rule of sheet.cssRules)
+      if (rule.media && (rule.ours || rule.media.mediaText.includes("prefers-color-scheme: dark"))) {
+        rule.ours = true
+        rule.media.mediaText = dark ? "all" : "not all"
+      }
+  }
+  new ResizeObserver(resize).observe(inside.body)
+  new MutationObserver(paint).observe(document.body, {attributeFilter: ["data-md-color-scheme"]})
+  resize()
+  paint()
+}
+for (const frame of document.querySelectorAll("iframe.board")) {
+  frame.addEventListener("load", () => fit(frame))
+  if (frame.contentDocument && frame.contentDocument.readyState === "complete") fit(frame)
+}
