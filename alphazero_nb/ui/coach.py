@@ -329,7 +329,7 @@ def lesson_curve(lesson: Lesson, width: int = 560, height: int = 130) -> str:
     body += svg_text((left + right) / 2, bottom + 13, f"expected points of seat {seat + 1} after each move", 11, ink)
     return svg_picture(body, width, height)
 
-
+# %% ../../nbs/74e_ui.coach.ipynb #74e1f002
 def mistake_html(lesson: Lesson, grade: Grade) -> str:
     "Return one mistake as HTML: what was wrong, the better line, and the move played with its refutation."
     line, (better, played) = lesson.line, move_names(lesson, grade)

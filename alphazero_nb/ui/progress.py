@@ -20,7 +20,7 @@ from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone
 # %% auto #0
 __all__ = ['PHASES', 'MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'iteration_line', 'describe',
            'progress_line', 'read_curves', 'milestones', 'describe_milestone', 'SafeStream', 'safe_output', 'can_color',
-           'line_color', 'wrap_text', 'TextProgress', 'time_shares', 'TensorBoard']
+           'line_color', 'wrap_text', 'LineWriter', 'MilestoneWatch', 'TextProgress', 'time_shares', 'TensorBoard']
 
 # %% ../../nbs/71_ui.progress.ipynb #6d572207
 class Pace:
@@ -99,8 +99,7 @@ class Tally:
 
     def to_dict(self, at: float | None = None) -> dict:
         "Return all that a display needs as plain data; `at`: seconds since the call began (default: the last game's)."
-        last, games = self.last, self.pace.count
-        at = max(self.pace.last, at or 0.0)
+        last, games, at = self.last, self.pace.count, max(self.pace.last, at or 0.0)
         sources = {name: dict(games=pace.count, average=pace.average(at), now=pace.now(at))
                    for name, pace in list(self.sources.items())}
         return dict(done=last.done if last else 0, total=last.total if last else 0, finished=games, seconds=at,
@@ -215,7 +214,7 @@ def _describe_absence(event: FolderAway) -> str:
     return (f"Waiting for the folder {event.folder}, away for {took} ({cause}). The run goes on by itself when the "
             f"drive is mounted and writable again. If you stop it now, {saved}, and the games since then are not.")
 
-
+# %% ../../nbs/71_ui.progress.ipynb #71e1f002
 def iteration_line(
     event: IterationDone,
     columns: int | None = None,   # Longest line; None: no limit
@@ -428,56 +427,13 @@ def wrap_text(text: str, columns: int) -> str:
                                       break_on_hyphens=False, replace_whitespace=False)
     return "\n".join(part for line in text.split("\n") for part in (wrap(line) if len(line) > columns else [line]))
 
-# %% ../../nbs/71_ui.progress.ipynb #01dcd16a
-class TextProgress:
-    "Print events: frequent ones on one live line, the others on lines of their own."
-    def __init__(
-        self,
-        stream=None,                  # Default: standard output
-        every_s: float = 0.2,         # Least time between two states of the live line
-        log_every_s: float = 30.0,    # Least time between two lines about frequent events if lines cannot be rewritten
-        skip: tuple = (),             # Types of events that are not printed
-        columns: int | None = None,   # Width of the live line; default: that of the terminal
-    ):
+# %% ../../nbs/71_ui.progress.ipynb #71e1f003
+class LineWriter:
+    "Write lines that stay, and below them one live line that is rewritten where the stream allows it."
+    def __init__(self, stream=None, columns: int | None = None):   # Default: standard output, and its width
         self.stream = SafeStream(sys.stdout if stream is None else stream)
         self.live = _is_notebook(self.stream.stream) or self.stream.isatty()
-        self.every_s, self.last, self.width = every_s if self.live else log_every_s, time.monotonic(), 0
-        self.skip, self.columns, self.tally, self.color = tuple(skip), columns, Tally(), can_color(self.stream)
-        self.bar = "█░" if _can_write(self.stream, "█░") else "#-"
-        self.judged, self.matches = [], []   # Rows for `milestones`
-
-    def __call__(self, event) -> None:
-        self.tally(event)
-        passing, now = isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)), time.monotonic()
-        if isinstance(event, FolderAway): passing = event.seconds > 0 and not event.back   # The first and last stay
-        if isinstance(event, (EngineStatus, NodesStatus, *self.skip)): return
-        if isinstance(event, PhaseStarted) and not self.live: return
-        if passing and now - self.last < self.every_s: return
-        if passing: self.last = now
-        if passing and self.live: return self._rewrite(event)
-        if getattr(event, "stopped", False) or isinstance(event, SelfPlayStopped) and not event.error: self._end_line()
-        self._print(self._lasting(event))
-        if new := self._reached(event): self._print(self._fit(f"Now: {new}.", "32"))
-
-    def _reached(self, event) -> str:
-        "Return the milestones that an iteration has reached for the first time."
-        match event:
-            case RunStarted():
-                done, matches = read_curves(event.folder)
-                self.judged = [vars(row) for number, row in done.items() if number <= event.iteration]
-                self.matches = [dict(vars(row), seconds=0.0) for key, row in matches.items() if key[0] <= event.iteration]
-            case MatchPlayed() if event.iteration >= 0: self.matches.append(dict(vars(event), seconds=0.0))
-            case IterationDone():
-                if event.keeps: self.judged.append(vars(event))
-                rows = milestones(self.judged, self.matches)
-                return "; ".join(row["what"] for row in rows if row["iteration"] == event.iteration)
-        return ""
-
-    def _lasting(self, event) -> str:
-        "Return the text of a line that stays."
-        if isinstance(event, GameFinished): return progress_line(self.tally)
-        one = isinstance(event, IterationDone) and self.stream.isatty()
-        return self._fit(iteration_line(event, self._room()) if one else describe(event), line_color(event))
+        self.columns, self.width, self.color = columns, 0, can_color(self.stream)   # width: of the live line
 
     def _fit(self, text: str, code: str) -> str:
         "Return a text as it stays: in a terminal wrapped, and in a colour if that is wanted."
@@ -493,11 +449,9 @@ class TextProgress:
         if self.width: self._write("\n")
         self.width = 0
 
-    def _rewrite(self, event) -> None:
-        "Rewrite the live line."
-        columns, games = self._room(), isinstance(event, GameFinished)
-        line = progress_line(self.tally, columns, self.bar) if games else describe(event)[:columns]
-        self._write("\r" + line.ljust(min(self.width, columns)))
+    def _rewrite(self, line: str) -> None:
+        "Rewrite the live line; it fits the width already."
+        self._write("\r" + line.ljust(min(self.width, self._room())))
         self.width = len(line)
 
     def _print(self, text: str) -> None:
@@ -508,6 +462,65 @@ class TextProgress:
     def _write(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
+
+# %% ../../nbs/71_ui.progress.ipynb #71e1f005
+class MilestoneWatch:
+    "Say what a run can do for the first time, from its events."
+    def __init__(self): self.judged, self.matches = [], []   # Rows for `milestones`
+
+    def reached(self, event) -> str:
+        "Return the milestones that an iteration has reached for the first time."
+        match event:
+            case RunStarted():
+                done, matches = read_curves(event.folder)
+                self.judged = [vars(row) for number, row in done.items() if number <= event.iteration]
+                self.matches = [dict(vars(row), seconds=0.0) for key, row in matches.items() if key[0] <= event.iteration]
+            case MatchPlayed() if event.iteration >= 0: self.matches.append(dict(vars(event), seconds=0.0))
+            case IterationDone():
+                if event.keeps: self.judged.append(vars(event))
+                rows = milestones(self.judged, self.matches)
+                return "; ".join(row["what"] for row in rows if row["iteration"] == event.iteration)
+        return ""
+
+# %% ../../nbs/71_ui.progress.ipynb #01dcd16a
+class TextProgress(LineWriter):
+    "Print events: frequent ones on one live line, the others on lines of their own."
+    def __init__(
+        self,
+        stream=None,                  # Default: standard output
+        every_s: float = 0.2,         # Least time between two states of the live line
+        log_every_s: float = 30.0,    # Least time between two lines about frequent events if lines cannot be rewritten
+        skip: tuple = (),             # Types of events that are not printed
+        columns: int | None = None,   # Width of the live line; default: that of the terminal
+    ):
+        super().__init__(stream, columns)
+        self.every_s, self.last = every_s if self.live else log_every_s, time.monotonic()
+        self.skip, self.tally, self.milestones = tuple(skip), Tally(), MilestoneWatch()
+        self.bar = "█░" if _can_write(self.stream, "█░") else "#-"
+
+    def __call__(self, event) -> None:
+        self.tally(event)
+        passing, now = isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)), time.monotonic()
+        if isinstance(event, FolderAway): passing = event.seconds > 0 and not event.back   # The first and last stay
+        if isinstance(event, (EngineStatus, NodesStatus, *self.skip)): return
+        if isinstance(event, PhaseStarted) and not self.live: return
+        if passing and now - self.last < self.every_s: return
+        if passing: self.last = now
+        if passing and self.live: return self._rewrite(self._passing(event))
+        if getattr(event, "stopped", False) or isinstance(event, SelfPlayStopped) and not event.error: self._end_line()
+        self._print(self._lasting(event))
+        if new := self.milestones.reached(event): self._print(self._fit(f"Now: {new}.", "32"))
+
+    def _lasting(self, event) -> str:
+        "Return the text of a line that stays."
+        if isinstance(event, GameFinished): return progress_line(self.tally)
+        one = isinstance(event, IterationDone) and self.stream.isatty()
+        return self._fit(iteration_line(event, self._room()) if one else describe(event), line_color(event))
+
+    def _passing(self, event) -> str:
+        "Return the live line for an event."
+        columns = self._room()
+        return progress_line(self.tally, columns, self.bar) if isinstance(event, GameFinished) else describe(event)[:columns]
 
 # %% ../../nbs/71_ui.progress.ipynb #71c10002
 def time_shares(

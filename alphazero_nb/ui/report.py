@@ -228,7 +228,7 @@ def _deals_table(matches: list[dict]) -> str:
     head = ("iteration", "opponent", "measure", "agent", "opponents", "difference")
     return f"<p>{about}</p>{html_table(head, rows[::-1])}" if rows else ""
 
-
+# %% ../../nbs/79_ui.report.ipynb #79e1f002
 def _policy_part(run: Run, simulations: int = 64) -> str:
     "Return the newest network's policy in the first position and in one from the middle of a game."
     if run.game is None or not run.manifest or run.config["preset"] == "custom": return ""

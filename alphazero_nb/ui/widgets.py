@@ -30,8 +30,7 @@ class PageWidgets:
     control = "jupyter.widget.control"   # The kernel's comm target for a widget manager that has arrived
 
     def __init__(self):
-        self.working, self.asked = set(), set()   # Sessions of pages
-        self.waiting = []                         # Functions to call after an answer
+        self.working, self.asked, self.waiting = set(), set(), []   # Sessions of pages; functions to call after an answer
 
     def session(self) -> str | None:
         "Return the session of the page whose message the kernel handles now, and None without a kernel."
