@@ -421,11 +421,11 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
 def assert_plain(cell):
     "No widget that shows something was opened. The head was replaced at most twice a second, the fold that a redraw closes rarely."
     assert len(by_place(cell)) == 3
-    for (first, _), *later in by_place(cell): assert first == "display_data" and {kind for kind, _ in later} == {"update_display_data"}
+    for (first, _), *later in by_place(cell): assert first == "display_data" and {kind for kind, _ in later} <= {"update_display_data"}
     assert all(HTML in data and VIEW not in data for _, _, data in cell.shown) and in_widgets(cell) == []
     assert not any("value" in state or "children" in state for state in cell.carried)
     head, plots, fold = map(len, by_place(cell))
-    assert 2 <= head <= 2 * cell.seconds + 5 and plots == 2 and fold <= cell.seconds / 10 + 3
+    assert 2 <= head <= 2 * cell.seconds + 5 and plots <= 2 and fold <= cell.seconds / 10 + 3   # What is the same is not sent again
 
 
 @pytest.mark.parametrize("accept", [None, False], ids=["no answer", "refused"])
