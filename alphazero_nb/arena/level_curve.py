@@ -95,11 +95,11 @@ class LevelCurve:
         return float(np.interp(-elo, -falling, self.knots))
 
     def levels(self, count: int, gap: float) -> tuple:
-        "Return up to `count` levels `gap` Elo apart, the weakest first, as many as the path is long."
-        count = min(count, 1 + int(-self.elos.min() / gap))
-        places = [0.0] + [self.place(-gap * k) for k in range(1, max(2, count))]
-        levels = [level_on_path(place, self.simulations, -gap * k) for k, place in enumerate(places)]
-        return tuple(levels[::-1])
+        "Return up to `count` levels, the weakest first, `gap` Elo apart or a little less, as many as the path is long."
+        reach = -float(self.elos.min())
+        count = max(2, min(count, 1 + round(reach / gap)))
+        gap = min(gap, reach / (count - 1))
+        return tuple(level_on_path(self.place(-gap * k), self.simulations, 0.0 - gap * k) for k in range(count - 1, -1, -1))
 
 
 KNOTS = np.linspace(0, 1, 11)
