@@ -1,5 +1,6 @@
 """Measure whether the levels of an agent keep their promises.
 
+    python tools/measure_levels.py calibrate GAME [--games 1700]              write the levels of a shipped agent
     python tools/measure_levels.py gaps AGENT [--games 1700] [--out FILE]     Elo between neighbouring levels
     python tools/measure_levels.py match AGENT [--games 120] [--out FILE]     "match me" with players of five strengths
 
@@ -16,7 +17,8 @@ import alphazero_nb as az
 from alphazero_nb.arena.level_curve import all_pairs, fit_elos, play_pairs
 from alphazero_nb.arena.matches import play_tables, read_scores, start_positions
 from alphazero_nb.core.intervals import Z95
-from alphazero_nb.search.levels import Rating, level_between, levels_to_dict
+from alphazero_nb.core.registry import file_stem
+from alphazero_nb.search.levels import Rating, levels_to_dict
 
 SEED = 10_000   # Of openings that no calibration plays
 
@@ -24,6 +26,15 @@ SEED = 10_000   # Of openings that no calibration plays
 def load(name: str):
     agent = (az.Agent.load if Path(name).exists() else az.Agent.pretrained)(name)
     return agent.at_level(len(agent.levels))
+
+
+def calibrate(game: str, games: int) -> dict:
+    "Measure the levels of an agent of the package, and write them into the file that describes it."
+    levels = levels_to_dict(az.calibrate_levels(az.Agent.pretrained(game), games))
+    file = Path(az.__file__).parent / "agents" / f"{file_stem(game)}.json"
+    about = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(dict(about, levels=levels), indent=1) + "\n", encoding="utf-8")
+    return dict(game=game, levels=levels)
 
 
 def measure_gaps(agent, games: int) -> dict:
@@ -80,11 +91,12 @@ def measure_match(agent, games: int, strengths=(5, 15, 40, 100, 250), seeds: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["gaps", "match"])
+    parser.add_argument("what", choices=["calibrate", "gaps", "match"])
     parser.add_argument("agent")
     parser.add_argument("--games", type=int)
     parser.add_argument("--out")
     args = parser.parse_args()
+    if args.what == "calibrate": return print(json.dumps(calibrate(args.agent, args.games or 1700), indent=1))
     agent = load(args.agent)
     result = measure_gaps(agent, args.games or 1700) if args.what == "gaps" else measure_match(agent, args.games or 120)
     if args.out: Path(args.out).write_text(json.dumps(result, indent=1) + "\n")

@@ -235,3 +235,11 @@ def test_traps_are_for_play_and_change_no_search():
     assert complete and agent.act(state) == max(found, key=found.get) and (agent.policy(state) == policy).all()
     agent.traps = False
     assert agent.act(state) == plain
+
+
+@pytest.mark.parametrize("name", ["connect4", "chess(variant=gardner)", "gomoku(size=9)", "tictactoe", "dots(rows=3,cols=3)"])
+def test_shipped_agents_have_measured_levels(name):
+    levels = stored_levels(f"pretrained:{name}")
+    elos, simulations = [level.elo for level in levels], [level.simulations for level in levels]
+    assert elos[-1] == 0 and np.ptp(np.diff(elos)) < 0.5 and 75 < np.diff(elos)[0] <= 100
+    assert simulations == sorted(simulations) and simulations[-1] == 64 and levels[0].temperature > 0.5
