@@ -51,7 +51,7 @@ class Grade:
         return "?!" if self.loss < MISTAKE else "?" if self.loss < BLUNDER else "??"
 
     @property
-    def costly(self) -> bool: return self.mark in ("?", "??")   # True if it changes the result, as far as the coach can tell
+    def costly(self) -> bool: return self.mark in ("?", "??")   # True if it changes the result, by the coach's estimate
 
     def to_dict(self) -> dict:
         "Return plain data."
@@ -151,7 +151,7 @@ class Lesson:
 
     @property
     def mistakes(self) -> list[Grade]:
-        "Return the moves of these seats that changed the result, as far as the coach can tell, the worst first."
+        "Return the moves of these seats that changed the result, by the coach's estimate, the worst first."
         return sorted((grade for grade in self.grades if grade.costly and grade.seat in self.seats),
                       key=lambda grade: (-grade.loss, grade.ply))
 

@@ -35,8 +35,8 @@ THIN = 'vector-effect="non-scaling-stroke" fill="none"'   # A line that keeps it
 
 def _block(inside: str, style: str = "", title: str = "") -> str:
     "Return an HTML block, or nothing for an empty text."
-    told = f' title="{html.escape(title, quote=True)}"' if title else ""
-    return f'<div style="{style}"{told}>{inside}</div>' if inside else ""
+    spoken = f' title="{html.escape(title, quote=True)}"' if title else ""
+    return f'<div style="{style}"{spoken}>{inside}</div>' if inside else ""
 
 
 def _chart(title: str, legend: str, plot: str, below: str) -> str:
@@ -136,9 +136,9 @@ def line_chart(
     to_y, low, high = _scale([y for point in points for y in point[1:]] + list(levels.values()), HEIGHT - 6, 6)
     body = "".join(f'<path d="M0 {to_y(y):.1f}H{WIDTH}" {THIN} stroke="{GREY}" stroke-dasharray="4 4"/>' for y in levels.values())
     body += "".join(_curve(line, rows, to_x, to_y) for line, rows in kept)
-    told = [f"{line.name} from {_axis_number(rows[0][1])} to {_axis_number(rows[-1][1])}".strip() for line, rows in kept if rows]
-    told += [f"{name} {_axis_number(level)}" for name, level in levels.items()]
-    image = svg_image(svg_picture(body, WIDTH, HEIGHT, stretch=True), f"{title}: {', '.join(told)}", height=HEIGHT)
+    spoken = [f"{line.name} from {_axis_number(rows[0][1])} to {_axis_number(rows[-1][1])}".strip() for line, rows in kept if rows]
+    spoken += [f"{name} {_axis_number(level)}" for name, level in levels.items()]
+    image = svg_image(svg_picture(body, WIDTH, HEIGHT, stretch=True), f"{title}: {', '.join(spoken)}", height=HEIGHT)
     ends = "".join(f"<span>{_axis_number(value)}</span>" for value in (high, low))
     plot = (f'<div style="display:flex"><div style="width:36px;margin-right:6px;display:flex;flex-direction:column;'
             f'justify-content:space-between;text-align:right;{SMALL}">{ends}</div><div style="position:relative;flex:1 1 0;'
@@ -280,11 +280,11 @@ def _title(state: DashboardState) -> str:
 def _bars(state: DashboardState) -> str:
     "Return the bar of the run, if it has an end, and the bar of the present phase. Both keep their place."
     share, words, _ = run_progress(state)
-    name, part, told = phase_progress(state)
+    name, part, spoken = phase_progress(state)
     run = _bar(share, words) if words else ""
-    if state.ended: told = "" if state.run else told
+    if state.ended: spoken = "" if state.run else spoken
     phase = _bar(0.0 if state.ended and state.run else part, "", PHASE_COLORS.get(name, GREY), 4 if run else 12)
-    return run + phase + _block(html.escape(told) or "&nbsp;", f"{SMALL};min-height:18px")
+    return run + phase + _block(html.escape(spoken) or "&nbsp;", f"{SMALL};min-height:18px")
 
 # %% ../../nbs/72_ui.dashboard.ipynb #be5c8d25
 def elo_point(match: MatchPlayed) -> tuple:
