@@ -373,8 +373,8 @@ class SafeStream:
         "Write a text. Characters that the encoding lacks become similar ones or question marks."
         if not _can_write(self.stream, text):
             text = "".join(sign if _can_write(self.stream, sign) else PLAIN.get(sign, "?") for sign in text)
+        if text: self.open = not text.endswith("\n")   # Before the write, after which Ctrl-C can come
         self._try(lambda: self.stream.write(text))
-        self.open = self.open if not text else not text.endswith("\n")
         return len(text)
 
     def flush(self) -> None: self._try(lambda: self.stream.flush())
@@ -451,7 +451,9 @@ class LineWriter:
 
     def _rewrite(self, line: str) -> None:
         "Rewrite the live line; it fits the width already."
-        self._write("\r" + line.ljust(min(self.width, self._room())))
+        padded = line.ljust(min(self.width, self._room()))
+        self.width = len(padded)   # Before the write, after which a stop of the cell can come
+        self._write("\r" + padded)
         self.width = len(line)
 
     def _print(self, text: str) -> None:

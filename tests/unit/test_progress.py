@@ -15,8 +15,8 @@ import pytest
 from alphazero_nb.core.events import (EngineStatus, Events, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
-from alphazero_nb.ui.progress import (Pace, Tally, TensorBoard, TextProgress, describe, describe_milestone, milestones,
-                                      progress_line)
+from alphazero_nb.ui.progress import (Pace, SafeStream, Tally, TensorBoard, TextProgress, describe,
+                                      describe_milestone, milestones, progress_line)
 from alphazero_nb.core import events as kinds
 from alphazero_nb.ui import progress as page
 
@@ -706,3 +706,36 @@ def test_the_ladder_counts_for_the_end_of_a_run():
         "half of the points against random: since iteration 2", "half of the points against greedy: since iteration 3",
         "half of the points against minimax:2: not yet, 30% at best"]
     assert milestones([]) == [] and milestones([dict(iteration=1, seconds=1., keeps=None)]) == []
+
+
+# Interruptions ----------------------------------------------------------------------------------
+
+class StoppedTerminal(Terminal):
+    "A terminal; a stop of the cell comes right after it has written a line that contains `after`."
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def write(self, text):
+        super().write(text)
+        if self.after and self.after in text:
+            self.after = ""
+            raise KeyboardInterrupt
+        return len(text)
+
+
+def test_a_stop_during_a_write_leaves_the_last_line_alone():
+    terminal = StoppedTerminal("the first games")
+    progress = TextProgress(terminal, every_s=0)
+    with pytest.raises(KeyboardInterrupt): progress(PhaseStarted("self-play"))
+    progress(RunDone(2, "run", True))
+    lines = [line.strip() for line in screen(terminal.getvalue(), 200) if line]
+    assert len(lines) == 2 and "the first games" in lines[0] and lines[1].startswith("Stopped. 2 iterations")
+
+
+def test_a_stop_during_a_write_ends_the_line_of_a_command():
+    terminal = StoppedTerminal("halfway")
+    stream = SafeStream(terminal)
+    with pytest.raises(KeyboardInterrupt): stream.write("halfway")
+    stream.settle()
+    assert terminal.getvalue() == "halfway\n"
