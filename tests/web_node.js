@@ -66,7 +66,7 @@ Compiled.load(fs.readFileSync(file)).then((game) => {
   if (network) game.install({ ...network, weights: new Float32Array(Uint8Array.from(Buffer.from(network.weights, "base64")).buffer) });
   const timed = (work) => { const begin = performance.now(), answers = work(); return { answers, seconds: (performance.now() - begin) / 1000 }; };
   const attempt = (work, item) => { try { return work(game, item); } catch (error) { return { error: error.message }; } };
-  process.stdout.write(JSON.stringify({ games: (games || []).map((item) => attempt(play, item)),
+  process.stdout.write(JSON.stringify({ exports: Object.keys(game.exports).sort(), sizes: game.size, games: (games || []).map((item) => attempt(play, item)),
                                         searches: (positions || []).map((item) => attempt(searches, item)),
                                         ...timed(() => (states || []).map((item) => attempt(answer, item))) }));
 });

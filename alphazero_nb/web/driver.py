@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 
 from ..core.calls import ACTIONS, MAX_LEGAL, OBSERVATION_SIZE, OUTCOMES, PLAYERS, PRIVILEGED_SIZE, STATE_SIZE
-from .exports import PLACES
+from .exports import FAILED, PLACES
 from .network import COLUMNS
-from .wasm import FAILED
 
 # %% auto #0
 __all__ = ['driver']

@@ -11,9 +11,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 from ..core.compiled import kernel, lean_kernel
-from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY, PLAYERS,
-                                    PRIVILEGED_SIZE, PROBABILITIES, RETURNS, REWARDS, START, STATE_SIZE, call_chance,
-                                    call_legal, call_mover, call_play, call_returns, call_start, draw_outcome, write_inputs)
+from ..core.game import Game
+from ..core.calls import (ACTIONS, CHANCE, LEGAL, MATERIAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY,
+                                    PLAYERS, PRIVILEGED, PRIVILEGED_SIZE, PROBABILITIES, RESAMPLE_HIDDEN, RETURNS, REWARDS,
+                                    SIGNATURES, START, STATE_SIZE, call_chance, call_legal, call_mover, call_play, call_returns,
+                                    call_start, draw_outcome, write_inputs)
 from ..search.tree import EDGE, NODE, TREE, Trees, copy_row, drop_refuted, find_child, keep_subtree
 from ..search.search import LANES, RequestTables, apply_evaluations, init_root, run_trees
 
@@ -23,10 +25,11 @@ __all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'ROOM', 'LEAV
            'RANDOM', 'ROLLED', 'LEFT', 'PENDING', 'SETTINGS', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES',
            'INPUT_ROWS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS', 'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE',
            'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS', 'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS',
-           'FLOATS', 'RULES', 'SEARCH', 'room_of', 'place', 'place_rules', 'place_tree', 'place_requests', 'reserve',
-           'array_at', 'state_at', 'trees_at', 'requests_at', 'pending_at', 'whole_seed', 'start', 'mover',
-           'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome', 'drop_requests', 'begin', 'gather', 'apply',
-           'read_root', 'child_at', 'follow', 'kernel_signature']
+           'FLOATS', 'FAILED', 'RULES', 'SEARCH', 'ADDRESSES', 'room_of', 'place', 'place_rules', 'place_tree',
+           'place_requests', 'reserve', 'array_at', 'state_at', 'trees_at', 'requests_at', 'pending_at', 'whole_seed',
+           'start', 'mover', 'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome', 'drop_requests', 'begin',
+           'gather', 'apply', 'read_root', 'child_at', 'follow', 'kernel_signature', 'NotExportable',
+           'check_exportable', 'page_rules']
 
 # %% ../../nbs/79b_web.exports.ipynb #e5db7880
 API_SIZE = 20   # Length of game.api
@@ -317,6 +320,7 @@ def follow(page, action):
 
 # %% ../../nbs/79b_web.exports.ipynb #bdf76592
 _I, _F, _N, _PAGE = types.int32, types.float64, types.void, types.Array(types.int64, 1, "C")
+FAILED = -1 << 31   # What one of these returns after an exception
 
 
 def kernel_signature(result, *arguments):
@@ -331,3 +335,25 @@ RULES = dict(
 SEARCH = dict(
     begin=(begin, kernel_signature(_I, _I, _I)), gather=(gather, kernel_signature(_I, _I, _I, _F, _F, _I)),
     apply=(apply, kernel_signature(_N)), read_root=(read_root, kernel_signature(_I)), follow=(follow, kernel_signature(_I, _I)))
+
+# %% ../../nbs/79b_web.exports.ipynb #c0a10002
+class NotExportable(ValueError):
+    "This game cannot leave Python; the message says why."
+
+
+def check_exportable(game: Game) -> None:
+    "Raise NotExportable for rules in Python and for hidden cards."
+    if game.in_python:
+        raise NotExportable(f"{game.name} has rules in Python, which a page cannot run; write them as functions over a row "
+                            "of numbers (Game).")
+    if game.has_hidden_information: raise NotExportable(f"{game.name} has hidden cards; a page plays open games only.")
+
+
+ADDRESSES = {*range(len(SIGNATURES)), PRIVILEGED, MATERIAL}   # Entries of game.api that are addresses
+
+
+def page_rules(game: Game) -> dict:   # {index in game.api: (function, signature)}
+    "Return the rules of a game that a page needs."
+    rules = {k: (game.functions[name], SIGNATURES[name]) for k, name in enumerate(SIGNATURES) if k != RESAMPLE_HIDDEN}
+    if game.privileged_size: rules[PRIVILEGED] = game.functions["privileged"], SIGNATURES["observe"]
+    return rules
