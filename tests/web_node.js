@@ -33,7 +33,8 @@ function evaluate(game, rows) {   // The same numbers as `evaluate` of the test,
 
 function search(game, settings) {
   for (let rows; (rows = game.gather(settings, settings.most)) === null || rows.count > 0;) if (rows) evaluate(game, rows);
-  return game.root();
+  const root = game.root();
+  return settings.traps ? { ...root, trap: game.trap() } : root;
 }
 
 function searches(game, { state, seed, line, settings }) {   // The root after each move of a line, the subtree kept

@@ -138,6 +138,8 @@ class Compiled extends CompiledNetwork {   // A game's rules and its search
 
   number_of_edges() { return Math.max(0, this.view(Int32Array, "NODES", 2)[1]); }
 
+  trap(most = 1000000) { return this.call("trap", most); }   // The move that sets a trap, after `root()`
+
   follow(action) { return this.call("follow", action); }   // Visits of the kept subtree; STATE is the new position
 }
 """

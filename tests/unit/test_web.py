@@ -18,8 +18,10 @@ from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.analysis import _read
 from alphazero_nb.search.levels import Level, Rating, choice_weights, even_levels, level_between, levels_to_dict, read_levels
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
+from alphazero_nb.search.traps import trap_move, traps_fit
 from alphazero_nb.search.tree import find_child, keep_subtree
 from alphazero_nb.ui import board as board_page
 from alphazero_nb.ui.board import find_drawing, last_places, plane_board, winning_lines
@@ -208,6 +210,33 @@ def test_the_tree_is_that_of_python(name, leaves, in_node):
             for key in ("means", "values", "priors"): np.testing.assert_allclose(ours[key], theirs[key], rtol=1e-6, atol=1e-6)
             compared += 1
     assert compared > 2 * SEARCHED[name] and any(root.get("kept", 0) > 0 for roots in trees for root in roots)
+
+
+TRAPS = {"tictactoe": 200, "connect4": 100, "dots": 20, "gomoku(size=5)": 40, "chess(variant=gardner)": 5, "pig": 5}   # Positions compared
+
+
+def expected_trap(tree, state) -> int:
+    "The move of `trap_move` after the search of a tree."
+    return trap_move(_read(tree.game, tree.trees, state, (0,), np.zeros(1), 0)) if traps_fit(tree.game) else None
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps_are_those_of_python(name, in_node):
+    "Among moves that are proven equal, and where the rest of the game can be seen, the same move; no trap where there are dice."
+    game, rng, jobs, traps, unlike = game_of(name), np.random.default_rng(36), [], [], 0
+    for _ in range(TRAPS[name]):
+        state = middle_position(game, rng, 40)
+        tree = Tree(game, state, 1, SearchSettings(simulations=64), 200, 1)
+        root = tree.search()
+        best = root["actions"][int(np.argmax(root["playable"]))]
+        traps.append(best if (trap := expected_trap(tree, state)) is None else trap)
+        unlike += traps[-1] != best
+        jobs.append(dict(state=state.tolist(), seed=[0, 1], line=[], settings=dict(
+            simulations=64, c_puct=SearchSettings().c_puct, fpu=SearchSettings().fpu, proofs=SearchSettings().proofs, most=1000, traps=True)))
+    found = in_node(game, positions=jobs, leaves=1)["searches"]
+    wrong = [(job["state"], root[0]["trap"], trap) for job, root, trap in zip(jobs, found, traps) if root[0]["trap"] != trap]
+    assert not wrong, f"{len(wrong)} of {len(jobs)} moves differ: {wrong[0]}"
+    assert unlike > 0 or name in ("chess(variant=gardner)", "pig")   # Few positions there are near the end
 
 
 @njit("int64(int64)")
