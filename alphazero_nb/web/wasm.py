@@ -87,7 +87,7 @@ _OURS = "alphazero_nb"
 
 def _placeless(function):
     "Return a function of this package without its file and its line, which would be kept in its code; others as they are."
-    if function.__module__.partition(".")[0] != _OURS: return function
+    if (function.__module__ or "").partition(".")[0] != _OURS: return function
     code = function.__code__.replace(co_filename=_OURS, co_firstlineno=1)
     copy = type(function)(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__qualname__, copy.__module__ = function.__kwdefaults__, function.__qualname__, function.__module__
