@@ -42,7 +42,9 @@ def test_the_modules_of_the_games_belong_to_the_sources():
     stale = build_modules.stale_modules()
     assert not stale, f"the modules for pages of {', '.join(stale)} are old: run `make modules` (a minute or two) and commit what it writes."
     open_games = {name for name in list_pretrained() if not alphazero_nb.get_game(name).has_hidden_information}
-    assert open_games <= set(build_modules.GAMES) == set(packaged_modules())
+    missing = open_games - set(build_modules.GAMES)
+    assert not missing, f"there is no module for {', '.join(missing)}: add it to GAMES of tools/build_modules.py and run `make modules`."
+    assert set(build_modules.GAMES) == set(packaged_modules())
 
 
 def test_every_file_of_the_package_is_packed():
