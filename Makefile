@@ -16,7 +16,7 @@ COLAB   := .venv-colab
 PIP     := bin/python -m pip install --disable-pip-version-check --no-compile -q
 MODULES := $(wildcard alphazero_nb/*.py alphazero_nb/*/*.py)
 
-.PHONY: help train test test-colab test-wheel soak bench-gpu sync site site-check release clean
+.PHONY: help train test test-colab test-wheel soak bench-gpu sync modules site site-check release clean
 
 help:
 	@echo "make train        train a Connect Four agent here, in about a quarter of an hour, and measure it"
@@ -26,6 +26,7 @@ help:
 	@echo "make soak         the slow tests; FLAGS=\"slow cuda\" or \"slow mps\" adds those for a GPU"
 	@echo "make bench-gpu    measure this machine's GPU (or CPU) in about ten minutes; BENCH=FILE names the result"
 	@echo "make sync         bring modules, clean notebooks, addresses and README.md up to date"
+	@echo "make modules      compile the games of the package for pages again, those that changed; a minute or two for all"
 	@echo "make site         build the documentation site in build/site, with boards to play on"
 	@echo "make site-check   look at build/site in Chromium, without network"
 	@echo "make release      build the wheel and the source archive in dist, and use them in an empty environment"
@@ -78,6 +79,9 @@ bench-gpu: $(VENV)/installed
 
 sync: $(VENV)/installed-dev
 	$(BIN)/python tools/sync.py
+
+modules: $(VENV)/installed-dev
+	$(BIN)/python tools/build_modules.py
 
 # The first build exports a board for each shipped agent, which takes a minute or more; later ones take them from build/site-boards.
 site: $(VENV)/installed-docs

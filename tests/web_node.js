@@ -33,7 +33,8 @@ function evaluate(game, rows) {   // The same numbers as `evaluate` of the test,
 
 function search(game, settings) {
   for (let rows; (rows = game.gather(settings, settings.most)) === null || rows.count > 0;) if (rows) evaluate(game, rows);
-  return game.root();
+  const root = game.root();
+  return settings.traps ? { ...root, trap: game.trap() } : root;
 }
 
 function searches(game, { state, seed, line, settings }) {   // The root after each move of a line, the subtree kept
@@ -66,7 +67,7 @@ Compiled.load(fs.readFileSync(file)).then((game) => {
   if (network) game.install({ ...network, weights: new Float32Array(Uint8Array.from(Buffer.from(network.weights, "base64")).buffer) });
   const timed = (work) => { const begin = performance.now(), answers = work(); return { answers, seconds: (performance.now() - begin) / 1000 }; };
   const attempt = (work, item) => { try { return work(game, item); } catch (error) { return { error: error.message }; } };
-  process.stdout.write(JSON.stringify({ games: (games || []).map((item) => attempt(play, item)),
+  process.stdout.write(JSON.stringify({ exports: Object.keys(game.exports).sort(), sizes: game.size, games: (games || []).map((item) => attempt(play, item)),
                                         searches: (positions || []).map((item) => attempt(searches, item)),
                                         ...timed(() => (states || []).map((item) => attempt(answer, item))) }));
 });

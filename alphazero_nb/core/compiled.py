@@ -5,7 +5,7 @@
 # %% ../../nbs/02_core.compiled.ipynb #aeded2b2
 from __future__ import annotations
 
-import builtins, dis, enum, functools, hashlib, os, pickle, re, sys, types, uuid, weakref
+import ast, builtins, dis, enum, functools, hashlib, os, pickle, re, sys, types, uuid, weakref
 from pathlib import Path
 from typing import Callable
 
@@ -28,8 +28,8 @@ except ImportError: register_dispatcher = None   # Other version of numba: every
 from .patches import hold_in_numba
 
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'DiskCache', 'keep_on_disk', 'kernel',
-           'lean_kernel', 'compile_for', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
+__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'plain_syntax', 'source_digest', 'DiskCache',
+           'keep_on_disk', 'kernel', 'lean_kernel', 'compile_for', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -183,6 +183,53 @@ def digest(
     "Return a hash of functions and of everything that is compiled into them."
     reader = _Reader()
     try: return _hash(VERSIONS, *(reader.read(f) if is_jitted(f) else reader.rule(f) for f in functions)).hex()
+    except Untracked: return None
+
+# %% ../../nbs/02_core.compiled.ipynb #5ea40102
+def plain_syntax(node) -> str:   # `node`: of `ast`, a list of such, or a value in one
+    "Return syntax as text without places, comments and docstrings, the same in every version of Python."
+    if isinstance(node, list): return f"[{','.join(map(plain_syntax, node))}]"
+    if not isinstance(node, ast.AST): return repr(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
+    return f"{type(node).__name__}({','.join(f'{name}={plain_syntax(fields[name])}' for name in sorted(fields) if fields[name] not in (None, []))})"
+
+
+@functools.cache
+def _definitions(file: str) -> dict:   # Number of a line: the functions that begin there
+    found = {}
+    for node in ast.walk(ast.parse(Path(file).read_bytes())):
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda)): continue
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        found.setdefault(first, []).append(node)
+    return found
+
+
+class _SourceReader(_Reader):
+    "Hashes functions by their sources."
+    def read(self, value, compiled: bool = True) -> bytes:
+        if isinstance(value, np.dtype): return _hash("dtype", repr(value.descr))   # NumPy's names for them change
+        return super().read(value, compiled)
+
+    def content(self, value, compiled: bool) -> bytes:
+        if hasattr(value, "_defn"): return _hash("intrinsic", self.function(value._defn, False))
+        return super().content(value, compiled)
+
+    def code(self, code: types.CodeType) -> bytes:
+        try: return _hash("code", plain_syntax(_definitions(code.co_filename)[code.co_firstlineno]))
+        except (OSError, SyntaxError, KeyError): raise Untracked(code.co_name) from None   # No file, or another one
+
+    def callee(self, function) -> bytes: return _hash("compiled", self.rule(function.py_func))   # Options stand in its source
+
+
+def source_digest(
+    *functions,      # Compiled functions, or plain ones that will be compiled
+    key: str = "",   # What else decides about the result
+) -> str | None:     # The same with every version of Python, numba and NumPy; None if something cannot be read
+    "Return a hash of the sources of functions and of everything that is compiled into them."
+    reader = _SourceReader()
+    try: return _hash(key, *(reader.read(f) if is_jitted(f) else reader.rule(f) for f in functions)).hex()
     except Untracked: return None
 
 # %% ../../nbs/02_core.compiled.ipynb #f4b4245c

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 from ..core.calls import LEGAL, MOVER, OVER, PLAY, RETURNS, call_legal, call_mover, call_play, call_returns
-from ..core.compiled import kernel
+from ..core.compiled import lean_kernel
 from ..core.game import Game
 from .analysis import PositionAnalysis
 from .search import require_number
+from .tree import copy_row
 
 # %% auto #0
 __all__ = ['PLY', 'DEEPEST', 'FEW_MOVES', 'take_move', 'look', 'Outlook', 'look_ahead', 'traps_fit', 'best_trap', 'trap_move']
@@ -21,7 +22,7 @@ __all__ = ['PLY', 'DEEPEST', 'FEW_MOVES', 'take_move', 'look', 'Outlook', 'look_
 PLY = np.dtype([("mover", "i4"), ("next", "i4"), ("count", "i4"), ("sure", "f8"), ("hope", "f8")])   # A row of the stack
 
 
-@kernel
+@lean_kernel
 def take_move(ply, me, sure, hope):
     "Add the outlook of one more move to a position."
     first = ply.next == 0
@@ -32,7 +33,7 @@ def take_move(ply, me, sure, hope):
     elif first or sure > ply.sure or (sure == ply.sure and hope > ply.hope): ply.sure, ply.hope = sure, hope
 
 
-@kernel
+@lean_kernel
 def look(api, states, actions, plies, result, even, depth, most, sure, hope):
     """Write the outlook of each move of position states[0], for its mover, who sees `depth` plies ahead.
     Return the number of positions seen, negative if some game was not followed to its end, or 0 if it exceeds `most`."""
@@ -48,7 +49,7 @@ def look(api, states, actions, plies, result, even, depth, most, sure, hope):
             continue
         seen += 1
         if seen > most: return 0
-        states[at + 1, :] = states[at]
+        copy_row(states[at + 1], states[at])
         call_play(api[PLAY], states[at + 1], actions[at, plies[at].next])
         mover, final = call_mover(api[MOVER], states[at + 1]), even
         if mover == OVER:

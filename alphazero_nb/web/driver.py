@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 
 from ..core.calls import ACTIONS, MAX_LEGAL, OBSERVATION_SIZE, OUTCOMES, PLAYERS, PRIVILEGED_SIZE, STATE_SIZE
-from .exports import PLACES
+from .exports import FAILED, PLACES
 from .network import COLUMNS
-from .wasm import FAILED
 
 # %% auto #0
 __all__ = ['driver']
@@ -138,6 +137,8 @@ class Compiled extends CompiledNetwork {   // A game's rules and its search
   }
 
   number_of_edges() { return Math.max(0, this.view(Int32Array, "NODES", 2)[1]); }
+
+  trap(most = 1000000) { return this.call("trap", most); }   // The move that sets a trap, after `root()`
 
   follow(action) { return this.call("follow", action); }   // Visits of the kept subtree; STATE is the new position
 }

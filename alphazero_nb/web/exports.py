@@ -11,22 +11,27 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 from ..core.compiled import kernel, lean_kernel
-from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY, PLAYERS,
-                                    PRIVILEGED_SIZE, PROBABILITIES, RETURNS, REWARDS, START, STATE_SIZE, call_chance,
-                                    call_legal, call_mover, call_play, call_returns, call_start, draw_outcome, write_inputs)
+from ..core.game import Game
+from ..core.calls import (ACTIONS, CHANCE, LEGAL, MATERIAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY,
+                                    PLAYERS, PRIVILEGED, PRIVILEGED_SIZE, PROBABILITIES, RESAMPLE_HIDDEN, RETURNS, REWARDS,
+                                    SIGNATURES, START, STATE_SIZE, call_chance, call_legal, call_mover, call_play, call_returns,
+                                    call_start, draw_outcome, write_inputs)
 from ..search.tree import EDGE, NODE, TREE, Trees, copy_row, drop_refuted, find_child, keep_subtree
+from ..search.traps import DEEPEST, FEW_MOVES, PLY, look
 from ..search.search import LANES, RequestTables, apply_evaluations, init_root, run_trees
 
 # %% auto #0
-__all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'ROOM', 'LEAVES', 'ROWS', 'IS_PAUSED', 'STATE',
+__all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'PLY_BYTES', 'ROOM', 'LEAVES', 'ROWS', 'IS_PAUSED', 'STATE',
            'LEGAL_ACTIONS', 'RESULT', 'INPUTS', 'CHANCES', 'COUNTS', 'NODES', 'EDGES', 'SUMS', 'STATES', 'REMAP',
            'RANDOM', 'ROLLED', 'LEFT', 'PENDING', 'SETTINGS', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES',
            'INPUT_ROWS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS', 'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE',
-           'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS', 'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS',
-           'FLOATS', 'RULES', 'SEARCH', 'room_of', 'place', 'place_rules', 'place_tree', 'place_requests', 'reserve',
-           'array_at', 'state_at', 'trees_at', 'requests_at', 'pending_at', 'whole_seed', 'start', 'mover',
-           'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome', 'drop_requests', 'begin', 'gather', 'apply',
-           'read_root', 'child_at', 'follow', 'kernel_signature']
+           'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS', 'AHEAD_STATES', 'AHEAD_ACTIONS', 'PLIES', 'SURE',
+           'HOPE', 'LAST_SURE', 'LAST_HOPE', 'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS', 'FLOATS', 'FAILED',
+           'RULES', 'SEARCH', 'ADDRESSES', 'room_of', 'place', 'place_rules', 'place_tree', 'place_requests',
+           'has_traps', 'place_traps', 'reserve', 'array_at', 'state_at', 'trees_at', 'requests_at', 'pending_at',
+           'whole_seed', 'start', 'mover', 'list_legal', 'legal', 'play', 'returns', 'inputs', 'outcome',
+           'drop_requests', 'begin', 'gather', 'apply', 'read_root', 'child_at', 'follow', 'ranked', 'value_after',
+           'look_deeper', 'best_ahead', 'trap', 'kernel_signature', 'NotExportable', 'check_exportable', 'page_rules']
 
 # %% ../../nbs/79b_web.exports.ipynb #e5db7880
 API_SIZE = 20   # Length of game.api
@@ -36,13 +41,14 @@ FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a
           "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "ROLLED", "LEFT", "PENDING", "SETTINGS",
           "WAITING", "WALKS", "ROW_TREES", "ROW_LEAVES", "INPUT_ROWS", "OFFSETS", "EDGE_ACTIONS", "ENDS",
           "LOGITS", "VALUES", "ROOT_VISITS", "ROOT_PLAYABLE", "ROOT_VALUES", "ROOT_PRIORS", "ROOT_EXACT", "MEANS",
+          "AHEAD_STATES", "AHEAD_ACTIONS", "PLIES", "SURE", "HOPE", "LAST_SURE", "LAST_HOPE",   # Of a look for traps
           "FLOAT_COUNT", "STEP_COUNT", "STEPS", "OUTPUTS", "FLOATS")   # Of a network
 PLACES = {name: API_SIZE + k for k, name in enumerate(FIELDS)}
-PAGE_SIZE = API_SIZE + len(FIELDS)
+PAGE_SIZE, PLY_BYTES = API_SIZE + len(FIELDS), PLY.itemsize
 (ROOM, LEAVES, ROWS, IS_PAUSED, STATE, LEGAL_ACTIONS, RESULT, INPUTS, CHANCES, COUNTS, NODES, EDGES, SUMS, STATES, REMAP,
  RANDOM, ROLLED, LEFT, PENDING, SETTINGS, WAITING, WALKS, ROW_TREES, ROW_LEAVES, INPUT_ROWS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
- VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS,
- FLOATS) = PLACES.values()
+ VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, AHEAD_STATES, AHEAD_ACTIONS, PLIES, SURE, HOPE,
+ LAST_SURE, LAST_HOPE, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS, FLOATS) = PLACES.values()
 
 # %% ../../nbs/79b_web.exports.ipynb #0ce54854
 @lean_kernel
@@ -102,10 +108,27 @@ def place_requests(page, end):
     return place(page, VALUES, end, rows * page[PLAYERS], 4)
 
 
+@lean_kernel
+def has_traps(page):
+    "Return True if two players play without dice."
+    return page[PLAYERS] == 2 and page[OUTCOMES] == 0
+
+
+@lean_kernel
+def place_traps(page, end):
+    "Place the tables of a look ahead."
+    rows = DEEPEST + 1 if has_traps(page) else 0
+    end = place(page, AHEAD_STATES, end, rows * page[STATE_SIZE], 2)
+    end = place(page, AHEAD_ACTIONS, end, rows * page[MAX_LEGAL], 4)
+    end = place(page, PLIES, end, rows, PLY_BYTES)
+    for table in range(SURE, LAST_HOPE + 1): end = place(page, table, end, page[MAX_LEGAL], 8)
+    return end
+
+
 def reserve(page, heap, visits, leaves):
     "Place all tables from the address `heap` on, for trees of this many visits. Return the first address after them."
     page[ROOM], page[LEAVES], page[ROWS], page[IS_PAUSED] = visits, leaves, 0, 0
-    return place_requests(page, place_tree(page, place_rules(page, heap)))
+    return place_traps(page, place_requests(page, place_tree(page, place_rules(page, heap))))
 
 # %% ../../nbs/79b_web.exports.ipynb #3f842d66
 @intrinsic
@@ -315,8 +338,75 @@ def follow(page, action):
     keep_subtree(trees, 0, child)
     return trees.nodes[0].visits
 
+# %% ../../nbs/79b_web.exports.ipynb #c0a10004
+@lean_kernel
+def ranked(page, k):
+    "Return what decides about the place of the root's move `k` among all, the best one last."
+    size = page[MAX_LEGAL]
+    playable, visits = array_at(page[ROOT_PLAYABLE], size, np.int32), array_at(page[ROOT_VISITS], size, np.int32)
+    priors, actions = array_at(page[ROOT_PRIORS], size, np.float32), array_at(page[LEGAL_ACTIONS], size, np.int32)
+    return np.float64(playable[k]), np.float64(visits[k]), np.float64(priors[k]), -np.float64(actions[k])
+
+
+@lean_kernel
+def value_after(trees, k):
+    "Return the expected result of the root's player after its visited move `k`."
+    child = trees.edges[trees.nodes[0].first + k].child
+    return min(1.0, max(-1.0, np.float64(trees.values[child, trees.nodes[0].mover]) / trees.nodes[child].visits))
+
+
+@lean_kernel
+def look_deeper(page, state, even, most):
+    "Write SURE and HOPE of each move of a state. Return 1 if every game was followed to its end, −1 without any look."
+    size, rows, result, found = page[MAX_LEGAL], DEEPEST + 1, array_at(page[RESULT], page[PLAYERS], np.float32), -1
+    states = array_at(page[AHEAD_STATES], (rows, page[STATE_SIZE]), np.int16)
+    actions, plies = array_at(page[AHEAD_ACTIONS], (rows, size), np.int32), array_at(page[PLIES], rows, PLY)
+    sure, hope = array_at(page[SURE], size, np.float64), array_at(page[HOPE], size, np.float64)
+    last_sure, last_hope = array_at(page[LAST_SURE], size, np.float64), array_at(page[LAST_HOPE], size, np.float64)
+    copy_row(states[0], state)
+    for depth in range(2, DEEPEST + 1, 2):
+        seen = look(page, states, actions, plies, result, even, depth, most, last_sure, last_hope)
+        if seen == 0: return found
+        for k in range(size): sure[k], hope[k] = last_sure[k], last_hope[k]
+        found = 1 if seen > 0 else 0
+        if seen > 0: return found
+    return found
+
+# %% ../../nbs/79b_web.exports.ipynb #c0a10006
+@lean_kernel
+def best_ahead(page, trees, best, complete):
+    "Return the number of the root's best move after a look: among all if it is complete, otherwise among those equal to `best`."
+    exact, first = array_at(page[ROOT_EXACT], page[MAX_LEGAL], np.int32), trees.nodes[0].first
+    sure, hope = array_at(page[SURE], page[MAX_LEGAL], np.float64), array_at(page[HOPE], page[MAX_LEGAL], np.float64)
+    chosen, is_proven = -1, exact[best] > 0
+    for equal in (True, False):
+        for k in range(trees.nodes[0].count):
+            is_equal = not is_proven or (exact[k] > 0 and abs(value_after(trees, k) - value_after(trees, best)) < 1e-6)
+            if is_equal != equal or not (complete or equal): continue
+            if chosen < 0: chosen = k
+            elif complete:
+                if (sure[k], hope[k]) > (sure[chosen], hope[chosen]): chosen = k
+            elif (hope[k], *ranked(page, k)) > (hope[chosen], *ranked(page, chosen)): chosen = k
+    return chosen
+
+
+def trap(page, most):
+    "Return the action that `trap_move` plays after a search, once `read_root` has shown it; the look sees `most` positions."
+    trees, exact, equal = trees_at(page), array_at(page[ROOT_EXACT], page[MAX_LEGAL], np.int32), 0
+    best, count, actions = 0, trees.nodes[0].count, array_at(page[LEGAL_ACTIONS], page[MAX_LEGAL], np.int32)
+    for k in range(1, count):
+        if ranked(page, k) > ranked(page, best): best = k
+    proven, even = exact[best] > 0, value_after(trees, best) if exact[best] > 0 else 0.0
+    for k in range(count):
+        if exact[k] > 0 and proven and abs(value_after(trees, k) - even) < 1e-6: equal += 1
+    if not has_traps(page) or equal == 1 or (not proven and count > FEW_MOVES): return actions[best]
+    found = look_deeper(page, trees.states[0], even, most)
+    if found < 0 or (found == 0 and not proven): return actions[best]
+    return actions[best_ahead(page, trees, best, found == 1)]
+
 # %% ../../nbs/79b_web.exports.ipynb #bdf76592
 _I, _F, _N, _PAGE = types.int32, types.float64, types.void, types.Array(types.int64, 1, "C")
+FAILED = -1 << 31   # What one of these returns after an exception
 
 
 def kernel_signature(result, *arguments):
@@ -330,4 +420,27 @@ RULES = dict(
     returns=(returns, kernel_signature(_N)), inputs=(inputs, kernel_signature(_N)), outcome=(outcome, kernel_signature(_I, _F)))
 SEARCH = dict(
     begin=(begin, kernel_signature(_I, _I, _I)), gather=(gather, kernel_signature(_I, _I, _I, _F, _F, _I)),
-    apply=(apply, kernel_signature(_N)), read_root=(read_root, kernel_signature(_I)), follow=(follow, kernel_signature(_I, _I)))
+    apply=(apply, kernel_signature(_N)), read_root=(read_root, kernel_signature(_I)), follow=(follow, kernel_signature(_I, _I)),
+    trap=(trap, kernel_signature(_I, _I)))
+
+# %% ../../nbs/79b_web.exports.ipynb #c0a10002
+class NotExportable(ValueError):
+    "This game cannot leave Python; the message says why."
+
+
+def check_exportable(game: Game) -> None:
+    "Raise NotExportable for rules in Python and for hidden cards."
+    if game.in_python:
+        raise NotExportable(f"{game.name} has rules in Python, which a page cannot run; write them as functions over a row "
+                            "of numbers (Game).")
+    if game.has_hidden_information: raise NotExportable(f"{game.name} has hidden cards; a page plays open games only.")
+
+
+ADDRESSES = {*range(len(SIGNATURES)), PRIVILEGED, MATERIAL}   # Entries of game.api that are addresses
+
+
+def page_rules(game: Game) -> dict:   # {index in game.api: (function, signature)}
+    "Return the rules of a game that a page needs."
+    rules = {k: (game.functions[name], SIGNATURES[name]) for k, name in enumerate(SIGNATURES) if k != RESAMPLE_HIDDEN}
+    if game.privileged_size: rules[PRIVILEGED] = game.functions["privileged"], SIGNATURES["observe"]
+    return rules

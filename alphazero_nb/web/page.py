@@ -23,8 +23,9 @@ from ..ui.board import has_piece_planes, plane_owners
 from ..ui.grid import GridDrawing, grid_drawing
 from ..ui.svg import CHESSMEN
 from .driver import driver
+from .exports import check_exportable
+from .modules import game_module
 from .network import pack_network
-from .wasm import check_exportable, compile_game
 
 # %% auto #0
 __all__ = ['SIMULATIONS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'find_levels',
@@ -117,7 +118,7 @@ def page_data(
                 levels=levels_to_dict(levels), efforts=efforts, patience=PATIENCE_S,
                 room=max([*efforts, *(level.simulations for level in levels)]),
                 settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs),
-                network=packed, module=_base64(compile_game(game)))
+                network=packed, module=_base64(game_module(game)))
 
 # %% ../../nbs/79f_web.page.ipynb #11238f0b
 def _part(name: str) -> str: return (files("alphazero_nb") / "web" / name).read_text(encoding="utf-8")

@@ -18,16 +18,16 @@ from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.np.arrayobj import populate_array
 from ..core.compiled import Rewired, is_library, keep_on_disk, lean_kernel
-from ..core.calls import MATERIAL, PRIVILEGED, RESAMPLE_HIDDEN, SIGNATURES
 from ..core.game import Game
-from .exports import API_SIZE, PAGE_SIZE, RULES, SEARCH
+from .exports import (ADDRESSES, API_SIZE, FAILED, PAGE_SIZE, RULES, SEARCH, NotExportable, check_exportable,
+                                      page_rules)
 from .network import NETWORK
 from .linker import Undefined, link
 
 # %% auto #0
-__all__ = ['NAME', 'TRIPLE', 'MATHEMATICS', 'ARENA', 'EXPORTS', 'FAILED', 'Compiled', 'compile_text', 'new_helpers',
-           'describe_error', 'put_texts', 'for_wasm', 'NoWasm', 'whole_power', 'exponential', 'logarithm', 'power',
-           'tangent', 'compile_kernels', 'compile_module', 'NotExportable', 'check_exportable', 'compile_game']
+__all__ = ['NAME', 'TRIPLE', 'MATHEMATICS', 'ARENA', 'EXPORTS', 'Compiled', 'compile_text', 'new_helpers', 'describe_error',
+           'put_texts', 'for_wasm', 'NoWasm', 'whole_power', 'exponential', 'logarithm', 'power', 'tangent',
+           'compile_kernels', 'compile_module', 'compile_game']
 
 # %% ../../nbs/79d_web.wasm.ipynb #ef7ceb76
 class _Library(codegen.CPUCodeLibrary):
@@ -82,10 +82,22 @@ target_extension.dispatcher_registry[_Wasm] = _Dispatcher
 target_extension.jit_registry[_Wasm] = _jit
 
 # %% ../../nbs/79d_web.wasm.ipynb #37cb7ed0
+_OURS = "alphazero_nb"
+
+
+def _placeless(function):
+    "Return a function of this package without its file and its line, which would be kept in its code; others as they are."
+    if (function.__module__ or "").partition(".")[0] != _OURS: return function
+    code = function.__code__.replace(co_filename=_OURS, co_firstlineno=1)
+    copy = type(function)(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__, copy.__qualname__, copy.__module__ = function.__kwdefaults__, function.__qualname__, function.__module__
+    return copy
+
+
 def _for_target(helper, copy):
     "Return a compiled helper for the target."
     options = {key: value for key, value in helper.targetoptions.items() if key not in ("nopython", "cache")}
-    return _Dispatcher(copy, locals=dict(helper.locals), targetoptions=options | dict(nopython=True, **_BARE))
+    return _Dispatcher(_placeless(copy), locals=dict(helper.locals), targetoptions=options | dict(nopython=True, **_BARE))
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,7 @@ class Compiled:
 
 def compile_text(function, signature, helpers: Rewired) -> Compiled:
     "Compile a function for the target. Raise numba's error if it cannot be compiled."
-    plain = helpers.function(function)
+    plain = _placeless(helpers.function(function))
     for counts in (False, True):
         compiled = _jit(plain, nogil=True, _nrt=counts)
         try:
@@ -120,7 +132,7 @@ def describe_error(content: bytes) -> str:
     kind, arguments, place = pickle.loads(content)
     try: text = str(kind(*(arguments or ()))) or kind.__name__
     except Exception: text = kind.__name__
-    return f"{text} (line {place[2]} of {place[0]})" if place else text
+    return f"{text} (line {place[2]} of {place[0]})" if place and place[1] != _OURS else text
 
 
 def _read_constant(text: str) -> bytes:
@@ -132,12 +144,13 @@ def _write_constant(content: bytes) -> str: return "".join(f"\\{byte:02X}" for b
 
 
 def put_texts(code: str) -> str:
-    "Return LLVM text with the text of each exception in place of its pickle."
+    "Return LLVM text with the text of each exception in place of its pickle, and zeros in place of the pickle's hash."
     def replace(match):
         size = int(match[2])
         sentence = describe_error(_read_constant(match[3])).encode()[:size].decode(errors="ignore").encode()
         return f'{match[1]}[{size} x i8] c"{_write_constant(sentence.ljust(size))}"'
-    return re.sub(r'(@\.const\.pickledata\.\w+ = internal constant )\[(\d+) x i8\] c"((?:[^"\\]|\\.)*)"', replace, code)
+    code = re.sub(r'(@\.const\.pickledata\.\w+\.sha1(?:\.\d+)? = internal constant \[20 x i8\] )c"[^"]*"', r"\1zeroinitializer", code)
+    return re.sub(r'(@\.const\.pickledata\.\w+(?:\.\d+)? = internal constant )\[(\d+) x i8\] c"((?:[^"\\]|\\.)*)"', replace, code)
 
 # %% ../../nbs/79d_web.wasm.ipynb #7218f253
 TRIPLE = "wasm32-unknown-unknown"
@@ -153,7 +166,7 @@ def for_wasm(text: str) -> str:
     return text
 
 # %% ../../nbs/79d_web.wasm.ipynb #5a15ce74
-class NoWasm(RuntimeError):
+class NoWasm(ValueError):
     "This version of llvmlite cannot make WebAssembly."
 
 
@@ -268,7 +281,6 @@ def _add_memory(module):
 
 # %% ../../nbs/79d_web.wasm.ipynb #faa70a35
 EXPORTS = RULES | SEARCH | NETWORK
-FAILED = -1 << 31   # What an export returns after an exception
 
 
 def _declare(module, compiled: Compiled):
@@ -296,13 +308,11 @@ def _add_page(module, api, rules: dict):
     kinds, values = [], []
     for k in range(PAGE_SIZE):
         if k in rules: kinds, values = kinds + [_POINTER, _WORD], values + [rules[k].bitcast(_POINTER), _WORD(0)]
-        else: kinds, values = kinds + [_LONG], values + [_LONG(int(api[k]) if k < API_SIZE and k not in _ADDRESSES else 0)]
+        else: kinds, values = kinds + [_LONG], values + [_LONG(int(api[k]) if k < API_SIZE and k not in ADDRESSES else 0)]
     page = ir.GlobalVariable(module, ir.LiteralStructType(kinds), "page.table")
     page.initializer, page.linkage, page.align = ir.Constant(page.value_type, values), "internal", 16
     return page
 
-
-_ADDRESSES = {*range(len(SIGNATURES)), PRIVILEGED, MATERIAL}   # Entries of game.api that are addresses
 
 # %% ../../nbs/79d_web.wasm.ipynb #0dff3e57
 def _page_array(builder, page):
@@ -420,26 +430,13 @@ def compile_module(
     return link(_machine().emit_object(whole), names)
 
 # %% ../../nbs/79d_web.wasm.ipynb #6552bb04
-class NotExportable(ValueError):
-    "This game cannot leave Python; the message says why."
-
-
-def check_exportable(game: Game) -> None:
-    "Raise NotExportable for rules in Python and for hidden cards."
-    if game.in_python:
-        raise NotExportable(f"{game.name} has rules in Python, which a page cannot run; write them as functions over a row "
-                            "of numbers (Game).")
-    if game.has_hidden_information: raise NotExportable(f"{game.name} has hidden cards; a page plays open games only.")
-
-
 def compile_game(
     game: Game,
     exports=EXPORTS,    # Names of those that the module gets: all, or RULES without the search
 ) -> bytes:             # Raises NotExportable or NoWasm with the reason
     "Return the rules of a game and the search as a WebAssembly module."
     check_exportable(game)
-    rules = {k: (game.functions[name], SIGNATURES[name]) for k, name in enumerate(SIGNATURES) if k != RESAMPLE_HIDDEN}
-    if game.privileged_size: rules[PRIVILEGED] = game.functions["privileged"], SIGNATURES["observe"]
-    try: return compile_module(game.api, rules, exports)
+    try: return compile_module(game.api, page_rules(game), exports)
+    except NoWasm as error: raise NoWasm(f"{game.name} cannot become WebAssembly: {error}") from None
     except (Undefined, ValueError) as error: reason = str(error)
     raise NotExportable(f"{game.name} cannot become WebAssembly: {reason.rstrip('.')}.")

@@ -113,7 +113,7 @@ function plant() {   // Make the current position the root, with what an earlier
   tree = [...line.moves];
 }
 
-function found() {
+function found(over = false) {
   const root = game.root(), total = root.playable.reduce((sum, visits) => sum + visits, 0) || 1;
   const shares = root.actions.map((action, k) => [action, root.playable[k] / total]);
   return {
@@ -122,7 +122,8 @@ function found() {
     shares,
     evaluations: job.evaluations,
     seconds: (performance.now() - job.begin) / 1000,
-    action: root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())],
+    action: over && job.temperature === 0 ? game.trap()
+      : root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())],
   };
 }
 
@@ -155,7 +156,7 @@ channel.port1.onmessage = () => {
   try {
     const done = run(), now = performance.now();
     if (done) {
-      const result = found();
+      const result = found(true);
       job = null;
       self.postMessage({ id, result });
       return;

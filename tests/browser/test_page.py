@@ -18,6 +18,7 @@ import broken_games
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.levels import even_levels
+from alphazero_nb.search.traps import look_ahead
 from alphazero_nb.ui.board import find_drawing
 from alphazero_nb.web.page import export_page, page_data, page_html
 from alphazero_nb.web.wasm import compile_game
@@ -242,6 +243,16 @@ def test_a_level_does_not_use_what_a_deeper_search_knows(exported, visit):
     deep, light = think(simulations=16), [think(simulations=4, temperature=1.5) for _ in range(30)]
     assert deep["visits"] >= 16 and {found["visits"] for found in light} == {5} and len({found["action"] for found in light}) > 1
     assert think(simulations=16)["action"] == deep["action"]
+
+
+def test_a_page_sets_the_traps_of_python(exported, visit):
+    "After the corner and the middle all moves draw, and one leaves the opponent a single reply that does."
+    page, game = visit(exported("tictactoe")), game_of("tictactoe")
+    found, complete = look_ahead(game, game.state_after([0, 4]))
+    best = max(found, key=found.get)
+    think = "how => ask('think', { seed, moves: [0, 4], simulations: 1600, ...how })"
+    assert complete and page.evaluate(think, {})["action"] == best
+    assert len({page.evaluate(think, dict(temperature=1.5, simulations=4))["action"] for _ in range(30)}) > 1   # A level does not
 
 
 # The same positions as in Python ------------------------------------------------------------------

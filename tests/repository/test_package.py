@@ -1,4 +1,5 @@
 "The package as one types it: `import alphazero_nb as az` has every public name and costs next to nothing."
+import ast
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import pytest
 
 import alphazero_nb
 import alphazero_nb.all as everything
+import build_modules
+from alphazero_nb.web.modules import packaged_modules
 
 
 def test_a_public_name_is_the_same_from_both_sides():
@@ -32,6 +35,26 @@ def test_a_name_imports_its_module_and_no_other():
     assert run("import sys, alphazero_nb as az; print('numpy' in sys.modules); az.SearchSettings; "
                "print('alphazero_nb.search.search' in sys.modules, 'torch' in sys.modules, 'matplotlib' in sys.modules)"
                ) == "False\nTrue False False"
+
+
+def test_the_modules_of_the_games_belong_to_the_sources():
+    from alphazero_nb.network.pretrained import list_pretrained
+    stale = build_modules.stale_modules()
+    assert not stale, f"the modules for pages of {', '.join(stale)} are old: run `make modules` (a minute or two) and commit what it writes."
+    open_games = {name for name in list_pretrained() if not alphazero_nb.get_game(name).has_hidden_information}
+    missing = open_games - set(build_modules.GAMES)
+    assert not missing, f"there is no module for {', '.join(missing)}: add it to GAMES of tools/build_modules.py and run `make modules`."
+    assert set(build_modules.GAMES) == set(packaged_modules())
+
+
+def test_every_file_of_the_package_is_packed():
+    "What is no module stands in pyproject.toml, so that the wheel and the source archive have it."
+    home, project = Path(alphazero_nb.__file__).parent, (Path(__file__).parents[2]/"pyproject.toml").read_text(encoding="utf-8")
+    patterns = ast.literal_eval(re.search(r"^alphazero_nb = (\[.*\])", project, re.M)[1])
+    files = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    packed = {path.relative_to(home).as_posix() for pattern in patterns for path in home.glob(pattern)}
+    data = {name for name in files if not name.endswith((".py", "README.md"))}
+    assert data == packed and {"web/modules.xz", "web/modules.json", "web/worker.js"} <= packed
 
 
 def test_modules_are_found_beside_names():

@@ -1,5 +1,5 @@
 "Compiled code on disk is used again only where everything that was compiled in is unchanged."
-import ctypes, enum, errno, gc, os, shutil, subprocess, sys, threading, types, weakref
+import ctypes, enum, errno, gc, importlib.util, os, shutil, subprocess, sys, threading, types, weakref
 from collections import namedtuple
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from numba import TypingError, int64, njit
 from numba.experimental import jitclass
 from numba.extending import intrinsic, overload
 
-from alphazero_nb.core.compiled import compile_for, digest, kernel, lean_kernel, outside_names
+from alphazero_nb.core.compiled import compile_for, digest, kernel, lean_kernel, outside_names, source_digest
 from alphazero_nb.core import compiled
 
 PACKAGE = Path(__file__).resolve().parents[2]/"alphazero_nb"
@@ -23,6 +23,49 @@ def run(folder, program, *args, **more):
                           env=env, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split()
+
+
+# Sources ----------------------------------------------------------------------------------------
+
+SOURCE = """import numpy as np
+from numba import njit
+TABLE, LIMIT, ROW = np.array([1, 2, 3], np.int16), 5, np.dtype([("a", "i4"), ("b", "f8")])
+
+@njit
+def capped(x): return min(x, LIMIT)
+
+def rule(state, action):
+    row = np.zeros(1, ROW)
+    state[0] = capped(TABLE[action]) + row[0].a
+"""
+SAME = [("import numpy as np\n", "# A comment, which moves every line\nimport numpy as np\n"), ("min(x, LIMIT)", "min(x,LIMIT)  # At most five"),
+        ("def rule(state, action):\n", 'def rule(state, action):\n    "Play a move."\n'), ("LIMIT)\n", "LIMIT)\n\n\ndef other(): return 7\n")]
+OTHER = [("LIMIT, ROW = np.array([1, 2, 3], np.int16), 5", "LIMIT, ROW = np.array([1, 2, 3], np.int16), 6"), ("[1, 2, 3]", "[1, 2, 4]"),
+         ("np.int16", "np.int32"), ('"b", "f8"', '"b", "f4"'), ("min(", "max("), ("@njit", "@njit(fastmath=True)"), ("+ row", "- row")]
+
+
+def digest_of(file, text):
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return source_digest(module.rule)
+
+
+def test_a_digest_of_sources_follows_the_meaning_and_not_the_text(tmp_path):
+    names = (tmp_path/f"source{k}.py" for k in range(99))
+    first = digest_of(next(names), SOURCE)
+    assert first is not None and all(old in SOURCE for old, _ in SAME + OTHER)
+    for old, new in SAME: assert digest_of(next(names), SOURCE.replace(old, new, 1)) == first, new
+    others = [digest_of(next(names), SOURCE.replace(old, new, 1)) for old, new in OTHER]
+    assert len({first, *others}) == 1 + len(OTHER)
+
+
+def test_a_digest_of_sources_needs_the_sources(tmp_path):
+    names = {}
+    exec("def rule(state, action): state[0] = action", names)
+    assert source_digest(names["rule"]) is None
+    with_pointer = SOURCE + "import ctypes\nLIMIT = ctypes.c_int(5)\n"
+    assert digest_of(tmp_path/"pointer.py", with_pointer) is None
 
 
 # Rules that import from another file ------------------------------------------------------------

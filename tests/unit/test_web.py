@@ -18,17 +18,20 @@ from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.pretrained import load_pretrained
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.analysis import _read
 from alphazero_nb.search.levels import Level, Rating, choice_weights, even_levels, level_between, levels_to_dict, read_levels
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, make_trees, read_roots
+from alphazero_nb.search.traps import trap_move, traps_fit
 from alphazero_nb.search.tree import find_child, keep_subtree
 from alphazero_nb.ui import board as board_page
 from alphazero_nb.ui.board import find_drawing, last_places, plane_board, winning_lines
 from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
-from alphazero_nb.web import page
+from alphazero_nb.web import modules, page
+from alphazero_nb.web.modules import built_with, packaged_module, packaged_modules
 from alphazero_nb.web.page import page_drawing
-from alphazero_nb.web.wasm import NotExportable, compile_game
+from alphazero_nb.web.wasm import EXPORTS, NotExportable, compile_game
 
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
 GAMES = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "dots": 1000, "othello": 1000, "chess": 1000,
@@ -65,19 +68,22 @@ def game_of(name: str) -> Game: return nim() if name == "nim" else get_game(name
 
 @pytest.fixture(scope="module")
 def in_node(tmp_path_factory):
-    "Run a job on a game in Node. Each module is compiled once."
+    "Run a job on a game in Node, with a module that is given or compiled here. Each is compiled once."
     folder, modules = tmp_path_factory.mktemp("web"), {}
     (folder/"driver.js").write_text(driver(), encoding="utf-8")
 
     def module(game):
-        if game not in modules:
-            modules[game] = folder/f"{len(modules)}.wasm"
-            modules[game].write_bytes(compile_game(game))
-        return modules[game]
+        key = game.name if game.packaged else game   # "dots" and "dots(rows=3,cols=3)" are the same game
+        if key not in modules:
+            modules[key] = folder/f"{len(modules)}.wasm"
+            modules[key].write_bytes(compile_game(game))
+        return modules[key]
 
-    def run(game, **job):
+    def run(game, given=None, **job):
+        if given is not None: (folder/"given.wasm").write_bytes(given)
+        file = module(game) if given is None else folder/"given.wasm"
         (folder/"job.json").write_text(json.dumps(dict(visits=200, leaves=8) | job), encoding="utf-8")
-        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(module(game)), str(folder/"job.json")],
+        done = subprocess.run([node(), str(NODE_SCRIPT), str(folder/"driver.js"), str(file), str(folder/"job.json")],
                               capture_output=True, text=True, encoding="utf-8", timeout=600)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -206,6 +212,33 @@ def test_the_tree_is_that_of_python(name, leaves, in_node):
     assert compared > 2 * SEARCHED[name] and any(root.get("kept", 0) > 0 for roots in trees for root in roots)
 
 
+TRAPS = {"tictactoe": 200, "connect4": 100, "dots": 20, "gomoku(size=5)": 40, "chess(variant=gardner)": 5, "pig": 5}   # Positions compared
+
+
+def expected_trap(tree, state) -> int:
+    "The move of `trap_move` after the search of a tree."
+    return trap_move(_read(tree.game, tree.trees, state, (0,), np.zeros(1), 0)) if traps_fit(tree.game) else None
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps_are_those_of_python(name, in_node):
+    "Among moves that are proven equal, and where the rest of the game can be seen, the same move; no trap where there are dice."
+    game, rng, jobs, traps, unlike = game_of(name), np.random.default_rng(36), [], [], 0
+    for _ in range(TRAPS[name]):
+        state = middle_position(game, rng, 40)
+        tree = Tree(game, state, 1, SearchSettings(simulations=64), 200, 1)
+        root = tree.search()
+        best = root["actions"][int(np.argmax(root["playable"]))]
+        traps.append(best if (trap := expected_trap(tree, state)) is None else trap)
+        unlike += traps[-1] != best
+        jobs.append(dict(state=state.tolist(), seed=[0, 1], line=[], settings=dict(
+            simulations=64, c_puct=SearchSettings().c_puct, fpu=SearchSettings().fpu, proofs=SearchSettings().proofs, most=1000, traps=True)))
+    found = in_node(game, positions=jobs, leaves=1)["searches"]
+    wrong = [(job["state"], root[0]["trap"], trap) for job, root, trap in zip(jobs, found, traps) if root[0]["trap"] != trap]
+    assert not wrong, f"{len(wrong)} of {len(jobs)} moves differ: {wrong[0]}"
+    assert unlike > 0 or name in ("chess(variant=gardner)", "pig")   # Few positions there are near the end
+
+
 @njit("int64(int64)")
 def endless(n): return 1 if n == 0 else n * endless(n + 1) + 1
 
@@ -230,6 +263,14 @@ def test_an_error_in_the_rules_is_a_text(in_node):
     texts = ["two stones are too many", "ValueError", "integer division by zero", "play: ", "Allocation failed"]
     for text, error in zip(texts, errors, strict=True): assert error["error"].startswith(text)
     assert isinstance(good, str)   # The module still works
+    assert "line" in errors[0]["error"] and "line" not in errors[4]["error"]
+
+
+def test_a_module_says_nothing_of_the_machine_that_made_it(in_node):
+    "No pickle of an exception is left, no name of a file, and no line of this package."
+    module = in_node.module(game_of("2048")).read_bytes()
+    assert b"chance moves, but no outcome has a probability " in module
+    for word in (b"\x80\x04\x95", b"builtins", b"alphazero_nb", str(Path.home()).encode(), b"(line "): assert word not in module, word
 
 
 def test_an_illegal_move_is_an_error(in_node):
@@ -285,10 +326,109 @@ def test_search_and_network_are_compiled_once_on_a_machine(in_node, monkeypatch)
 
 def test_an_old_llvmlite_is_named(monkeypatch):
     from alphazero_nb.web import wasm
+    game = game_of("nim")   # Compiled for this machine, which needs it
     wasm._machine.cache_clear()
     monkeypatch.delattr(wasm.llvm, "create_pass_builder")
-    with pytest.raises(wasm.NoWasm, match="upgrade numba"): compile_game(game_of("nim"))
+    with pytest.raises(wasm.NoWasm, match="^nim cannot become WebAssembly: llvmlite .*upgrade numba"): compile_game(game)
     wasm._machine.cache_clear()
+
+
+# Modules that come with the package ----------------------------------------------------------------
+
+@pytest.mark.parametrize("name", packaged_modules())
+def test_a_packaged_module_is_one_that_is_compiled_here(name, in_node):
+    "The same bytes with the same versions, and with any versions the same exports, games and trees."
+    game, rng = get_game(name), np.random.default_rng(5)
+    packaged, fresh = packaged_module(game), in_node.module(game).read_bytes()
+    assert packaged is not None, f"the module of {name} is old: run `make modules`."
+    built = json.loads((files("alphazero_nb")/"web"/"modules.json").read_text(encoding="utf-8"))["built"]
+    if built == built_with(): assert packaged == fresh, f"the module of {name} has other bytes than a fresh one: run `make modules`."
+    games, digests = zip(*[random_game(game, rng) for _ in range(20)])
+    positions = [searched_line(game, rng, SearchSettings(simulations=60), 200, 8)[0] for _ in range(5)]
+    found, expected = (in_node(game, module, games=games, positions=positions) for module in (packaged, fresh))
+    assert found["exports"] == sorted([*EXPORTS, "page", "failure", "heap", "memory"]) == expected["exports"]
+    assert found["games"] == list(digests) and found["searches"] == expected["searches"] and found["sizes"] == expected["sizes"]
+
+
+@pytest.fixture
+def read_again():
+    "Forget, now and after the test, what has been read of the package's modules."
+    def forget(): modules._shared.cache_clear(), packaged_modules.cache_clear()
+    forget()
+    yield forget
+    forget()
+
+
+def test_an_old_module_is_not_used(monkeypatch, read_again):
+    "Another rule, another search, other JavaScript and another linker each make it old."
+    from alphazero_nb.search import tree
+    game = get_game("connect4")
+    module = packaged_module(game)
+    def is_old():
+        read_again()
+        return packaged_module(game) is None
+    assert module is not None and not is_old()
+    with monkeypatch.context() as patch:
+        patch.setattr(tree, "WON", tree.WON + 1)   # Read by the kernels
+        assert is_old()
+    with monkeypatch.context() as patch:
+        patch.setattr(modules, "driver", lambda: driver().replace("gather", "collect"))
+        assert is_old()
+    with monkeypatch.context() as patch:
+        patch.setattr(modules, "plain_syntax", lambda node: "another linker")
+        assert is_old()
+    with monkeypatch.context() as patch:
+        patch.setitem(game.functions, "play", get_game("tictactoe").functions["play"])
+        assert is_old()
+    assert not is_old() and packaged_module(get_game("connect4")) == module
+
+
+def test_a_damaged_archive_is_as_if_there_were_none(monkeypatch, tmp_path, read_again):
+    from alphazero_nb.web import wasm
+    game, folder = get_game("tictactoe"), files("alphazero_nb")/"web"
+    archive, listed = (folder/"modules.xz").read_bytes(), (folder/"modules.json").read_text(encoding="utf-8")
+    monkeypatch.setattr(modules, "_part", lambda name: tmp_path/name if name.startswith("modules") else folder/name)
+    monkeypatch.setattr(wasm, "compile_game", lambda game: b"compiled here")
+    row = json.loads(listed)["modules"]["tictactoe"]["sha256"]
+    for content, text in ((archive[:-9], listed), (b"", listed), (archive, "{"), (archive, "{}"), (archive, listed.replace(row, "0" * 64))):
+        (tmp_path/"modules.xz").write_bytes(content)
+        (tmp_path/"modules.json").write_text(text, encoding="utf-8")
+        read_again()
+        assert modules.game_module(game) == b"compiled here"
+    (tmp_path/"modules.json").write_text(listed, encoding="utf-8")
+    read_again()
+    assert modules.game_module(game).startswith(b"\0asm")
+
+
+WITHOUT_COMPILER = {   # What is missing: how a process is made to miss it
+    "target": """
+import llvmlite.binding as llvm
+find = llvm.Target.from_triple
+def of_this_machine(triple):
+    if "wasm" in triple: raise RuntimeError("no target fits")
+    return find(triple)
+llvm.Target.from_triple = of_this_machine""",
+    "numba": "from numba.core import codegen\ndel codegen.CPUCodeLibrary"}
+
+
+@pytest.mark.parametrize("missing", WITHOUT_COMPILER)
+def test_built_in_games_need_no_compiler(missing, tmp_path):
+    "Where WebAssembly cannot be made, a page of a built-in game is the same, and rules of one's own are refused in a sentence."
+    program = f"""
+import sys
+{WITHOUT_COMPILER[missing]}
+import broken_games
+from alphazero_nb.web.page import export_page
+from alphazero_nb.web.modules import game_module
+export_page("pretrained:tictactoe", {str(tmp_path / "page.html")!r})
+try: game_module(broken_games.nim())
+except ValueError as error: print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[1])
+    assert done.returncode == 0, done.stderr
+    sentence, = done.stdout.splitlines()
+    assert re.match(r"nim cannot become WebAssembly: .*; (upgrade numba to 0.61 or newer|install another version of numba)\.$", sentence), sentence
+    assert (tmp_path/"page.html").read_bytes() == page.export_page("pretrained:tictactoe", tmp_path/"here.html").read_bytes()
 
 
 def test_the_tables_have_the_sizes_of_the_package():
