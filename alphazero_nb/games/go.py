@@ -14,7 +14,7 @@ __all__ = ['EDGE', 'HISTORY', 'BLACK', 'WHITE', 'LETTERS', 'width', 'place_of', 
            'add_pairs', 'pairs', 'only_liberty', 'join', 'remove', 'put', 'mix', 'stone_key', 'signed', 'change_key',
            'board_key', 'known_at', 'first_part', 'remember', 'is_known', 'group_key', 'is_first', 'repeats',
            'can_place', 'mover', 'legal', 'reached', 'spread', 'count_area', 'play', 'returns', 'liberties', 'observe',
-           'board_of', 'text', 'score', 'go']
+           'first_point', 'board_of', 'text', 'score', 'go']
 
 # %% ../../nbs/15d_games.go.ipynb #485133f5
 _MOVER, _SIDE, _PASSES, _MOVES, _LONGEST, _KOMI, _SUICIDE, _SCORE = range(8)   # Komi and score in half points
@@ -376,6 +376,9 @@ def observe(state, planes):
 
 # %% ../../nbs/15d_games.go.ipynb #0e35f354
 LETTERS = "ABCDEFGHJKLMNOPQRST"
+
+
+def first_point(size: int) -> int: return _BOARD + size + 3   # Where the top left point is in the row of a state
 
 
 def board_of(state) -> np.ndarray:

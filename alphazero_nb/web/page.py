@@ -32,9 +32,17 @@ __all__ = ['SIMULATIONS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 
            'export_page']
 
 # %% ../../nbs/79f_web.page.ipynb #d0d65534
+def _go_grid(game: Game) -> GridDrawing:
+    from alphazero_nb.games.go import LETTERS, first_point
+    size = game.shape[1]
+    return GridDrawing(size, size, first_point(size), "lines", rows=tuple(range(size, 0, -1)),
+                       columns=tuple(LETTERS[:size]), stride=size + 2)
+
+
 def _grid(game: Game, word: str) -> GridDrawing | None:
     "Return the grid of a game of the package whose drawing is a function."
     if word == "tictactoe": return GridDrawing(3, 3, look="crosses", run=3)
+    if word == "go": return _go_grid(game)
     if word not in ("connect4", "gomoku", "othello"): return None
     height, width = game.shape[1:]
     names = [game.action_name(width * (height - 1) * (word == "gomoku") + column) for column in range(width)]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core.registry import get_game
-from alphazero_nb.games.go import board_of, go, score
+from alphazero_nb.games.go import board_of, first_point, go, score
 from alphazero_nb.games.hex import hex
 from go_reference import PlainGo
 
@@ -241,7 +241,7 @@ def test_a_board_shows_the_stones_and_the_letters_without_i(size):
     for action in game.legal_actions(state)[:-1]:
         place = board.aims()[action]
         assert game.action_name(action) == f"{board.columns[place % size]}{board.rows[place // size]}"
-    data = GridDrawing(size, size, 20 + size + 3, "lines", rows=board.rows, columns=board.columns, stride=size + 2)
+    data = GridDrawing(size, size, first_point(size), "lines", rows=board.rows, columns=board.columns, stride=size + 2)
     assert data(game, state) == board
 
 

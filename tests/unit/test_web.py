@@ -35,7 +35,8 @@ from alphazero_nb.web.wasm import EXPORTS, NotExportable, compile_game
 
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
 GAMES = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "dots": 1000, "othello": 1000, "chess": 1000,
-         "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000, "nim": 1000}   # Random games compared
+         "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000, "nim": 1000, "go(size=5)": 1000, "go(size=9)": 50,
+         "hex(size=7)": 1000, "hex(size=5,swap=1)": 1000}   # Random games compared
 SEARCHED = {"connect4": 200, "gomoku(size=9)": 200, "chess(variant=gardner)": 200, "pig": 200}   # Searches compared
 
 
@@ -516,7 +517,8 @@ def test_other_networks_are_refused():
 # The board ---------------------------------------------------------------------------------------
 
 DRAWN = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "gomoku(size=15)": 100, "dots": 1000, "othello": 1000,
-         "othello(size=6)": 100, "chess": 1000, "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000,
+         "othello(size=6)": 100, "go(size=9)": 1000, "go(size=5)": 100,
+         "chess": 1000, "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000,
          "chess(fen=r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1)": 300}   # Positions compared
 
 
