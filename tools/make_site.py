@@ -6,7 +6,7 @@
 
 No notebook is executed and nothing is downloaded. The Markdown is written to build/site-pages, then MkDocs turns it into HTML with
 docs/mkdocs.yml. A broken link or anchor ends the build."""
-import argparse, ast, base64, configparser, hashlib, importlib, json, logging, posixpath, re, shutil, sys, time
+import argparse, ast, base64, hashlib, importlib, json, logging, posixpath, re, shutil, sys, time
 from collections import defaultdict
 from pathlib import Path
 
@@ -146,13 +146,6 @@ def reading_path():
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     part = text.partition("## Understand")[2].partition("\n## ")[0]
     return ["nbs/" + name for name in re.findall(r"^\d+\. \[[^\]]*\]\(([^)]*\.ipynb)\)", part, re.M)]
-
-
-def site_url():
-    "Where the site is published, as settings.ini gives it."
-    ini = configparser.ConfigParser()
-    ini.read(ROOT/"settings.ini", encoding="utf-8")
-    return ini["DEFAULT"]["doc_host"] + ini["DEFAULT"]["doc_baseurl"] + "/"
 
 
 def group_of(module): return module.partition(".")[0] if module.partition(".")[0] in GROUPS else "measure"
@@ -350,7 +343,7 @@ def build(out, boards=True):
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     menu, address = write_pages(boards), sync.read_address()
     config = load_config(str(ROOT/"docs"/"mkdocs.yml"), docs_dir=str(PAGES), site_dir=str(out), nav=menu, strict=True,
-                         repo_url=address["git_url"], site_url=site_url())
+                         repo_url=address["git_url"], site_url=address["site"])
     config["extra"] |= dict(names=public_names(), address=address)
     config.plugins.on_startup(command="build", dirty=False)
     try: mkdocs_build(config)

@@ -18,7 +18,7 @@ SETTINGS = dict(INI["DEFAULT"])
 NOTEBOOKS = sync.notebooks()
 
 # What only nbdev 2 has a word for. Every other line of settings.ini must have its like in pyproject.toml.
-ONLY_NBDEV_2 = {"copyright", "status", "language", "audience", "update_pyproject", "doc_host", "doc_baseurl"}
+ONLY_NBDEV_2 = {"copyright", "status", "language", "audience", "update_pyproject"}
 LICENSES = {"apache2": "Apache-2.0"}
 
 
@@ -48,6 +48,9 @@ def packaging_facts():
         "git_url": (SETTINGS["git_url"], urls["Repository"]),
         "user": (SETTINGS["user"], urls["Repository"].split("/")[-2]),
         "repo": (SETTINGS["repo"], urls["Repository"].split("/")[-1]),
+        "doc_host": (f"https://{SETTINGS['user']}.github.io", urls["Homepage"].rpartition("/")[0].rpartition("/")[0]),
+        "doc_baseurl": (f"/{SETTINGS['repo']}", urls["Homepage"].removeprefix(SETTINGS["doc_host"]).rstrip("/")),
+        "site": (sync.read_address()["site"] + "CHANGELOG/", urls["Changelog"]),
     }
 
 
@@ -172,6 +175,9 @@ def test_a_new_address_reaches_every_page(some, tmp_path_factory):
     assert check.returncode == 1 and f"stale: {NOTEBOOKS[0]} " in check.stdout
     assert run_sync(some).returncode == 0
     old = f"{SETTINGS['user']}/{SETTINGS['repo']}".encode()
+    assert SETTINGS["doc_host"].encode() in sync.read_tree(ROOT)["README.md"]
+    for root in (some, copy): assert SETTINGS["doc_host"].encode() not in sync.read_tree(root)["pyproject.toml"]
+    assert SETTINGS["doc_host"].encode() not in sync.read_tree(copy)["README.md"]
     made = [name for name, content in sync.read_tree(copy).items() if name.endswith(".py") and sync.is_generated(name, content.decode())]
     for root, skipped in ((copy, made), (some, [sync.INDEX, "README.md"])):   # Which link to pages that are not there
         assert [name for name, content in sync.read_tree(root).items() if name not in skipped and old in content] == []

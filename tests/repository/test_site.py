@@ -48,7 +48,7 @@ def pages(): return {file.relative_to(SITE).as_posix(): Page(file) for file in S
 
 def place(page, link):
     "The file and the anchor that a link of a page leads to. Its own address begins with site:, and other hosts are left out."
-    base = make_site.site_url()
+    base = sync.read_address()["site"]
     address, anchor = urldefrag(urljoin(base + page.removesuffix("index.html"), link))
     if not address.startswith(base): return None
     path = unquote(urlsplit(address).path.removeprefix(urlsplit(base).path))
