@@ -21,3 +21,8 @@ for (const frame of document.querySelectorAll("iframe.board")) {
   frame.addEventListener("load", () => fit(frame))
   if (frame.contentDocument && frame.contentDocument.readyState === "complete") fit(frame)
 }
+
+// The theme puts the copy button of each block of code into a <nav>. A screen reader lists these, so each has a name.
+function name() { document.querySelectorAll("nav.md-code__nav").forEach((bar, i) => bar.ariaLabel || (bar.ariaLabel = `Code ${i + 1}`)) }
+new MutationObserver(name).observe(document.body, {childList: true, subtree: true})
+name()

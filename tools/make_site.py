@@ -17,6 +17,12 @@ PAGES, BOARDS = ROOT/"build"/"site-pages", ROOT/"build"/"site-boards"
 GROUPS = dict(core="Core", games="Games", network="Networks", search="Search", selfplay="Self-play", arena="Arena",
               training="Training", ui="Display", web="Web", measure="Measuring and commands")
 TRAIN = ["quickstart", "your_own_game", "chess", "cards", "several_gpus", "benchmark"]
+# A few moves of each shipped agent against itself, for the picture of its board
+MOVES = {"connect4": [3, 2, 5, 5, 6, 4, 4, 4, 4, 1, 5, 3, 5, 3, 3, 4, 3, 6], "tictactoe": [4, 0, 1, 7, 8],
+         "dots(rows=3,cols=3)": [15, 2, 0, 13, 16, 7, 17, 11, 8, 9, 21, 1, 19],
+         "gomoku(size=9)": [40, 31, 39, 41, 49, 59, 50, 51, 21, 30, 29, 37, 19, 9, 47, 38],
+         "chess(variant=gardner)": [369, 321, 321, 271, 172, 418, 357, 664, 174, 178, 453, 215, 174, 662],
+         "blob(players=4,cards=5)": [53, 52, 53, 53, 50, 44, 35, 43, 26, 20]}
 TEXTS = ["CHANGELOG.md", "CONTRIBUTING.md", "nbs/data/README.md"]   # Of the repository, as they are
 
 
@@ -228,11 +234,26 @@ def export_boards(folder):
     for old in BOARDS.iterdir():
         if old != kept: shutil.rmtree(old)
     for game in list_pretrained():
+        (folder/f"{file_stem(game)}.svg").write_text(picture(game), encoding="utf-8")
         file = kept/f"{file_stem(game)}.html"
         try:
             if not file.exists(): export_page(f"pretrained:{game}", file, title=board_title(game))
         except NotExportable: continue   # Hidden cards: the gallery links to the notebook
         shutil.copyfile(file, folder/file.name)
+
+
+def picture(name):
+    "The board of a game after some moves of its agent, as SVG. A card game is seen from the first seat."
+    from alphazero_nb.core.registry import get_game
+    from alphazero_nb.ui.board import Marks, board_svg, find_drawing, last_places
+    from alphazero_nb.ui.card_table import SeatView, find_table
+    game, moves = get_game(name), MOVES.get(name, [])
+    states = [game.state_after(moves[:count], seed=4) for count in range(len(moves) + 1)]
+    if table := find_table(game):
+        names = ("You", *(f"Agent {seat}" for seat in range(1, game.players)))
+        return board_svg(table.draw(SeatView(game, tuple(states), tuple(moves), 0, names, False)))
+    before, board = (find_drawing(game)(states[:end], moves[:end - 1]) for end in (max(1, len(moves)), len(states)))
+    return board_svg(board, Marks(last=last_places(before, board, moves[-1])) if moves else Marks())
 
 
 def board_title(game):
@@ -244,32 +265,35 @@ def board_title(game):
 
 def agent_card(row):
     "What an agent's file says about it, as a list."
-    lines = [f"Network `{row['preset']}`, trained for {row['minutes']:g} minutes on {row['device']}: {row['games']:,} games of self-play."]
-    lines += [f"Judged with exact solutions: {text.removeprefix('all: ')}." for text in row.get("judged") or [] if text.startswith("all: ")]
+    lines = [f"Network `{row['preset']}`, trained for {row['minutes']:.0f} minutes on {row['device']}: {row['games']:,} games of self-play."]
+    lines += [f"Judged with exact solutions, it {text.removeprefix('all: ')}." for text in row.get("judged") or [] if text.startswith("all: ")]
     lines += [f"{match['score']:.1%} of the points against `{match['opponent']}` in {match['games']:,} games "
               f"({match['low']:.1%} to {match['high']:.1%})." for match in row.get("matches") or [] if "score" in match]
-    return "\n".join(f"- {line}" for line in lines)
+    return lines
 
 
-def play_pages(boards, address):
+def play_pages(boards, pictures, address):
     "The gallery and one page for each shipped agent: {path: Markdown}."
     pages, cards = {}, []
     agents = [json.loads(file.read_text(encoding="utf-8")) | dict(stem=file.stem) for file in (ROOT/sync.PACKAGE/"agents").glob("*.json")]
     first = ["connect4", "tictactoe", "dots-rows-3-cols-3", "gomoku-size-9", "chess-variant-gardner"]
     for row in sorted(agents, key=lambda row: (row["stem"] not in first, first.index(row["stem"]) if row["stem"] in first else 0)):
+        lines = agent_card(row)
         title, stem, here = board_title(row["game"]), row["stem"], row["stem"] in boards
         frame = (f'<iframe class="board" title="{title}: a board to play on" src="../boards/{stem}.html"></iframe>\n\n'
                  f"[Save this page](boards/{stem}.html){{ download }}: it plays without network.") if here else \
                 f"A page cannot hide cards from you. [The notebook]({sync.colab_link(address, 'colab/cards.ipynb')}) has a table to play at."
-        pages[f"play/{stem}.md"] = (f"---\nhide: [toc]\n---\n\n# {title}\n\n{frame}\n\n## The agent\n\n{agent_card(row)}\n\n"
+        card = "\n".join(f"- {line}" for line in lines)
+        pages[f"play/{stem}.md"] = (f"---\nhide: [toc]\n---\n\n# {title}\n\n{frame}\n\n## The agent\n\n{card}\n\n"
                                     f"In a terminal:\n\n```sh\nalphazero-nb play \"{row['game']}\"\n```\n")
-        cards.append(f"-   **[{title}]({stem}.md)**\n\n    {'Play in this browser' if here else 'Play in the notebook'}\n\n"
-                     + "\n".join("    " + line for line in agent_card(row).split("\n")[:2]))
-    intro = ("# Play\n\n> Agents that learnt from the rules alone. Each board is one file: the rules, the search and the network run in "
+        shown = f"[![The board of {title} after some moves](boards/{stem}.svg)]({stem}.md)\n\n    " * (stem in pictures)
+        cards.append(f"-   {shown}## {title}\n\n    {' '.join(lines[1:2])}\n\n    "
+                     f"[{'Play' if here else 'Play in a notebook'}]({stem}.md){{ .md-button aria-label='Play {title}' }}")
+    intro = ("---\nhide: [toc]\n---\n\n# Play\n\n> Agents that learnt from the rules alone. Each board is one file: the rules, the search and the network run in "
              "your browser.\n\n")
     more = ("\n\nTo play in a notebook, with analysis and all levels, open [Play](../colab/play.md). "
             "To make such a file from an agent of your own: `alphazero-nb page runs/connect4 --out mine.html` ([how](../nbs/79f_web.page.md)).\n")
-    return {"play/index.md": intro + '<div class="grid cards" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>" + more, **pages}
+    return {"play/index.md": intro + '<div class="grid cards games" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>" + more, **pages}
 
 
 # The site ---------------------------------------------------------------------------------------
@@ -312,6 +336,17 @@ def understand_page(facts):
             "where you can change the code and run it. Cells with a coloured edge are the package itself; the others test it.\n")
 
 
+# Errors of installed versions name help/#section, wherever the page stands today
+HELP = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Help</title>
+<p><a href="../nbs/90_troubleshooting/">Troubleshooting</a></p>
+<script>location.replace("../nbs/90_troubleshooting/" + location.hash)</script>
+</html>
+"""
+
+
 def write_pages(boards=True):
     "Write everything that MkDocs reads to build/site-pages. Return the menu."
     shutil.rmtree(PAGES, ignore_errors=True)
@@ -327,9 +362,12 @@ def write_pages(boards=True):
     pages = {path.removesuffix(".ipynb") + ".md": notebook_page(path, known, address, names) for path in sync.notebooks()}
     for path in TEXTS: pages[path] = f"---\nsource: {path}\n---\n" + relink((ROOT/path).read_text(encoding="utf-8"), path, known, address)
     pages |= reference_pages(names, facts) | command_pages() | group_pages(facts) | {"understand.md": understand_page(facts)}
-    pages |= play_pages({file.stem for file in (PAGES/"play"/"boards").iterdir()}, address)
+    made = {kind: {file.stem for file in (PAGES/"play"/"boards").glob(f"*.{kind}")} for kind in ("html", "svg")}
+    pages |= play_pages(made["html"], made["svg"], address)
     pages["pages.md"] = "# All pages\n\nThe numbers of the notebooks are the reading order, and a group uses only groups above it.\n\n" + \
         "\n".join(f"- [{GROUPS[group]}](groups/{group}.md)" for group in GROUPS) + "\n"
+    (PAGES/"help").mkdir()
+    (PAGES/"help"/"index.html").write_text(HELP, encoding="utf-8")
     for path, text in pages.items():
         (PAGES/path).parent.mkdir(parents=True, exist_ok=True)
         (PAGES/path).write_text(text, encoding="utf-8")
