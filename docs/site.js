@@ -12,6 +12,8 @@ function fit(frame) {
         rule.media.mediaText = dark ? "all" : "not all"
       }
   }
+  const title = inside.querySelector("h1")
+  if (title && title.textContent.trim() === document.querySelector("h1").firstChild.textContent.trim()) title.hidden = true   // It is said above the frame
   new ResizeObserver(resize).observe(inside.body)
   new MutationObserver(paint).observe(document.body, {attributeFilter: ["data-md-color-scheme"]})
   resize()

@@ -106,7 +106,9 @@ def module_of(cells):
 def page_head(path, module, address, names):
     "The line below the title: Colab, the module and the notebook."
     up = "../" * path.count("/")
-    line = [f"[![Open in Colab]({up}img/colab.svg)]({sync.colab_link(address, path)})"]
+    link = sync.colab_link(address, path)
+    line = [f"[Run it in Colab]({link}){{ .md-button .md-button--primary }}" if path.startswith("colab/") else
+            f"[![Open in Colab]({up}img/colab.svg)]({link})"]
     if module:
         file = f"{sync.PACKAGE}/{module.replace('.', '/')}.py"
         where = f"{up}reference/{group_of(module)}.md" if f"{sync.PACKAGE}.{module}" in names.values() else None
@@ -317,7 +319,7 @@ def navigation(facts, pages):
     explained = [fact["path"] for fact in facts if re.match(r"nbs/9", fact["path"]) and fact["path"] not in path]
     explained.remove("nbs/90_troubleshooting.ipynb")
     return [{"Home": "index.md"},
-            {"Play": ["play/index.md", *[name for name in pages if re.fullmatch(r"play/(?!index).*\.md", name)], "colab/play.md"]},
+            {"Play": ["play/index.md", *[name for name in pages if re.fullmatch(r"play/(?!index).*\.md", name)], {"In a notebook": "colab/play.md"}]},
             {"Train": ["nbs/index.md", *[f"colab/{name}.md" for name in TRAIN], "nbs/90_troubleshooting.md"]},
             {"Understand": ["understand.md", {"Seven pages": list(map(page, path))}, {"More": list(map(page, explained))}]},
             {"Reference": ["reference/index.md", *[{GROUPS[group]: f"reference/{group}.md"} for group in GROUPS if f"reference/{group}.md" in pages],

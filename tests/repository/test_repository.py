@@ -183,6 +183,29 @@ def test_a_new_address_reaches_every_page(some, tmp_path_factory):
         assert [name for name, content in sync.read_tree(root).items() if name not in skipped and old in content] == []
 
 
+# Workflows --------------------------------------------------------------------------------------
+
+WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT/".github/workflows").glob("*.y*ml"))}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_names_major_versions_reads_only_and_ends(name):
+    "Only the job that publishes the site may write, and only pages."
+    text = WORKFLOWS[name]
+    actions = re.findall(r"uses: *(\S+)", text)
+    assert actions and all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions)
+    assert re.search(r"^permissions:\n  contents: read\n\n", text, re.M), "by default"
+    assert set(re.findall(r"([\w-]+): write", text)) <= ({"pages", "id-token"} if name == "site.yaml" else set())
+    assert text.count("runs-on:") == text.count("timeout-minutes:")
+
+
+def test_every_target_that_a_workflow_makes_is_there():
+    targets = set(re.findall(r"^([\w-]+(?: [\w-]+)*):", (ROOT/"Makefile").read_text(encoding="utf-8"), re.M))
+    targets = {name for line in targets for name in line.split()}
+    made = {name for text in WORKFLOWS.values() for name in re.findall(r"run: make ([\w-]+)", text)}
+    assert {"site", "site-check", "test"} <= made <= targets
+
+
 # README -----------------------------------------------------------------------------------------
 
 def test_a_readme_shows_what_a_reader_of_the_notebook_sees():
