@@ -274,7 +274,19 @@ def agent_card(row):
     return lines
 
 
-def play_pages(boards, pictures, address):
+def in_short(row):
+    "The strongest result of an agent in one sentence."
+    others = {"random": "random moves", "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
+              "minimax": "a search {} moves ahead that counts material"}
+    if found := re.search(r"all: keeps the result in (\S+) of ([\d,]+) positions", "\n".join(row.get("judged") or [])):
+        return f"Keeps the result of perfect play in {found[1]} of {found[2]} solved positions."
+    match = row["matches"][-1]
+    kind, _, number = match["opponent"].partition(":")
+    opponent = others.get(kind, match["opponent"]).format(number)
+    return f"Scores {match['score']:.1%} of the points against {opponent}, in {match['games']:,} games."
+
+
+def play_pages(boards, pictures):
     "The gallery and one page for each shipped agent: {path: Markdown}."
     pages, cards = {}, []
     agents = [json.loads(file.read_text(encoding="utf-8")) | dict(stem=file.stem) for file in (ROOT/sync.PACKAGE/"agents").glob("*.json")]
@@ -284,12 +296,13 @@ def play_pages(boards, pictures, address):
         title, stem, here = board_title(row["game"]), row["stem"], row["stem"] in boards
         frame = (f'<iframe class="board" title="{title}: a board to play on" src="../boards/{stem}.html"></iframe>\n\n'
                  f"[Save this page](boards/{stem}.html){{ download }}: it plays without network.") if here else \
-                f"A page cannot hide cards from you. [The notebook]({sync.colab_link(address, 'colab/cards.ipynb')}) has a table to play at."
+                f"![The table of {title} after some moves](boards/{stem}.svg){{ .shot }}\n\n" * (stem in pictures) + \
+                "A web page cannot hide cards from you. [The notebook about cards](../colab/cards.md) has a table to play at."
         card = "\n".join(f"- {line}" for line in lines)
         pages[f"play/{stem}.md"] = (f"---\nhide: [toc]\n---\n\n# {title}\n\n{frame}\n\n## The agent\n\n{card}\n\n"
                                     f"In a terminal:\n\n```sh\nalphazero-nb play \"{row['game']}\"\n```\n")
         shown = f"[![The board of {title} after some moves](boards/{stem}.svg)]({stem}.md)\n\n    " * (stem in pictures)
-        cards.append(f"-   {shown}## {title}\n\n    {' '.join(lines[1:2])}\n\n    "
+        cards.append(f"-   {shown}## {title}\n\n    {in_short(row)}\n\n    "
                      f"[{'Play' if here else 'Play in a notebook'}]({stem}.md){{ .md-button aria-label='Play {title}' }}")
     intro = ("---\nhide: [toc]\n---\n\n# Play\n\n> Agents that learnt from the rules alone. Each board is one file: the rules, the search and the network run in "
              "your browser.\n\n")
@@ -321,17 +334,17 @@ def navigation(facts, pages):
     return [{"Home": "index.md"},
             {"Play": ["play/index.md", *[name for name in pages if re.fullmatch(r"play/(?!index).*\.md", name)], {"In a notebook": "colab/play.md"}]},
             {"Train": ["nbs/index.md", *[f"colab/{name}.md" for name in TRAIN], "nbs/90_troubleshooting.md"]},
-            {"Understand": ["understand.md", {"Seven pages": list(map(page, path))}, {"More": list(map(page, explained))}]},
+            {"Understand": ["understand/index.md", {"Seven pages": list(map(page, path))}, {"More": list(map(page, explained))}]},
             {"Reference": ["reference/index.md", *[{GROUPS[group]: f"reference/{group}.md"} for group in GROUPS if f"reference/{group}.md" in pages],
                            {"Commands": ["commands/index.md", *[name for name in pages if re.fullmatch(r"commands/(?!index).*", name)]]}]},
-            {"All pages": ["pages.md", *[{GROUPS[group]: [f"groups/{group}.md", *by_group[group]]} for group in GROUPS],
+            {"All pages": ["pages/index.md", *[{GROUPS[group]: [f"groups/{group}.md", *by_group[group]]} for group in GROUPS],
                            {"Project": TEXTS}]}]
 
 
 def understand_page(facts):
     "The way through the seven pages."
     by_path = {fact["path"]: fact for fact in facts}
-    line = "{}. [{}]({}.md): {}".format
+    line = "{}. [{}](../{}.md): {}".format
     rows = [line(i, by_path[path]["title"], path.removesuffix(".ipynb"), by_path[path]["claim"]) for i, path in enumerate(reading_path(), 1)]
     return ("# Understand\n\n> Seven pages, in this order, for readers who know Python and a little PyTorch.\n\n" + "\n".join(rows) +
             "\n\nEach page ends with a link to the next one. Every page is a notebook: the badge below its title opens it in Colab, "
@@ -363,11 +376,11 @@ def write_pages(boards=True):
     for name in pictures: (PAGES/name).parent.mkdir(parents=True, exist_ok=True), shutil.copyfile(ROOT/name, PAGES/name)
     pages = {path.removesuffix(".ipynb") + ".md": notebook_page(path, known, address, names) for path in sync.notebooks()}
     for path in TEXTS: pages[path] = f"---\nsource: {path}\n---\n" + relink((ROOT/path).read_text(encoding="utf-8"), path, known, address)
-    pages |= reference_pages(names, facts) | command_pages() | group_pages(facts) | {"understand.md": understand_page(facts)}
+    pages |= reference_pages(names, facts) | command_pages() | group_pages(facts) | {"understand/index.md": understand_page(facts)}
     made = {kind: {file.stem for file in (PAGES/"play"/"boards").glob(f"*.{kind}")} for kind in ("html", "svg")}
-    pages |= play_pages(made["html"], made["svg"], address)
-    pages["pages.md"] = "# All pages\n\nThe numbers of the notebooks are the reading order, and a group uses only groups above it.\n\n" + \
-        "\n".join(f"- [{GROUPS[group]}](groups/{group}.md)" for group in GROUPS) + "\n"
+    pages |= play_pages(made["html"], made["svg"])
+    pages["pages/index.md"] = "# All pages\n\nThe numbers of the notebooks are the reading order, and a group uses only groups above it.\n\n" + \
+        "\n".join(f"- [{GROUPS[group]}](../groups/{group}.md)" for group in GROUPS) + "\n"
     (PAGES/"help").mkdir()
     (PAGES/"help"/"index.html").write_text(HELP, encoding="utf-8")
     for path, text in pages.items():

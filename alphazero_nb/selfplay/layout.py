@@ -107,8 +107,8 @@ def choose_kind(game: Game, layout: str | None, devices, workers: int | None) ->
     if layout == "ray" and devices is not None:
         raise ValueError("layout='ray' plays on the devices of its cluster; leave out devices.")
     if layout == "threads" and several:
-        raise ValueError("layout='threads' plays on one device; "
-                         "leave out devices and workers, or use layout='processes'.")
+        raise ValueError("layout='threads' plays in this process on one device; "
+                         "leave out devices and workers, or use layout='processes'." + see("speed"))
     return layout or ("processes" if several or game.in_python and usable_cores() > 1 else "threads")
 
 # %% ../../nbs/41_selfplay.layout.ipynb #68497360

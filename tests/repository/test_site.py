@@ -120,6 +120,17 @@ def test_the_reading_path_follows_itself():
         assert place(name, link)[0] == following.removesuffix(".ipynb") + "/index.html"
 
 
+def test_the_gallery_has_each_agent_with_its_board_and_its_card():
+    gallery = pages()["play/index.html"]
+    agents = sorted((sync.ROOT/sync.PACKAGE/"agents").glob("*.json"))
+    assert len(agents) == 6
+    for file in agents:
+        name, row = f"play/{file.stem}/index.html", json.loads(file.read_text(encoding="utf-8"))
+        assert f"{file.stem}/" in gallery.links and f"boards/{file.stem}.svg" in gallery.loads
+        board = f"../boards/{file.stem}." + ("svg" if row["game"].startswith("blob") else "html")   # Hidden cards stay at the table
+        assert board in pages()[name].loads and f"{row['games']:,} games of self-play" in (SITE/name).read_text(encoding="utf-8")
+
+
 def test_every_section_that_an_error_names_is_on_the_page():
     from test_help import sections
     anchors = pages()["nbs/90_troubleshooting/index.html"].anchors
