@@ -357,7 +357,7 @@ HELP = """<!DOCTYPE html>
 <meta charset="utf-8">
 <title>Help</title>
 <p><a href="../nbs/90_troubleshooting/">Troubleshooting</a></p>
-<script>location.replace("../nbs/90_troubleshooting/" + location.hash)</script>
+<script>location.replace("../nbs/90_troubleshooting/" + location.hash.replace(/[.]$/, ""))</script>
 </html>
 """
 

@@ -16,4 +16,4 @@ def see(
     section: str,  # An anchor of the page on troubleshooting, such as rules
 ) -> str:          # " Help: " and the address, to put behind the last sentence of an error
     "Return the end of a long error: where to read more."
-    return f" Help: {SITE}help/#{section}"
+    return f" Help: {SITE}help/#{section}."

@@ -435,4 +435,4 @@ def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
     again = (shell_command("show-game", game.name, "--seed", seed, *["--moves", moves] * bool(line)) if game.packaged else
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
-                      f"{type(cause).__name__}: {str(cause).rstrip('.')}.{see('rules')}. Reproduce it with: {again}")
+                      f"{type(cause).__name__}: {str(cause).rstrip('.')}.{see('rules')} Reproduce it with: {again}")

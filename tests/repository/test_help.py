@@ -73,7 +73,7 @@ def test_every_section_that_an_error_names_is_on_the_page():
 
 def test_an_error_leads_to_the_site_of_the_repository():
     from alphazero_nb.core.help import see
-    assert see("rules") == f" Help: {sync.read_address()['site']}help/#rules"
+    assert see("rules") == f" Help: {sync.read_address()['site']}help/#rules."
 
 
 def test_the_scan_sees_long_texts_and_sections():

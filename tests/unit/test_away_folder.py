@@ -325,7 +325,7 @@ def test_a_stop_while_it_waits_says_what_is_not_saved(base, whole, tmp_path):
     assert describe(end) == (f"Stopped. 1 iteration is saved in {folder}. The folder is away, so 16 games of the next one are not "
                              f"saved; only this Trainer still has them. Run it again to continue from there.")
     assert not folder.exists()
-    with pytest.raises(OSError, match=r"has held this run and cannot be read \(No such file or directory\), so nothing was changed; .*\. Help: \S+#drive$"):
+    with pytest.raises(OSError, match=r"has held this run and cannot be read \(No such file or directory\), so nothing was changed; .*\.$"):
         run.fit(iterations=2)
     assert not folder.exists(), "the next call does not begin anew in the place of the folder"
     (tmp_path / "away").rename(folder)
