@@ -20,6 +20,7 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
     "gomoku(size=9)": (30, ["rollouts:400", "rollouts:2000"], 200),
     "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
     "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
+    "othello(size=6)": (35, ["greedy", "rollouts:400", "rollouts:2000"], 200),
     "chess(variant=gardner)": (30, ["random", "greedy", "minimax:2"], 100),
 }
 
@@ -37,10 +38,12 @@ def train(name, minutes):
 
 
 def measure(trainer, opponents, games):
-    "Return how strong the agent is, as plain data."
+    "Return how strong the agent is and what its levels are, as plain data."
     from alphazero_nb.arena.judge import judge, packaged_positions
+    from alphazero_nb.arena.level_curve import calibrate_levels
     from alphazero_nb.arena.matches import play_series
     from alphazero_nb.arena.players import get_player
+    from alphazero_nb.search.levels import levels_to_dict
     search = trainer.play_settings.search
     hidden = trainer.game.has_hidden_information
     options = dict(simulations=search.simulations, worlds=search.worlds) if hidden else {}
@@ -48,7 +51,8 @@ def measure(trainer, opponents, games):
     judged = [] if positions is None else [str(row) for row in judge(agent, positions)]
     matches = [play_series(trainer.game, agent, get_player(name, trainer.game, seed=1), games, seed=2).to_dict()
                for name in opponents]
-    return dict(simulations=agent.settings.simulations, judged=judged, matches=matches)
+    levels = dict(levels=levels_to_dict(calibrate_levels(agent))) if trainer.game.players == 2 else {}
+    return dict(simulations=agent.settings.simulations, judged=judged, matches=matches, **levels)
 
 
 def make(name):

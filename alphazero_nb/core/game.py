@@ -84,8 +84,64 @@ class Sendable(BaseGame):
 
 def _remake(cls, args, arguments): return cls(*args, **arguments)
 
+# %% ../../nbs/01_core.game.ipynb #c4270f07
+def _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, chance, outcomes) -> None:
+    "Raise a ValueError if arguments of `Game` contradict each other."
+    if (privileged is None) != (privileged_size == 0):
+        raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
+    if (chance is None) != (outcomes == 0):
+        raise ValueError(f"{name}: chance and outcomes go together; give both or neither.")
+    if privileged and len(shape) != 1:
+        raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
+    if zero_sum and players != 2: raise ValueError(f"{name}: zero_sum is for two players; leave it out.")
+
+# %% ../../nbs/01_core.game.ipynb #c4270f05
+class _CompiledRules(Sendable):
+    "What a game derives from its arguments: sizes of the input, and compiled rules with their addresses."
+    def _set_inputs(self, shape, privileged_size, groups, symmetries, start_symmetries) -> None:
+        self.shape, self.privileged_size, self.groups = tuple(shape), privileged_size, groups
+        self.observation_size = int(np.prod(shape))
+        self.input_size = self.observation_size + privileged_size
+        self.input_shape = (self.input_size,) if privileged_size else self.shape
+        self.symmetries = _symmetry_arrays(symmetries, self.input_size, self.actions)
+        self.start_symmetries = tuple(range(len(self.symmetries[0])) if start_symmetries is None else start_symmetries)
+
+    def _set_rules(self, functions: dict) -> None:
+        "Compile the functions of the contract by name; those that are None are left out."
+        self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items() if f is not None}
+        self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
+        self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
+        sizes = [self.state_size, self.players, self.actions, self.observation_size, self.max_legal, self.outcomes]
+        optional = {key: address_of(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
+        self.api = np.array([address_of(self.compiled[key]) for key in SIGNATURES] + sizes +
+                            [optional["privileged"], self.privileged_size, optional["material"], self.rewards,
+                             self.zero_sum, self.max_length], np.int64)
+
+    def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
+
+    @property
+    def has_hidden_information(self) -> bool:  # True if the game defines `resample_hidden`
+        return self.functions["resample_hidden"] is not _nothing_hidden
+
+    @property
+    def has_material(self) -> bool: return "material" in self.functions   # True if the game counts material
+
+    @property
+    def has_chance(self) -> bool: return self.outcomes > 0   # True if chance may move after the start
+
+    def check(self, games: int = 20, seed: int = 0) -> None:
+        "Check the contract in random games, and print what they were like. A ContractError names a broken requirement."
+        print(check_game(self, games, seed))
+
+    def twins(self) -> tuple:
+        "Return the plain rules, the rules compiled with a check of every index, and the requirement that both agree."
+        careful = Rewired(checked_helper)
+        plain = {key: careful.function(f) for key, f in self.functions.items()}
+        safe = {key: _compile(key, f, boundscheck=True) for key, f in plain.items()}
+        return plain, safe, "compiled and plain Python must agree (does a number overflow int16 or int8?)"
+
 # %% ../../nbs/01_core.game.ipynb #c4270f04
-class Game(Sendable):
+class Game(_CompiledRules):
     "Rules compiled for kernels (`api`), and the same rules for use from Python, one state at a time."
     def __init__(
         self,
@@ -120,60 +176,17 @@ class Game(Sendable):
         material: Callable | None = None,  # material(state, out): what each seat has on the board, such as pieces or boxes
         match_start: Callable | None = None,  # Changes a new row into the start of a match, if training has other rules
     ):
-        if (privileged is None) != (privileged_size == 0):
-            raise ValueError(f"{name}: privileged and privileged_size go together; give both or neither.")
-        if (chance is None) != (outcomes == 0):
-            raise ValueError(f"{name}: chance and outcomes go together; give both or neither.")
-        if privileged and len(shape) != 1:
-            raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
-        if zero_sum and players != 2: raise ValueError(f"{name}: zero_sum is for two players; leave it out.")
+        _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, chance, outcomes)
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
-        self.shape, self.max_length, self.max_legal = tuple(shape), max_length, max_legal or actions
-        self.outcomes, self._outcome_names = outcomes, outcome_names
-        self.zero_sum = players == 2 if zero_sum is None else bool(zero_sum)
-        self.cells = None if cells is None else np.asarray(cells, np.int64)
-        self._action_names, self._text, self.heuristic, self.measures = action_names, text, heuristic, measures
-        self.match_start, self._move_names, self.seat_names, self.rewards = match_start, move_names, seat_names, rewards
-        self.observation_size, self.privileged_size, self.groups = int(np.prod(shape)), privileged_size, groups
-        self.input_size = self.observation_size + privileged_size
-        self.input_shape = (self.input_size,) if privileged_size else self.shape
-        self.symmetries = _symmetry_arrays(symmetries, self.input_size, actions)
-        self.start_symmetries = tuple(range(len(self.symmetries[0])) if start_symmetries is None else start_symmetries)
-        functions = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
-                         resample_hidden=resample_hidden or _nothing_hidden, chance=chance or _no_chance,
-                         **(dict(privileged=privileged) if privileged else {}),
-                         **(dict(material=material) if material else {}))
-        self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items()}
-        self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
-        self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
-        sizes = [state_size, players, actions, self.observation_size, self.max_legal, outcomes]
-        optional = {key: address_of(self.compiled[key]) if key in self.compiled else 0 for key in _LIKE}
-        self.api = np.array([address_of(self.compiled[key]) for key in SIGNATURES] + sizes +
-                            [optional["privileged"], privileged_size, optional["material"], rewards, self.zero_sum,
-                             max_length], np.int64)
-
-    def __repr__(self): return f"Game({self.name}: {self.players} players, {self.actions} actions)"
-
-    @property
-    def has_hidden_information(self) -> bool:  # True if the game defines `resample_hidden`
-        return self.functions["resample_hidden"] is not _nothing_hidden
-
-    @property
-    def has_material(self) -> bool: return "material" in self.functions   # True if the game counts material
-
-    @property
-    def has_chance(self) -> bool: return self.outcomes > 0   # True if chance may move after the start
-
-    def check(self, games: int = 20, seed: int = 0) -> None:
-        "Check the contract in random games, and print what they were like. A ContractError names a broken requirement."
-        print(check_game(self, games, seed))
-
-    def twins(self) -> tuple:
-        "Return the plain rules, the rules compiled with a check of every index, and the requirement that both agree."
-        careful = Rewired(checked_helper)
-        plain = {key: careful.function(f) for key, f in self.functions.items()}
-        safe = {key: _compile(key, f, boundscheck=True) for key, f in plain.items()}
-        return plain, safe, "compiled and plain Python must agree (does a number overflow int16 or int8?)"
+        self.max_length, self.max_legal, self.outcomes = max_length, max_legal or actions, outcomes
+        self.rewards, self.zero_sum = rewards, players == 2 if zero_sum is None else bool(zero_sum)
+        self.seat_names, self.heuristic, self.measures, self.match_start = seat_names, heuristic, measures, match_start
+        self._action_names, self._move_names, self._outcome_names = action_names, move_names, outcome_names
+        self._text, self.cells = text, None if cells is None else np.asarray(cells, np.int64)
+        self._set_inputs(shape, privileged_size, groups, symmetries, start_symmetries)
+        self._set_rules(dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                             resample_hidden=resample_hidden or _nothing_hidden, chance=chance or _no_chance,
+                             privileged=privileged, material=material))
 
 # %% ../../nbs/01_core.game.ipynb #3556e2de
 def _nothing_hidden(state, seed): pass

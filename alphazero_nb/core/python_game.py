@@ -288,40 +288,11 @@ def _by_hand(rules: Rules) -> dict:
         return ask
     return {key: of_row(getattr(rules, key)) for key in SIGNATURES}
 
-# %% ../../nbs/03_core.python_game.ipynb #3e6b2f72
-class PythonGame(Game):
-    "A game whose rules are a Python class. The seed and the actions must determine every position."
+# %% ../../nbs/03_core.python_game.ipynb #3e6b2f73
+class _PythonRules(Game):
+    "A game that asks the Python object of a position for its name, its drawing and its errors."
     in_python = True
     room = 10_000   # Positions in each half of a thread's store
-
-    def __init__(
-        self,
-        name: str,               # "hex(size=5)"
-        make: Callable,          # seed -> a fresh position with mover, legal, play, returns, observe
-        *,
-        players: int, actions: int, shape: tuple, max_length: int, max_legal: int | None = None,
-        outcomes: int = 0,       # Number of distinct outcomes of chance; positions then have `chance`
-        rewards: bool = False,   # True if `returns` gives the result so far in every position
-        zero_sum: bool | None = None,   # True if two players' results are always opposite; None: yes for two
-        symmetries: list | None = None, start_symmetries: tuple | None = None, cells: np.ndarray | None = None,
-        action_names: Callable | None = None, outcome_names: Callable | None = None,
-        text: Callable | None = None,   # position -> str; replaces text() of the position
-    ):
-        _sizes_fit(name, actions, max_length, outcomes)
-        self.make, self._text_of, self._resamples = make, text, _can_resample(name, make, outcomes)
-        self._rules, self._replayed = Rules(self, make, self.room), Rules(self, make, 0)
-        self._kept = self._rules.positions.kept
-        self._calls = {key: _callback(getattr(self._rules, key), self._kept) for key in SIGNATURES}
-        missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
-        rules = dict(_BRIDGE, **dict.fromkeys(missing))
-        with _linked(self._calls):
-            super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions,
-                             shape=shape, max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
-                             zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
-                             action_names=action_names, outcome_names=outcome_names, text=self._draw)
-        self.digest = None   # The compiled code says nothing about the class
-        self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
-        self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}
 
     @property
     def home(self) -> str: return getattr(self.make, "__module__", "")
@@ -352,6 +323,39 @@ class PythonGame(Game):
         if self._text_of: return self._text_of(position)
         if hasattr(position, "text"): return position.text()
         return f"moves {state[HEADER:HEADER + int(state[0])].tolist()}"
+
+# %% ../../nbs/03_core.python_game.ipynb #3e6b2f72
+class PythonGame(_PythonRules):
+    "A game whose rules are a Python class. The seed and the actions must determine every position."
+
+    def __init__(
+        self,
+        name: str,               # "hex(size=5)"
+        make: Callable,          # seed -> a fresh position with mover, legal, play, returns, observe
+        *,
+        players: int, actions: int, shape: tuple, max_length: int, max_legal: int | None = None,
+        outcomes: int = 0,       # Number of distinct outcomes of chance; positions then have `chance`
+        rewards: bool = False,   # True if `returns` gives the result so far in every position
+        zero_sum: bool | None = None,   # True if two players' results are always opposite; None: yes for two
+        symmetries: list | None = None, start_symmetries: tuple | None = None, cells: np.ndarray | None = None,
+        action_names: Callable | None = None, outcome_names: Callable | None = None,
+        text: Callable | None = None,   # position -> str; replaces text() of the position
+    ):
+        _sizes_fit(name, actions, max_length, outcomes)
+        self.make, self._text_of, self._resamples = make, text, _can_resample(name, make, outcomes)
+        self._rules, self._replayed = Rules(self, make, self.room), Rules(self, make, 0)
+        self._kept = self._rules.positions.kept
+        self._calls = {key: _callback(getattr(self._rules, key), self._kept) for key in SIGNATURES}
+        missing = [key for key, has in (("resample_hidden", self._resamples), ("chance", outcomes)) if not has]
+        rules = dict(_BRIDGE, **dict.fromkeys(missing))
+        with _linked(self._calls):
+            super().__init__(name, **rules, state_size=HEADER + max_length, players=players, actions=actions,
+                             shape=shape, max_length=max_length, max_legal=max_legal, outcomes=outcomes, rewards=rewards,
+                             zero_sum=zero_sum, symmetries=symmetries, start_symmetries=start_symmetries, cells=cells,
+                             action_names=action_names, outcome_names=outcome_names, text=self._draw)
+        self.digest = None   # The compiled code says nothing about the class
+        self._crossing, nothing = self.compiled, {key: self.functions[key] for key in missing}
+        self.compiled, self.functions = {**_by_hand(self._rules), **nothing}, {**_by_hand(self._replayed), **nothing}
 
 # %% ../../nbs/03_core.python_game.ipynb #6b62c6f2
 def _can_resample(name: str, make: Callable, outcomes: int) -> bool:

@@ -102,8 +102,31 @@ class _Levelled:
         rng = np.random.default_rng(derive_seed(self.seed, Purpose.LEVEL_MOVES, self.asked))
         return (below < rng.random((len(below), 1)) * below[:, -1:]).sum(1)
 
+# %% ../../nbs/32_search.agent.ipynb #f1760a48
+class _Searching:
+    "The search of an agent, for blocks of states."
+    def search(self, states) -> SearchResult:
+        "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
+        self.asked += 1
+        seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
+        leaves = min(self.leaves, max(1, self.settings.simulations // 4))
+        try: return search(self.game, self.evaluator, self.game.as_states(states), self.settings, seed, leaves)
+        except RuleError as error: raise error from self.game.cause(error)
+
+    def policy(self, states) -> np.ndarray:
+        "Return the shares of the search's visits, (n, actions) float32."
+        return self.search(states).policy
+
+    def value(self, states) -> np.ndarray:
+        "Return the expected result of each seat, (n, players) float32."
+        return self.search(states).values
+
+    def analyse(self, state, simulations: int | None = None) -> PositionAnalysis:
+        "Return ranked moves with their lines, values and the tree of one state. See page 34."
+        return analyse(self, state, simulations)
+
 # %% ../../nbs/32_search.agent.ipynb #f1760a47
-class Agent(_Loadable, _Levelled):
+class Agent(_Loadable, _Searching, _Levelled):
     "Player that searches: `act` takes one state, `policy` and `value` take a block of states."
     def __init__(
         self,
@@ -125,26 +148,6 @@ class Agent(_Loadable, _Levelled):
         worlds = f" in each of {self.settings.worlds} worlds" if self.game.has_hidden_information else ""
         heat = f", temperature {self.temperature:.2f}" if self.temperature else ""
         return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds}{heat})"
-
-    def search(self, states) -> SearchResult:
-        "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
-        self.asked += 1
-        seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
-        leaves = min(self.leaves, max(1, self.settings.simulations // 4))
-        try: return search(self.game, self.evaluator, self.game.as_states(states), self.settings, seed, leaves)
-        except RuleError as error: raise error from self.game.cause(error)
-
-    def policy(self, states) -> np.ndarray:
-        "Return the shares of the search's visits, (n, actions) float32."
-        return self.search(states).policy
-
-    def value(self, states) -> np.ndarray:
-        "Return the expected result of each seat, (n, players) float32."
-        return self.search(states).values
-
-    def analyse(self, state, simulations: int | None = None) -> PositionAnalysis:
-        "Return ranked moves with their lines, values and the tree of one state. See page 34."
-        return analyse(self, state, simulations)
 
     def act(self, state) -> int:
         "Return the most visited action. Raise a ValueError if the game is over."

@@ -417,11 +417,37 @@ class _CallRunner(_PoolOwner):
         self.events.emit(Message(f"{layout_table(rows)}\n{self.describe()}."))
         return rows
 
-# %% ../../nbs/49_selfplay.engine.ipynb #3571b9da
-class SelfPlayEngine(_CallRunner):
-    "Generates self-play games as fast as the network can evaluate positions."
+# %% ../../nbs/49_selfplay.engine.ipynb #3571b9db
+class _GameSupply(_CallRunner):
+    "The part of an engine that a caller asks for games."
     more_games_count = False   # Games beyond those asked for have cost nothing, and give a trainer no further steps
 
+    def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
+        """Return the next `n` games in the order of their numbers. An engine that plays on and has them already returns
+        later ones too, up to `most` in all, but keeps as many as run at once in reserve. If interrupted, keep finished
+        ones for the next call."""
+        require_number("n", n, 0, MOST_GAMES)
+        most = max(n, most or 0)
+        if self._measure: self.calibrate()
+        self.scheduler.request(n, most if self._plays_on else None, reserve=self.layout.games)
+        call = self._run(n)
+        if n:
+            call.report_nodes()
+            self.events.emit(call.summary(self.scheduler.wanted()))
+        return self.scheduler.take()
+
+    def play_for(self, seconds: float) -> float:
+        "Play for about `seconds` and return the actual time. Finished games are kept for `generate_games`."
+        require_number("seconds", seconds, 0, whole=False)
+        if self._measure: self.calibrate()
+        self.pause()
+        self.scheduler.play_freely()
+        try: return self._run(0, seconds).seconds
+        finally: self.scheduler.rest()
+
+# %% ../../nbs/49_selfplay.engine.ipynb #3571b9da
+class SelfPlayEngine(_GameSupply):
+    "Generates self-play games as fast as the network can evaluate positions."
     def __init__(
         self,
         game: Game,
@@ -455,29 +481,6 @@ class SelfPlayEngine(_CallRunner):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
                                  threads, games, max_batch, shared, self.worlds, backend)
         self.use(layout)
-
-    def generate_games(self, n: int, most: int | None = None) -> list[GameRecord]:
-        """Return the next `n` games in the order of their numbers. An engine that plays on and has them already returns
-        later ones too, up to `most` in all, but keeps as many as run at once in reserve. If interrupted, keep finished
-        ones for the next call."""
-        require_number("n", n, 0, MOST_GAMES)
-        most = max(n, most or 0)
-        if self._measure: self.calibrate()
-        self.scheduler.request(n, most if self._plays_on else None, reserve=self.layout.games)
-        call = self._run(n)
-        if n:
-            call.report_nodes()
-            self.events.emit(call.summary(self.scheduler.wanted()))
-        return self.scheduler.take()
-
-    def play_for(self, seconds: float) -> float:
-        "Play for about `seconds` and return the actual time. Finished games are kept for `generate_games`."
-        require_number("seconds", seconds, 0, whole=False)
-        if self._measure: self.calibrate()
-        self.pause()
-        self.scheduler.play_freely()
-        try: return self._run(0, seconds).seconds
-        finally: self.scheduler.rest()
 
     def __repr__(self):
         network = "no network" if self.network is None else type(self.network).__name__

@@ -163,8 +163,29 @@ def bar_chart(counts: dict[int, int], title: str, unit: str, bars: int = 24) -> 
             f'height:{HEIGHT}px;margin-left:42px;border-bottom:1px solid {GREY}">{columns}</div>')
     return _chart(title, "", plot, f"<span>{low}</span><span>{high} {unit}</span>")
 
+# %% ../../nbs/72_ui.dashboard.ipynb #adfb2f3f
+class _RunReadings:
+    "What the dashboard asks its state about a run."
+    def passed(self) -> float:
+        "Return the seconds since the run began, up to its end."
+        return (self.stopped if self.ended else self.clock()) - self.began
+
+    def span(self) -> tuple:
+        "Return the minutes of the first and the last iteration, the common x axis of all plots; from 0 on if they are one."
+        minutes = [row.seconds / 60 for row in self.iterations.values()]
+        return () if not minutes else (min(minutes), max(minutes)) if len(minutes) > 1 else (0.0, *minutes)
+
+    def judged(self) -> list[IterationDone]:
+        "Return the iterations after which the agent was judged by perfect play."
+        return [row for row in self.iterations.values() if row.keeps and describe_keeps(row.keeps)]
+
+    def games(self) -> int:
+        "Return the games of the run so far, those of earlier starts included."
+        last = self.iterations[max(self.iterations)].games if self.iterations else 0
+        return max(last, (self.run.games if self.run else 0) + self.played.total())
+
 # %% ../../nbs/72_ui.dashboard.ipynb #adfb2f3e
-class DashboardState:
+class DashboardState(_RunReadings):
     "Collect events as plain data for the dashboard."
     def __init__(self, clock=time.monotonic, compare: str | Path | None = None):   # compare: folder of another run
         self.clock, self.tally, self.status, self.run, self.began, self.ended = clock, Tally(), None, None, 0.0, ""
@@ -207,24 +228,6 @@ class DashboardState:
         done, matches = read_curves(run.folder)
         self.iterations |= {number: row for number, row in done.items() if number <= run.iteration}
         self.matches |= {key: row for key, row in matches.items() if key[0] <= run.iteration}
-
-    def passed(self) -> float:
-        "Return the seconds since the run began, up to its end."
-        return (self.stopped if self.ended else self.clock()) - self.began
-
-    def span(self) -> tuple:
-        "Return the minutes of the first and the last iteration, the common x axis of all plots; from 0 on if they are one."
-        minutes = [row.seconds / 60 for row in self.iterations.values()]
-        return () if not minutes else (min(minutes), max(minutes)) if len(minutes) > 1 else (0.0, *minutes)
-
-    def judged(self) -> list[IterationDone]:
-        "Return the iterations after which the agent was judged by perfect play."
-        return [row for row in self.iterations.values() if row.keeps and describe_keeps(row.keeps)]
-
-    def games(self) -> int:
-        "Return the games of the run so far, those of earlier starts included."
-        last = self.iterations[max(self.iterations)].games if self.iterations else 0
-        return max(last, (self.run.games if self.run else 0) + self.played.total())
 
 # %% ../../nbs/72_ui.dashboard.ipynb #3caa10d9
 def _bar(share: float, text: str, color: str = BLUE, height: int = 12, long: bool = True) -> str:

@@ -377,10 +377,14 @@ def test_redraws_leave_no_memory():
 # In a kernel ------------------------------------------------------------------------------------
 
 CELL = """
+import time
+from alphazero_nb.core.events import GameFinished
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 game = get_game("connect4")
 engine = SelfPlayEngine(game, None, device="cpu", layout="threads", threads=1, simulations=200, games=32)
+def take_time(event): isinstance(event, GameFinished) and time.sleep(.01)   # So 200 games are two seconds on any machine
+engine.events.listeners.append(take_time)
 """
 
 
