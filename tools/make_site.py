@@ -261,7 +261,7 @@ def picture(name):
 def board_title(game):
     "The title of a game's notebook, or of the notebook that explains a variant."
     titles = {"chess(variant=gardner)": "Chess on 5×5", "blob(players=4,cards=5)": "Blob, four players", "tictactoe": "Tic-tac-toe",
-              "connect4": "Connect Four", "gomoku(size=9)": "Gomoku on 9×9", "dots(rows=3,cols=3)": "Dots and boxes"}
+              "connect4": "Connect Four", "gomoku(size=9)": "Gomoku on 9×9", "dots(rows=3,cols=3)": "Dots and boxes", "othello(size=6)": "Othello on 6×6"}
     return titles.get(game, game)
 
 
@@ -276,8 +276,9 @@ def agent_card(row):
 
 def in_short(row):
     "The strongest result of an agent in one sentence."
-    others = {"random": "random moves", "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
-              "minimax": "a search {} moves ahead that counts material"}
+    others = {"random": "random moves", "greedy": "a player that looks one move ahead",
+              "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
+              "solver": "perfect play", "minimax": "a search {} moves ahead that counts material"}
     if found := re.search(r"all: keeps the result in (\S+) of ([\d,]+) positions", "\n".join(row.get("judged") or [])):
         return f"Keeps the result of perfect play in {found[1]} of {found[2]} solved positions."
     match = row["matches"][-1]

@@ -123,7 +123,7 @@ def test_the_reading_path_follows_itself():
 def test_the_gallery_has_each_agent_with_its_board_and_its_card():
     gallery = pages()["play/index.html"]
     agents = sorted((sync.ROOT/sync.PACKAGE/"agents").glob("*.json"))
-    assert len(agents) == 6
+    assert len(agents) >= 6
     for file in agents:
         name, row = f"play/{file.stem}/index.html", json.loads(file.read_text(encoding="utf-8"))
         assert f"{file.stem}/" in gallery.links and f"boards/{file.stem}.svg" in gallery.loads
