@@ -14,6 +14,7 @@ function fit(frame) {
   }
   const title = inside.querySelector("h1")
   if (title && title.textContent.trim() === document.querySelector("h1").firstChild.textContent.trim()) title.hidden = true   // It is said above the frame
+  for (const card of inside.querySelectorAll("details")) card.open = false   // The site's own page has it below the board
   new ResizeObserver(resize).observe(inside.body)
   new MutationObserver(paint).observe(document.body, {attributeFilter: ["data-md-color-scheme"]})
   resize()

@@ -276,14 +276,14 @@ def agent_card(row):
 
 def in_short(row):
     "The strongest result of an agent in one sentence."
-    others = {"random": "random moves", "greedy": "a player that looks one move ahead",
-              "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
-              "solver": "perfect play", "minimax": "a search {} moves ahead that counts material"}
+    opponents = {"random": "random moves", "greedy": "a player that looks one move ahead",
+                 "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
+                 "solver": "perfect play", "minimax": "a search {} moves ahead that counts material"}
     if found := re.search(r"all: keeps the result in (\S+) of ([\d,]+) positions", "\n".join(row.get("judged") or [])):
         return f"Keeps the result of perfect play in {found[1]} of {found[2]} solved positions."
     match = row["matches"][-1]
     kind, _, number = match["opponent"].partition(":")
-    opponent = others.get(kind, match["opponent"]).format(number)
+    opponent = opponents.get(kind, match["opponent"]).format(f"{int(number):,}" if number.isdigit() else number)
     return f"Scores {match['score']:.1%} of the points against {opponent}, in {match['games']:,} games."
 
 
@@ -307,7 +307,7 @@ def play_pages(boards, pictures):
                      f"[{'Play' if here else 'Play in a notebook'}]({stem}.md){{ .md-button aria-label='Play {title}' }}")
     intro = ("---\nhide: [toc]\n---\n\n# Play\n\n> Agents that learnt from the rules alone. Each board is one file: the rules, the search and the network run in "
              "your browser.\n\n")
-    more = ("\n\nTo play in a notebook, with analysis and all levels, open [Play](../colab/play.md). "
+    more = ("\n\nTo play in a notebook, with analysis and all levels, open [the notebook](../colab/play.md). "
             "To make such a file from an agent of your own: `alphazero-nb page runs/connect4 --out mine.html` ([how](../nbs/79f_web.page.md)).\n")
     return {"play/index.md": intro + '<div class="grid cards games" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>" + more, **pages}
 
