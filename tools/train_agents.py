@@ -20,7 +20,7 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
     "gomoku(size=9)": (30, ["rollouts:400", "rollouts:2000"], 200),
     "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
     "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
-    "othello(size=6)": (35, ["greedy", "rollouts:400", "rollouts:2000"], 200),
+    "othello(size=6)": (60, ["rollouts:400", "rollouts:2000"], 200),
     "chess(variant=gardner)": (30, ["random", "greedy", "minimax:2"], 100),
 }
 

@@ -137,6 +137,12 @@ def _othello(game, state):
     return stone_board(owners, look="lines", rows=range(1, size + 1), columns=names)
 
 
+def _go(game, state):
+    from alphazero_nb.games.go import LETTERS, board_of
+    size = game.shape[1]
+    return stone_board(board_of(state) - 1, look="lines", rows=range(size, 0, -1), columns=LETTERS[:size])
+
+
 def _twenty48(game, state):
     tiles = [Square(seat=int(tile) - 1, sign=str(2 ** int(tile)) if tile else "") for tile in state[:16]]
     return Board("tiles", (84,) * 4, (84,) * 4, tuple(tiles))
@@ -144,6 +150,7 @@ def _twenty48(game, state):
 
 register_drawing("2048", _twenty48)
 register_drawing("connect4", _connect4)
+register_drawing("go", _go)
 register_drawing("gomoku", _gomoku)
 register_drawing("othello", _othello)
 

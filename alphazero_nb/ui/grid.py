@@ -33,6 +33,7 @@ class GridDrawing:
     rows: tuple = ()               # Label beside each row
     columns: tuple = ()            # Label below each column
     run: int = 0                   # Pieces in a straight line that win, 0 if lines do not matter
+    stride: int = 0                # Numbers from one row to the next, if a border lies between them; 0: `width`
 
     def __post_init__(self):
         "Raise a ValueError if the numbers do not fit together."
@@ -40,10 +41,11 @@ class GridDrawing:
 
     def __call__(self, game: Game, state) -> Board:
         "Return the board of a state. Raise a ValueError if its row is too short."
-        numbers = state[self.at:self.at + self.height * self.width]
-        if len(numbers) < self.height * self.width:
-            raise ValueError(f"{game.name}: the drawing reads {self.at + self.height * self.width} numbers of a state, "
-                             f"which has {len(state)}.")
+        stride = self.stride or self.width
+        end = self.at + (self.height - 1) * stride + self.width
+        if len(state) < end:
+            raise ValueError(f"{game.name}: the drawing reads {end} numbers of a state, which has {len(state)}.")
+        numbers = [state[self.at + row * stride + k] for row in range(self.height) for k in range(self.width)]
         owners = np.array([owner_of(self, int(number)) for number in numbers]).reshape(self.height, self.width)
         board = stone_board(owners, *click_actions(self, owners), rows=self.rows, columns=self.columns, run=self.run)
         signs = [self.signs.get(int(number), "") for number in numbers]
@@ -56,6 +58,7 @@ def grid_fault(drawing: GridDrawing) -> str:
     "Return what does not fit together in a drawing, or ''."
     places, labels = drawing.height * drawing.width, (drawing.rows, drawing.columns)
     if min(drawing.height, drawing.width) < 1 or drawing.at < 0: return "needs at least one square, and at from 0 on"
+    if 0 != drawing.stride < drawing.width: return f"has rows of {drawing.width} that are only {drawing.stride} apart"
     if drawing.look not in GRID_LOOKS: return f"has the look {drawing.look!r}; choose one of {', '.join(GRID_LOOKS)}"
     if sum((drawing.actions is not None, drawing.falls, drawing.moves is not None)) > 1:
         return "has more than one of actions, falls and moves; choose one"

@@ -19,8 +19,8 @@ function stoneBoard(
 
 // The twin of `GridDrawing` in alphazero_nb/ui/grid.py.
 function gridBoard(state, drawing, legal) {
-  const { height, width, at, seats, signs, actions, falls, moves } = drawing;
-  const numbers = Array.from(state.subarray(at, at + height * width));
+  const { height, width, at, seats, signs, actions, falls, moves } = drawing, stride = drawing.stride || width;
+  const numbers = repeat(0, height * width).map((_, place) => state[at + Math.floor(place / width) * stride + (place % width)]);
   const found = numbers.map((number) => (seats ? seats[number] ?? -1 : Math.max(number, 0) - 1));
   const lowest = (column) => found.filter((seat, place) => place % width === column && seat < 0).length - 1;
   const click = (place) => (moves ? -1 : falls ? place % width : actions ? actions[place] : place);

@@ -20,7 +20,8 @@ from alphazero_nb.network.pretrained import check_pretrained
 
 GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",
-            "dots(rows=2,cols=4)", "dots(rows=1,cols=2)", "dots(rows=1,cols=1)", "othello(size=8)", "othello(size=6)"]
+            "dots(rows=2,cols=4)", "dots(rows=1,cols=2)", "dots(rows=1,cols=1)", "othello(size=8)", "othello(size=6)",
+            "go(size=5,komi=7)", "go(size=9,komi=6.5)", "hex(size=5)", "hex(size=7,swap=1)"]
 DICE = ["pig(goal=100)", "2048(goal=2048)", "2048(goal=32)"]
 # OpenSpiel's gomoku and its mnk both let five or more win; gomoku is the faster of the two.
 TWINS = {
@@ -213,7 +214,7 @@ def test_every_listed_game_is_checked_and_keeps_its_name():
     ("dots(rows=3,cols=4)", "Dots and boxes 3×4"), ("othello(size=6)", "Othello 6×6"), ("pig(goal=100)", "Pig (goal 100)"),
     ("chess", "Chess"), ("chess(variant=gardner)", "Gardner chess"), ("chess(fen=8/8/8/8/8/8/8/K1k5 w - - 0 1)", "Chess"),
     ("blob(players=4,cards=5)", "Blob (players 4, cards 5)"), ("openspiel(game=tic_tac_toe)", "Tic tac toe (OpenSpiel)"),
-    ("my_hex(size=5)", "My hex 5×5"), ("<b>", "<b>")])
+    ("go", "Go"), ("go(size=9,komi=7)", "Go 9×9 (komi 7)"), ("hex(size=7)", "Hex 7×7"), ("my_hex(size=5)", "My hex 5×5"), ("<b>", "<b>")])
 def test_a_title_is_what_people_write(name, title): assert game_title(name) == title
 
 
@@ -292,7 +293,7 @@ def own(monkeypatch):
     monkeypatch.setattr(registry, "_registry", {})
 
 
-@pytest.mark.parametrize("name", ["2048", "blob", "chess", "connect4", "dots", "gomoku", "openspiel", "othello", "pig", "tictactoe"])
+@pytest.mark.parametrize("name", ["2048", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello", "pig", "tictactoe"])
 def test_a_name_of_the_package_cannot_be_registered(own, name):
     "`train dots --rules own.py` trained the package's dots and said nothing."
     with pytest.raises(ValueError, match=f"^the package has a game {name}, so yours needs another name, such as my_{name}.$"):
