@@ -1,7 +1,7 @@
 """AlphaZero in notebooks: compiled games, batched search, self-play on every device, training, and boards to play on.
 
 `import alphazero_nb as az` has every public name and imports each when it is used first."""
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 import sys
 from typing import TYPE_CHECKING

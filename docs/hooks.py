@@ -11,7 +11,8 @@ IN_CODE = re.compile(r'<span class="n">az</span><span class="o">\.</span><span c
 def mathml(match):
     "A formula for the browser's own typesetting."
     words = html.unescape(match[2]).replace("\\Bigl", "\\left").replace("\\Bigr", "\\right")
-    return convert(words.strip(), display="block" if match[1] == "div" else "inline")
+    if match[1] == "span": return convert(words.strip(), display="inline")
+    return convert(words.strip(), display="block").replace("<math ", '<math tabindex="0" ', 1)   # A wide one scrolls
 
 
 def link_names(content, page, names):
@@ -31,7 +32,7 @@ def link_names(content, page, names):
 
 
 def on_page_content(content, page, config, files):
-    content = FORMULA.sub(mathml, content)
+    content = FORMULA.sub(mathml, content).replace("<th></th>", "<td></td>")   # An empty header names nothing
     if page.url.startswith("reference/"): return content
     return link_names(content, page, config["extra"]["names"])
 
@@ -41,3 +42,15 @@ def on_page_context(context, page, config, nav):
     source = page.meta.get("source")
     page.edit_url = f"{address['git_url']}/edit/{address['branch']}/{source}" if source else None
     return context
+
+
+MENU = re.compile(r'(<nav class="md-nav" data-md-level="\d+") aria-labelledby="[^"]*"(.*?<label class="md-nav__title"[^>]*>.*?</span>)\s*([^<]*?)\s*</label>', re.S)
+
+
+def on_post_page(output, page, config):
+    "Name the parts of the theme that have no name for a screen reader, or that of an empty label."
+    output = MENU.sub(r'\1 aria-label="Menu: \3"\2\3</label>', output)
+    for part, name in (('data-md-component="search" role="dialog"', "Search"), ('<header class="md-header"', "Site"),
+                       ('<main class="md-main"', "Page")):
+        output = output.replace(part, f'{part} aria-label="{name}"')
+    return output

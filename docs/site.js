@@ -12,6 +12,9 @@ function fit(frame) {
         rule.media.mediaText = dark ? "all" : "not all"
       }
   }
+  const title = inside.querySelector("h1")
+  if (title && title.textContent.trim() === document.querySelector("h1").firstChild.textContent.trim()) title.hidden = true   // It is said above the frame
+  for (const card of inside.querySelectorAll("details")) card.open = false   // The site's own page has it below the board
   new ResizeObserver(resize).observe(inside.body)
   new MutationObserver(paint).observe(document.body, {attributeFilter: ["data-md-color-scheme"]})
   resize()
@@ -21,3 +24,8 @@ for (const frame of document.querySelectorAll("iframe.board")) {
   frame.addEventListener("load", () => fit(frame))
   if (frame.contentDocument && frame.contentDocument.readyState === "complete") fit(frame)
 }
+
+// The theme puts the copy button of each block of code into a <nav>. A screen reader lists these, so each has a name.
+function name() { document.querySelectorAll("nav.md-code__nav").forEach((bar, i) => bar.ariaLabel || (bar.ariaLabel = `Code ${i + 1}`)) }
+new MutationObserver(name).observe(document.body, {childList: true, subtree: true})
+name()

@@ -6,7 +6,7 @@
 
 No notebook is executed and nothing is downloaded. The Markdown is written to build/site-pages, then MkDocs turns it into HTML with
 docs/mkdocs.yml. A broken link or anchor ends the build."""
-import argparse, ast, base64, configparser, hashlib, importlib, json, logging, posixpath, re, shutil, sys, time
+import argparse, ast, base64, hashlib, importlib, json, logging, posixpath, re, shutil, sys, time
 from collections import defaultdict
 from pathlib import Path
 
@@ -17,6 +17,12 @@ PAGES, BOARDS = ROOT/"build"/"site-pages", ROOT/"build"/"site-boards"
 GROUPS = dict(core="Core", games="Games", network="Networks", search="Search", selfplay="Self-play", arena="Arena",
               training="Training", ui="Display", web="Web", measure="Measuring and commands")
 TRAIN = ["quickstart", "your_own_game", "chess", "cards", "several_gpus", "benchmark"]
+# A few moves of each shipped agent against itself, for the picture of its board
+MOVES = {"connect4": [3, 2, 5, 5, 6, 4, 4, 4, 4, 1, 5, 3, 5, 3, 3, 4, 3, 6], "tictactoe": [4, 0, 1, 7, 8],
+         "dots(rows=3,cols=3)": [15, 2, 0, 13, 16, 7, 17, 11, 8, 9, 21, 1, 19],
+         "gomoku(size=9)": [40, 31, 39, 41, 49, 59, 50, 51, 21, 30, 29, 37, 19, 9, 47, 38],
+         "chess(variant=gardner)": [369, 321, 321, 271, 172, 418, 357, 664, 174, 178, 453, 215, 174, 662],
+         "blob(players=4,cards=5)": [53, 52, 53, 53, 50, 44, 35, 43, 26, 20]}
 TEXTS = ["CHANGELOG.md", "CONTRIBUTING.md", "nbs/data/README.md"]   # Of the repository, as they are
 
 
@@ -100,7 +106,9 @@ def module_of(cells):
 def page_head(path, module, address, names):
     "The line below the title: Colab, the module and the notebook."
     up = "../" * path.count("/")
-    line = [f"[![Open in Colab]({up}img/colab.svg)]({sync.colab_link(address, path)})"]
+    link = sync.colab_link(address, path)
+    line = [f"[Run it in Colab]({link}){{ .md-button .md-button--primary }}" if path.startswith("colab/") else
+            f"[![Open in Colab]({up}img/colab.svg)]({link})"]
     if module:
         file = f"{sync.PACKAGE}/{module.replace('.', '/')}.py"
         where = f"{up}reference/{group_of(module)}.md" if f"{sync.PACKAGE}.{module}" in names.values() else None
@@ -146,13 +154,6 @@ def reading_path():
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     part = text.partition("## Understand")[2].partition("\n## ")[0]
     return ["nbs/" + name for name in re.findall(r"^\d+\. \[[^\]]*\]\(([^)]*\.ipynb)\)", part, re.M)]
-
-
-def site_url():
-    "Where the site is published, as settings.ini gives it."
-    ini = configparser.ConfigParser()
-    ini.read(ROOT/"settings.ini", encoding="utf-8")
-    return ini["DEFAULT"]["doc_host"] + ini["DEFAULT"]["doc_baseurl"] + "/"
 
 
 def group_of(module): return module.partition(".")[0] if module.partition(".")[0] in GROUPS else "measure"
@@ -235,6 +236,7 @@ def export_boards(folder):
     for old in BOARDS.iterdir():
         if old != kept: shutil.rmtree(old)
     for game in list_pretrained():
+        (folder/f"{file_stem(game)}.svg").write_text(picture(game), encoding="utf-8")
         file = kept/f"{file_stem(game)}.html"
         try:
             if not file.exists(): export_page(f"pretrained:{game}", file, title=board_title(game))
@@ -242,41 +244,72 @@ def export_boards(folder):
         shutil.copyfile(file, folder/file.name)
 
 
+def picture(name):
+    "The board of a game after some moves of its agent, as SVG. A card game is seen from the first seat."
+    from alphazero_nb.core.registry import get_game
+    from alphazero_nb.ui.board import Marks, board_svg, find_drawing, last_places
+    from alphazero_nb.ui.card_table import SeatView, find_table
+    game, moves = get_game(name), MOVES.get(name, [])
+    states = [game.state_after(moves[:count], seed=4) for count in range(len(moves) + 1)]
+    if table := find_table(game):
+        names = ("You", *(f"Agent {seat}" for seat in range(1, game.players)))
+        return board_svg(table.draw(SeatView(game, tuple(states), tuple(moves), 0, names, False)))
+    before, board = (find_drawing(game)(states[:end], moves[:end - 1]) for end in (max(1, len(moves)), len(states)))
+    return board_svg(board, Marks(last=last_places(before, board, moves[-1])) if moves else Marks())
+
+
 def board_title(game):
     "The title of a game's notebook, or of the notebook that explains a variant."
     titles = {"chess(variant=gardner)": "Chess on 5×5", "blob(players=4,cards=5)": "Blob, four players", "tictactoe": "Tic-tac-toe",
-              "connect4": "Connect Four", "gomoku(size=9)": "Gomoku on 9×9", "dots(rows=3,cols=3)": "Dots and boxes"}
+              "connect4": "Connect Four", "gomoku(size=9)": "Gomoku on 9×9", "dots(rows=3,cols=3)": "Dots and boxes", "othello(size=6)": "Othello on 6×6"}
     return titles.get(game, game)
 
 
 def agent_card(row):
     "What an agent's file says about it, as a list."
-    lines = [f"Network `{row['preset']}`, trained for {row['minutes']:g} minutes on {row['device']}: {row['games']:,} games of self-play."]
-    lines += [f"Judged with exact solutions: {text.removeprefix('all: ')}." for text in row.get("judged") or [] if text.startswith("all: ")]
+    lines = [f"Network `{row['preset']}`, trained for {row['minutes']:.0f} minutes on {row['device']}: {row['games']:,} games of self-play."]
+    lines += [f"Judged with exact solutions, it {text.removeprefix('all: ')}." for text in row.get("judged") or [] if text.startswith("all: ")]
     lines += [f"{match['score']:.1%} of the points against `{match['opponent']}` in {match['games']:,} games "
               f"({match['low']:.1%} to {match['high']:.1%})." for match in row.get("matches") or [] if "score" in match]
-    return "\n".join(f"- {line}" for line in lines)
+    return lines
 
 
-def play_pages(boards, address):
+def in_short(row):
+    "The strongest result of an agent in one sentence."
+    opponents = {"random": "random moves", "greedy": "a player that looks one move ahead",
+                 "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
+                 "solver": "perfect play", "minimax": "a search {} moves ahead that counts material"}
+    if found := re.search(r"all: keeps the result in (\S+) of ([\d,]+) positions", "\n".join(row.get("judged") or [])):
+        return f"Keeps the result of perfect play in {found[1]} of {found[2]} solved positions."
+    match = row["matches"][-1]
+    kind, _, number = match["opponent"].partition(":")
+    opponent = opponents.get(kind, match["opponent"]).format(f"{int(number):,}" if number.isdigit() else number)
+    return f"Scores {match['score']:.1%} of the points against {opponent}, in {match['games']:,} games."
+
+
+def play_pages(boards, pictures):
     "The gallery and one page for each shipped agent: {path: Markdown}."
     pages, cards = {}, []
     agents = [json.loads(file.read_text(encoding="utf-8")) | dict(stem=file.stem) for file in (ROOT/sync.PACKAGE/"agents").glob("*.json")]
     first = ["connect4", "tictactoe", "dots-rows-3-cols-3", "gomoku-size-9", "chess-variant-gardner"]
     for row in sorted(agents, key=lambda row: (row["stem"] not in first, first.index(row["stem"]) if row["stem"] in first else 0)):
+        lines = agent_card(row)
         title, stem, here = board_title(row["game"]), row["stem"], row["stem"] in boards
         frame = (f'<iframe class="board" title="{title}: a board to play on" src="../boards/{stem}.html"></iframe>\n\n'
                  f"[Save this page](boards/{stem}.html){{ download }}: it plays without network.") if here else \
-                f"A page cannot hide cards from you. [The notebook]({sync.colab_link(address, 'colab/cards.ipynb')}) has a table to play at."
-        pages[f"play/{stem}.md"] = (f"---\nhide: [toc]\n---\n\n# {title}\n\n{frame}\n\n## The agent\n\n{agent_card(row)}\n\n"
+                f"![The table of {title} after some moves](boards/{stem}.svg){{ .shot }}\n\n" * (stem in pictures) + \
+                "A web page cannot hide cards from you. [The notebook about cards](../colab/cards.md) has a table to play at."
+        card = "\n".join(f"- {line}" for line in lines)
+        pages[f"play/{stem}.md"] = (f"---\nhide: [toc]\n---\n\n# {title}\n\n{frame}\n\n## The agent\n\n{card}\n\n"
                                     f"In a terminal:\n\n```sh\nalphazero-nb play \"{row['game']}\"\n```\n")
-        cards.append(f"-   **[{title}]({stem}.md)**\n\n    {'Play in this browser' if here else 'Play in the notebook'}\n\n"
-                     + "\n".join("    " + line for line in agent_card(row).split("\n")[:2]))
-    intro = ("# Play\n\n> Agents that learnt from the rules alone. Each board is one file: the rules, the search and the network run in "
+        shown = f"[![The board of {title} after some moves](boards/{stem}.svg)]({stem}.md)\n\n    " * (stem in pictures)
+        cards.append(f"-   {shown}## {title}\n\n    {in_short(row)}\n\n    "
+                     f"[{'Play' if here else 'Play in a notebook'}]({stem}.md){{ .md-button aria-label='Play {title}' }}")
+    intro = ("---\nhide: [toc]\n---\n\n# Play\n\n> Agents that learnt from the rules alone. Each board is one file: the rules, the search and the network run in "
              "your browser.\n\n")
-    more = ("\n\nTo play in a notebook, with analysis and all levels, open [Play](../colab/play.md). "
+    more = ("\n\nTo play in a notebook, with analysis and all levels, open [the notebook](../colab/play.md). "
             "To make such a file from an agent of your own: `alphazero-nb page runs/connect4 --out mine.html` ([how](../nbs/79f_web.page.md)).\n")
-    return {"play/index.md": intro + '<div class="grid cards" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>" + more, **pages}
+    return {"play/index.md": intro + '<div class="grid cards games" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>" + more, **pages}
 
 
 # The site ---------------------------------------------------------------------------------------
@@ -300,23 +333,34 @@ def navigation(facts, pages):
     explained = [fact["path"] for fact in facts if re.match(r"nbs/9", fact["path"]) and fact["path"] not in path]
     explained.remove("nbs/90_troubleshooting.ipynb")
     return [{"Home": "index.md"},
-            {"Play": ["play/index.md", *[name for name in pages if re.fullmatch(r"play/(?!index).*\.md", name)], "colab/play.md"]},
+            {"Play": ["play/index.md", *[name for name in pages if re.fullmatch(r"play/(?!index).*\.md", name)], {"In a notebook": "colab/play.md"}]},
             {"Train": ["nbs/index.md", *[f"colab/{name}.md" for name in TRAIN], "nbs/90_troubleshooting.md"]},
-            {"Understand": ["understand.md", {"Seven pages": list(map(page, path))}, {"More": list(map(page, explained))}]},
+            {"Understand": ["understand/index.md", {"Seven pages": list(map(page, path))}, {"More": list(map(page, explained))}]},
             {"Reference": ["reference/index.md", *[{GROUPS[group]: f"reference/{group}.md"} for group in GROUPS if f"reference/{group}.md" in pages],
                            {"Commands": ["commands/index.md", *[name for name in pages if re.fullmatch(r"commands/(?!index).*", name)]]}]},
-            {"All pages": ["pages.md", *[{GROUPS[group]: [f"groups/{group}.md", *by_group[group]]} for group in GROUPS],
+            {"All pages": ["pages/index.md", *[{GROUPS[group]: [f"groups/{group}.md", *by_group[group]]} for group in GROUPS],
                            {"Project": TEXTS}]}]
 
 
 def understand_page(facts):
     "The way through the seven pages."
     by_path = {fact["path"]: fact for fact in facts}
-    line = "{}. [{}]({}.md): {}".format
+    line = "{}. [{}](../{}.md): {}".format
     rows = [line(i, by_path[path]["title"], path.removesuffix(".ipynb"), by_path[path]["claim"]) for i, path in enumerate(reading_path(), 1)]
     return ("# Understand\n\n> Seven pages, in this order, for readers who know Python and a little PyTorch.\n\n" + "\n".join(rows) +
             "\n\nEach page ends with a link to the next one. Every page is a notebook: the badge below its title opens it in Colab, "
             "where you can change the code and run it. Cells with a coloured edge are the package itself; the others test it.\n")
+
+
+# Errors of installed versions name help/#section, wherever the page stands today
+HELP = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Help</title>
+<p><a href="../nbs/90_troubleshooting/">Troubleshooting</a></p>
+<script>location.replace("../nbs/90_troubleshooting/" + location.hash.replace(/[.]$/, ""))</script>
+</html>
+"""
 
 
 def write_pages(boards=True):
@@ -333,10 +377,13 @@ def write_pages(boards=True):
     for name in pictures: (PAGES/name).parent.mkdir(parents=True, exist_ok=True), shutil.copyfile(ROOT/name, PAGES/name)
     pages = {path.removesuffix(".ipynb") + ".md": notebook_page(path, known, address, names) for path in sync.notebooks()}
     for path in TEXTS: pages[path] = f"---\nsource: {path}\n---\n" + relink((ROOT/path).read_text(encoding="utf-8"), path, known, address)
-    pages |= reference_pages(names, facts) | command_pages() | group_pages(facts) | {"understand.md": understand_page(facts)}
-    pages |= play_pages({file.stem for file in (PAGES/"play"/"boards").iterdir()}, address)
-    pages["pages.md"] = "# All pages\n\nThe numbers of the notebooks are the reading order, and a group uses only groups above it.\n\n" + \
-        "\n".join(f"- [{GROUPS[group]}](groups/{group}.md)" for group in GROUPS) + "\n"
+    pages |= reference_pages(names, facts) | command_pages() | group_pages(facts) | {"understand/index.md": understand_page(facts)}
+    made = {kind: {file.stem for file in (PAGES/"play"/"boards").glob(f"*.{kind}")} for kind in ("html", "svg")}
+    pages |= play_pages(made["html"], made["svg"])
+    pages["pages/index.md"] = "# All pages\n\nThe numbers of the notebooks are the reading order, and a group uses only groups above it.\n\n" + \
+        "\n".join(f"- [{GROUPS[group]}](../groups/{group}.md)" for group in GROUPS) + "\n"
+    (PAGES/"help").mkdir()
+    (PAGES/"help"/"index.html").write_text(HELP, encoding="utf-8")
     for path, text in pages.items():
         (PAGES/path).parent.mkdir(parents=True, exist_ok=True)
         (PAGES/path).write_text(text, encoding="utf-8")
@@ -350,7 +397,7 @@ def build(out, boards=True):
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     menu, address = write_pages(boards), sync.read_address()
     config = load_config(str(ROOT/"docs"/"mkdocs.yml"), docs_dir=str(PAGES), site_dir=str(out), nav=menu, strict=True,
-                         repo_url=address["git_url"], site_url=site_url())
+                         repo_url=address["git_url"], site_url=address["site"])
     config["extra"] |= dict(names=public_names(), address=address)
     config.plugins.on_startup(command="build", dirty=False)
     try: mkdocs_build(config)

@@ -40,10 +40,11 @@ def read_tree(root):
 # The address ------------------------------------------------------------------------------------
 
 def read_address(root=ROOT):
-    "The repository's public address, as settings.ini gives it."
+    "The public address of the repository and that of its site, as settings.ini gives them."
     ini = configparser.ConfigParser()
     ini.read(root/"settings.ini", encoding="utf-8")
-    return {key: ini["DEFAULT"][key] for key in ("user", "repo", "git_url", "branch")}
+    site = ini["DEFAULT"]["doc_host"] + ini["DEFAULT"]["doc_baseurl"] + "/"
+    return dict({key: ini["DEFAULT"][key] for key in ("user", "repo", "git_url", "branch")}, site=site)
 
 
 def colab_link(address, path):
@@ -56,9 +57,9 @@ def badge(address, path):
     return f"[![Open in Colab]({BADGE_IMAGE})]({colab_link(address, path)})"
 
 
-def readdress(text, path, address, old_url, names):
+def readdress(text, path, address, old, names):
     "`text` of the notebook at `path` with `address` in its badge, its install line and its links."
-    text = re.sub(re.escape(old_url) + r"(?![\w-])", lambda _: address["git_url"], text)
+    text = move_addresses(text, old, address)
     text = re.sub(re.escape(COLAB) + r"/[^\s)\"\\]+?/blob/[^\s)\"\\]+?/((?:nbs|colab)/[^\s)\"\\]+?\.ipynb)",
         lambda m: colab_link(address, m[1]) if m[1] in names else m[0], text)
     text = re.sub(r"git\+https://[^\s\"'#@)\\]+", lambda _: f"git+{address['git_url']}.git", text)
@@ -66,19 +67,28 @@ def readdress(text, path, address, old_url, names):
     return re.sub(r"\[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)", lambda _: badge(address, path), text, count=1)
 
 
+def move_addresses(text, old, new):
+    "`text` with the repository and the site at their new addresses."
+    for key in ("git_url", "site"):
+        text = re.sub(re.escape(old[key]) + r"(?![\w-])" * (key == "git_url"), lambda _: new[key], text)
+    return text
+
+
 def sync_address(root):
     "Write the address of settings.ini to the notebooks and to pyproject.toml below `root`."
     address, project = read_address(root), root/"pyproject.toml"
     text = project.read_text(encoding="utf-8")
-    known = re.search(r'^Repository = "([^"]+)"', text, re.M)
-    if not known: sys.exit("pyproject.toml: [project.urls] has no line `Repository = \"...\"` to keep the address in.")
-    old_url, names = known[1], notebooks(root)
-    project.write_text(re.sub(re.escape(old_url) + r"(?![\w-])", lambda _: address["git_url"], text), encoding="utf-8")
+    old, names = {}, notebooks(root)
+    for key, line in (("git_url", "Repository"), ("site", "Homepage")):
+        known = re.search(rf'^{line} = "([^"]+)"', text, re.M)
+        if not known: sys.exit(f"pyproject.toml: [project.urls] has no line `{line} = \"...\"` to keep the address in.")
+        old[key] = known[1]
+    project.write_text(move_addresses(text, old, address), encoding="utf-8")
     for name in names:
         text = (root/name).read_text(encoding="utf-8")
         try: json.loads(text)
         except ValueError as error: sys.exit(f"{name} is not a notebook: {error}. Nothing was written.")
-        (root/name).write_text(readdress(text, name, address, old_url, names), encoding="utf-8")
+        (root/name).write_text(readdress(text, name, address, old, names), encoding="utf-8")
 
 
 # Modules and clean notebooks --------------------------------------------------------------------

@@ -72,8 +72,7 @@ class PositionSet:
     def save(self, path: str | Path) -> None:
         "Write the set to a compressed .npz file. Raise a ValueError if it has no moves."
         if self.moves is None:
-            raise ValueError("a file holds the moves that lead to each position, and this set has none; "
-                             "make it with solve_positions.")
+            raise ValueError("a set without the moves to its positions cannot be saved; make it with solve_positions.")
         np.savez_compressed(path, game=self.game.name, moves=self.moves, results=self.results, phase=self.phase,
                             phases=self.phases)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
+from ..core.help import see
 from ..core.device import usable_cores
 from ..core.compiled import kernel, lean_kernel
 from ..core.streams import Purpose, derive_seed, uniform
@@ -257,7 +258,6 @@ def get_player(
             raise ValueError(f"{name} plays {agent.game.name}, not {game.name}{other}.")
         return agent
     known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND"]
-    raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N (N playouts per move), heuristic, "
-                     f"solver or pretrained (if the game has one), greedy or minimax:N (if the game counts material), "
-                     f"uci:COMMAND (a program that plays chess), or the folder of a training run."
-                     f"{did_you_mean(str(name), known)}")
+    raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N, heuristic, solver, pretrained, "
+                     f"greedy, minimax:N, uci:COMMAND, or the folder of a run."
+                     f"{did_you_mean(str(name), known)}{see('players')}")

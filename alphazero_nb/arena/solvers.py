@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..core.help import see
 from ..core.compiled import kernel
 from ..core.game import Game
 from ..games.dots import _FIRST
@@ -160,7 +161,7 @@ class Connect4Solver:
         if scores is not None: return scores
         stones = int(np.count_nonzero(state[:CELLS]))
         raise Unsolved(f"{self.game.name}: this position with {stones} stone{'s' * (stones != 1)} is not solved within "
-                       f"{self.limit:,} nodes; allow more with get_solver(game, limit), or limit=None.")
+                       f"{self.limit:,} nodes; allow more with get_solver(game, limit), or limit=None.{see('solver')}")
 
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (7,) int8: 1, 0, −1 or ILLEGAL. Raise Unsolved at the limit."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib, importlib, importlib.util, inspect, re
 from typing import Callable
 
+from .help import see
 from .base_game import BaseGame
 from .calls import OUTCOMES, STATE_SIZE
 
@@ -37,7 +38,7 @@ def register(name: str, factory: Callable[..., BaseGame]) -> None:
         raise ValueError(f"the package has a game {name}, so yours needs another name, such as my_{name}.")
     if not (isinstance(name, str) and re.fullmatch(r"\w+", name)):
         raise ValueError(f"{name!r} cannot be the name of a game; use letters, digits and underscores. "
-                         f"Parameters are those of the registered function.")
+                         f"The function has the parameters.")
     if not callable(factory):
         raise ValueError(f"register({name!r}, ...) needs a function that returns the game, such as lambda: game.")
     _registry[name] = factory
@@ -153,12 +154,12 @@ def check_loadable(game: BaseGame) -> None:
     word = game.name.partition("(")[0]
     if game_module(word):
         raise ValueError(f"{game.name} is the name of a game of the package, which has other rules than this game; "
-                         f"give this one another name, such as my_{word}.")
+                         f"give this one another name, such as my_{word}.{see('register')}")
     if word not in _registry:
         raise ValueError(f"{game.name} is not registered, so its run could not be loaded again; "
-                         f"first call register({word!r}, function) with a function that returns it.")
+                         f"first call register({word!r}, function) with a function that returns it.{see('register')}")
     try: again = get_game(game.name)
     except Exception as error: raise ValueError(f"a run of {game.name} could not be loaded again: {error}") from error
     if not same_game(game, again):
         raise ValueError(f"get_game({game.name!r}) returns {again.name} with other rules or sizes than this game, so "
-                         f"its run could not be loaded again; register the function that returns this one.")
+                         f"its run could not be loaded again; register the function that returns this one.{see('register')}")

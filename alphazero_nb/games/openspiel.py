@@ -84,8 +84,7 @@ class Spiel:
         planes = seen.astype(np.int8)
         if (planes != seen).any():
             raise ValueError(f"OpenSpiel's {self.game.get_type().short_name} cannot be played here: an observation "
-                             f"contains {seen[planes != seen][0]:g}, and it must consist of whole numbers from "
-                             "−128 to 127.")
+                             f"contains {seen[planes != seen][0]:g}, not a whole number from −128 to 127.")
         return np.concatenate([planes, self.seats[mover]]).reshape(self.shape)
 
     def action_name(self, action: int) -> str:

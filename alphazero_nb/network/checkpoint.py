@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 from torch import nn
 import torch
+from ..core.help import see
 from ..core.game import Game
 
 # %% auto #0
@@ -272,7 +273,7 @@ def _check_tensor(name: str, value) -> None:
         raise ValueError(f"your network has not set {name} yet; call it once with a batch of observations.")
     if value.dtype != torch.float32 and (value.is_floating_point() or value.is_complex()):
         raise ValueError(f"your network has {name} in {str(value.dtype).removeprefix('torch.')}; networks train in "
-                         f"float32, so call network.float() and choose half precision with the device.")
+                         f"float32, so call network.float() and choose half precision with the device.{see('network')}")
 
 
 def _check_output(game: Game, network: nn.Module, device: str) -> None:

@@ -13,6 +13,7 @@ from numbers import Integral
 from typing import Callable
 
 import numpy as np
+from ..core.help import see
 from ..core.device import Device, get_device
 from ..core.transfers import DeviceStream, read_later, send
 from ..core.compiled import lean_kernel
@@ -178,7 +179,7 @@ class _Batches(_Forward):
             if not out_of_memory(error): raise
             if self.shapes[-1] == 1:
                 raise EvaluatorError("the device has no memory left for a single position; free memory on it or use "
-                                     "a smaller network.") from error
+                                     "a smaller network." + see("memory")) from error
         half = self.shapes[-1] // 2
         self.shapes = tuple(shape for shape in self.shapes if shape < half) + (half,)
         if self.backend == "graphs": self.forward.forget()
@@ -192,7 +193,7 @@ def _read_parts(parts: list, count: int, rows: int, players: int) -> tuple:
         edge_logits[edges], values[part] = read()
         if not (np.isfinite(edge_logits[edges]).all() and np.isfinite(values[part]).all()):
             raise EvaluatorError("the network returned NaN or infinity for a position; the weights have "
-                                 "diverged or an observation is out of range.")
+                                 "diverged or an observation is out of range." + see("network"))
     return edge_logits, values
 
 # %% ../../nbs/22_network.evaluator.ipynb #72b5634b

@@ -99,7 +99,7 @@ class RecordedCopy:
         try: return DeviceGraph(self.device, self.forward, inputs)
         except torch.OutOfMemoryError: raise
         except RuntimeError as error:
-            raise RuntimeError(f"backend 'graphs' cannot record {type(self.net).__name__}, for example because it waits "
+            raise RuntimeError(f"backend 'graphs' cannot record {type(self.net).__name__}, perhaps because it waits "
                                f"for the device; choose backend 'auto'. ({error})") from error
 
     def load(self, network: nn.Module) -> bool:

@@ -84,8 +84,8 @@ def read_result(api, state, result):
             raise ValueError("returns wrote a result that is NaN or lies outside [-1, 1]; results must lie in [-1, 1]")
         total += result[player]
     if api[ZERO_SUM] and abs(total) > 1e-5 and call_mover(api[MOVER], state) == OVER:
-        raise ValueError("the results of the two players are not opposite; if that is what the game means, "
-                         "create it with zero_sum=False")
+        raise ValueError("the results of the two players are not opposite; "
+                         "if they need not be, pass zero_sum=False to Game")
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @lean_kernel
@@ -207,8 +207,8 @@ def apply_evaluation(api, trees, node, logits, relative):
     if api[REWARDS]: read_result(api, trees.states[node], result)
     for k in range(len(result)):
         if not abs(relative[k]) < 1e6:   # NaN, too
-            raise NotFinite("the evaluator returned NaN or infinity as a value; check the weights of the network, "
-                            "or your own evaluate().")
+            raise NotFinite("the evaluator returned NaN or infinity as a value; check the network's "
+                            "weights, or your evaluate()")
         result[(nodes[node].mover + k) % len(result)] += scale * relative[k]
     back_up(trees, node, result)
 

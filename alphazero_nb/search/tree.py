@@ -132,8 +132,8 @@ def set_priors(trees, node, logits):
         edges[first + i].prior = weight
         total += weight
     if not total > 0:
-        raise NotFinite("the evaluator returned NaN or infinity as a logit; check the weights of the network, "
-                        "or your own evaluate().")
+        raise NotFinite("the evaluator returned NaN or infinity as a logit; check the network's "
+                        "weights, or your evaluate()")
     for i in range(count): edges[first + i].prior = edges[first + i].prior / total
 
 # %% ../../nbs/30_search.tree.ipynb #32a8a471

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from ..core.help import see
 from ..core.events import Message
 from ..core.patches import ray_on_this_machine
 from ..search.search import count_worlds
@@ -50,11 +51,11 @@ def start_alone(options: dict) -> None:
         if "timed out during startup" not in str(error): raise
         ray.shutdown()
         raise ValueError("Ray has not started within the 30 s that it gives itself; this machine is too busy. Try "
-                         "again, or start a cluster with ray start --head and join it.") from error
+                         "again, or start a cluster with ray start --head and join it." + see("ray")) from error
     if ray.util.get_node_ip_address() == "127.0.0.1": return
     ray.shutdown()
     raise ValueError("this version of Ray starts clusters that other machines can reach; start one with ray start "
-                     "--head, if that is what you want, and join it.")
+                     "--head, if that is what you want, and join it." + see("ray"))
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #65fef5e7
 CORES = 8   # Most cores of one worker on a node without a GPU

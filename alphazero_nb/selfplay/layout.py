@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass, replace
 
+from ..core.help import see
 from ..core.device import Device, device_names, usable_cores
 from ..core.game import Game
 from ..core.registry import did_you_mean
@@ -78,7 +79,7 @@ def choose_devices(device: str, devices, workers: int | None) -> list[str]:
     gpus = [name for name in available if name != "cpu"]
     if devices == "all" and not gpus:
         raise ValueError("all GPUs are asked for, but PyTorch finds none on this machine; "
-                         "leave this out (--gpus, devices) to play on the CPU.")
+                         "leave this out (--gpus, devices) to play on the CPU." + see("gpu"))
     if devices == "all": devices = gpus
     gpus = gpus or ["cpu"]
     if devices is None:
@@ -107,7 +108,7 @@ def choose_kind(game: Game, layout: str | None, devices, workers: int | None) ->
         raise ValueError("layout='ray' plays on the devices of its cluster; leave out devices.")
     if layout == "threads" and several:
         raise ValueError("layout='threads' plays in this process on one device; "
-                         "leave out devices and workers, or use layout='processes'.")
+                         "leave out devices and workers, or use layout='processes'." + see("speed"))
     return layout or ("processes" if several or game.in_python and usable_cores() > 1 else "threads")
 
 # %% ../../nbs/41_selfplay.layout.ipynb #68497360

@@ -9,6 +9,7 @@ import math, time
 from typing import NamedTuple
 
 import numpy as np
+from ..core.help import see
 from ..core.compiled import kernel, lean_kernel
 from ..core.calls import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, call_mover, call_play,
                                      call_resample_hidden, call_start, draw_outcome)
@@ -428,10 +429,10 @@ def game_failed(block: SlotBlock, error: Exception) -> GameFailed:
     if line is None and game.has_hidden_information:
         return GameFailed(f"game {number} of {game.name} (seed {seed}) failed in a sampled world "
                           f"during the search after the moves {lines[0]}: "
-                          f"{type(cause).__name__}: {str(cause).rstrip('.')}.")
+                          f"{type(cause).__name__}: {str(cause).rstrip('.')}.{see('rules')}")
     line = line or lines[0]
     moves = ",".join(map(str, line))
     again = (shell_command("show-game", game.name, "--seed", seed, *["--moves", moves] * bool(line)) if game.packaged else
              f"retrace(game, {seed}, {line})")
     return GameFailed(f"game {number} of {game.name} (seed {seed}) failed after the moves [{moves}]: "
-                      f"{type(cause).__name__}: {str(cause).rstrip('.')}. Reproduce it with: {again}")
+                      f"{type(cause).__name__}: {str(cause).rstrip('.')}.{see('rules')} Reproduce it with: {again}")

@@ -10,6 +10,7 @@ from collections import deque
 from multiprocessing import connection
 
 import cloudpickle
+from ..core.help import see
 from ..core.compiled import digest
 from ..core.game import Game
 from ..core.records import GameRecord
@@ -196,9 +197,9 @@ def _make_pool(setup: dict) -> ActorPool:
     "Build a worker's actors. Its GPU becomes PyTorch's current device, or pinned memory would open the first GPU too."
     cores, expected, device = setup.pop("cores"), setup.pop("fingerprint"), setup["layout"].devices[0]
     if fingerprint(setup["game"]) != expected:
-        raise ValueError(f"the rules of {setup['game'].name} in this worker differ from those in the parent: something "
-                         f"that they use changed after the parent compiled them. Make the game again with every "
-                         f"function that it uses. If a file changed, restart Python.")
+        raise ValueError(f"the rules of {setup['game'].name} in this worker differ from those in the parent, because "
+                         f"something that they use changed after the parent compiled them; make the game again with "
+                         f"every function that it uses, or restart Python.{see('rules')}")
     if setup["network"] is not None:
         import torch
         torch.set_num_threads(cores)

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
+from ..core.help import see
 from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
@@ -148,7 +149,8 @@ def make_optimizer(network: nn.Module, settings: TrainSettings, device: Device) 
     return optimizer, torch.amp.GradScaler(device.type if half else "cpu", enabled=half)
 
 # %% ../../nbs/61_training.learner.ipynb #22285d66
-DIVERGED = "the gradient is not finite: training has diverged. The last checkpoint is intact. Use a smaller learning rate."
+DIVERGED = "the gradient is not finite: training has diverged. The last checkpoint is intact. Use a smaller learning rate." + \
+    see("network")
 
 
 def blend(average: nn.Module, newest: nn.Module, share: float) -> None:

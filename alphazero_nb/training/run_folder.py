@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Callable
 
+from ..core.help import see
 from ..core.device import HOSTS, device_names, find_host, usable_cores
 from ..core.events import FolderAway
 from ..core.records import GameRecord, join_records, split_records
@@ -115,7 +116,7 @@ def check_place(folder: Path, config: dict) -> None:
     "Raise a ValueError if this folder cannot hold the run with this config."
     if find_host().drive and folder.resolve().is_relative_to(DRIVE) and not os.path.ismount(DRIVE):
         raise ValueError(f"Google Drive is not mounted, so {str(folder)!r} would be lost with this machine; "
-                         f"mount it with run_folder(name, drive=True).")
+                         f"mount it with run_folder(name, drive=True).{see('drive')}")
     for part in (folder, *folder.parents):
         if part.exists() and not part.is_dir():
             raise ValueError(f"{str(part)!r} is a file; choose a folder for the run.")
@@ -132,7 +133,7 @@ def check_new(folder: Path) -> None:
         match = re.fullmatch(r"(?:network-|learner-|)(\d{6,12})\.npz", file.name, re.ASCII)
         if match and int(match[1]) > 1:
             raise ValueError(f"{str(folder)!r} holds {file.name} but no manifest.json, so nothing was changed. "
-                             f"Put the manifest back, or choose another folder.")
+                             f"Put the manifest back, or choose another folder.{see('folder')}")
 
 # %% ../../nbs/62_training.run_folder.ipynb #62a00001
 class RunLog:
@@ -239,7 +240,7 @@ class _HeldFolder:
         try: self.check_there()
         except OSError as error:
             raise OSError(f"{str(self.path)!r} has held this run and cannot be read ({error.strerror}), so nothing was "
-                          f"changed; run it again when the folder is back.") from error
+                          f"changed; run it again when the folder is back.{see('drive')}") from error
         (self.path / "games").mkdir(parents=True, exist_ok=True)
         with only_trainer(self.path) as self.lock_again:
             for part in (self.path, self.path / "games"):

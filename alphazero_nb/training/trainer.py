@@ -119,7 +119,7 @@ def require_choices(game: Game, games: int = 100) -> None:
             state, rolled = game.pass_chance(game.play(state, legal[0]), seed, rolls)
             rolls += len(rolled)
     raise ValueError(f"{game.name} has no choices: in {games} games with random deals and dice, every position has one "
-                     f"legal action. There is nothing to learn.")
+                     f"legal action.")
 
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
 def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
@@ -128,8 +128,8 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
     "Return the plan for the arguments of a `Trainer`. Raise a ValueError or a TypeError for a bad one."
     for name in ("settings", "selfplay"):
         if name in (engine or {}):
-            raise TypeError(f"{name}= is not clear here; pass train_settings=TrainSettings(...) for training, "
-                            f"or play_settings=SelfPlaySettings(...) for self-play.")
+            raise TypeError(f"{name}= is not clear here; pass train_settings= for training, "
+                            f"or play_settings= for self-play.")
     game = get_game(game) if isinstance(game, str) else game
     train, play = train_settings or default_training(game), play_settings or default_settings(game)
     for name, value, kind in (("train_settings", train, TrainSettings), ("play_settings", play, SelfPlaySettings)):

@@ -180,8 +180,8 @@ def find_agent(agent) -> tuple:   # Game, network, facts
     if isinstance(source, (str, Path)):
         game, network, _ = load_network(source)
         return game, network, _run_facts(Path(source))
-    raise ValueError("a page needs the network of an agent that was trained here; give the folder of its run, "
-                     "pretrained:GAME, or an agent from Agent.load or Agent.pretrained.")
+    raise ValueError("a page needs the network of an agent that was trained here; give its run folder, or "
+                     "pretrained:GAME.")
 
 # %% ../../nbs/79f_web.page.ipynb #583f1afd
 def find_levels(agent, simulations: int | None = None) -> tuple:

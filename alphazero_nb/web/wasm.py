@@ -17,6 +17,7 @@ from numba.core import codegen, cpu, target_extension, types, typing
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.np.arrayobj import populate_array
+from ..core.help import see
 from ..core.compiled import Rewired, is_library, keep_on_disk, lean_kernel
 from ..core.game import Game
 from .exports import (ADDRESSES, API_SIZE, FAILED, PAGE_SIZE, RULES, SEARCH, NotExportable, check_exportable,
@@ -426,7 +427,7 @@ def compile_module(
     whole = _assemble([llvm.parse_bitcode(code), *map(llvm.parse_assembly, texts)], names)
     if any(each.name.startswith(_HOST) for each in whole.global_variables):
         raise ValueError("the rules use a global array that is larger than 1 MB or not in one piece; make it smaller, or "
-                         "contiguous (np.ascontiguousarray)")
+                         "contiguous (np.ascontiguousarray)." + see("page"))
     return link(_machine().emit_object(whole), names)
 
 # %% ../../nbs/79d_web.wasm.ipynb #6552bb04

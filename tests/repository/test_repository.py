@@ -18,7 +18,7 @@ SETTINGS = dict(INI["DEFAULT"])
 NOTEBOOKS = sync.notebooks()
 
 # What only nbdev 2 has a word for. Every other line of settings.ini must have its like in pyproject.toml.
-ONLY_NBDEV_2 = {"copyright", "status", "language", "audience", "update_pyproject", "doc_host", "doc_baseurl"}
+ONLY_NBDEV_2 = {"copyright", "status", "language", "audience", "update_pyproject"}
 LICENSES = {"apache2": "Apache-2.0"}
 
 
@@ -48,6 +48,9 @@ def packaging_facts():
         "git_url": (SETTINGS["git_url"], urls["Repository"]),
         "user": (SETTINGS["user"], urls["Repository"].split("/")[-2]),
         "repo": (SETTINGS["repo"], urls["Repository"].split("/")[-1]),
+        "doc_host": (f"https://{SETTINGS['user']}.github.io", urls["Homepage"].rpartition("/")[0].rpartition("/")[0]),
+        "doc_baseurl": (f"/{SETTINGS['repo']}", urls["Homepage"].removeprefix(SETTINGS["doc_host"]).rstrip("/")),
+        "site": (sync.read_address()["site"] + "CHANGELOG/", urls["Changelog"]),
     }
 
 
@@ -172,9 +175,35 @@ def test_a_new_address_reaches_every_page(some, tmp_path_factory):
     assert check.returncode == 1 and f"stale: {NOTEBOOKS[0]} " in check.stdout
     assert run_sync(some).returncode == 0
     old = f"{SETTINGS['user']}/{SETTINGS['repo']}".encode()
+    assert SETTINGS["doc_host"].encode() in sync.read_tree(ROOT)["README.md"]
+    for root in (some, copy): assert SETTINGS["doc_host"].encode() not in sync.read_tree(root)["pyproject.toml"]
+    assert SETTINGS["doc_host"].encode() not in sync.read_tree(copy)["README.md"]
     made = [name for name, content in sync.read_tree(copy).items() if name.endswith(".py") and sync.is_generated(name, content.decode())]
     for root, skipped in ((copy, made), (some, [sync.INDEX, "README.md"])):   # Which link to pages that are not there
         assert [name for name, content in sync.read_tree(root).items() if name not in skipped and old in content] == []
+
+
+# Workflows --------------------------------------------------------------------------------------
+
+WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT/".github/workflows").glob("*.y*ml"))}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_names_major_versions_reads_only_and_ends(name):
+    "Only the job that publishes the site may write, and only pages."
+    text = WORKFLOWS[name]
+    actions = re.findall(r"uses: *(\S+)", text)
+    assert actions and all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions)
+    assert re.search(r"^permissions:\n  contents: read\n\n", text, re.M), "by default"
+    assert set(re.findall(r"([\w-]+): write", text)) <= ({"pages", "id-token"} if name == "site.yaml" else set())
+    assert text.count("runs-on:") == text.count("timeout-minutes:")
+
+
+def test_every_target_that_a_workflow_makes_is_there():
+    targets = set(re.findall(r"^([\w-]+(?: [\w-]+)*):", (ROOT/"Makefile").read_text(encoding="utf-8"), re.M))
+    targets = {name for line in targets for name in line.split()}
+    made = {name for text in WORKFLOWS.values() for name in re.findall(r"run: make ([\w-]+)", text)}
+    assert {"site", "site-check", "test"} <= made <= targets
 
 
 # README -----------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 The links are read from the HTML with Python's own parser, and Chromium reports every request, so MkDocs is not asked about its work."""
 import functools
 import http.server
+import importlib.resources
 import importlib.util
 import json
 import re
 import threading
+import time
 from html.parser import HTMLParser
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -48,7 +50,7 @@ def pages(): return {file.relative_to(SITE).as_posix(): Page(file) for file in S
 
 def place(page, link):
     "The file and the anchor that a link of a page leads to. Its own address begins with site:, and other hosts are left out."
-    base = make_site.site_url()
+    base = sync.read_address()["site"]
     address, anchor = urldefrag(urljoin(base + page.removesuffix("index.html"), link))
     if not address.startswith(base): return None
     path = unquote(urlsplit(address).path.removeprefix(urlsplit(base).path))
@@ -116,6 +118,23 @@ def test_the_reading_path_follows_itself():
         footer = (SITE/name).read_text(encoding="utf-8").partition("md-footer__link--next")[0].rpartition("<a ")[2]
         link = re.search(r'href="([^"]*)"', footer)[1]
         assert place(name, link)[0] == following.removesuffix(".ipynb") + "/index.html"
+
+
+def test_the_gallery_has_each_agent_with_its_board_and_its_card():
+    gallery = pages()["play/index.html"]
+    agents = sorted((sync.ROOT/sync.PACKAGE/"agents").glob("*.json"))
+    assert len(agents) >= 6
+    for file in agents:
+        name, row = f"play/{file.stem}/index.html", json.loads(file.read_text(encoding="utf-8"))
+        assert f"{file.stem}/" in gallery.links and f"boards/{file.stem}.svg" in gallery.loads
+        board = f"../boards/{file.stem}." + ("svg" if row["game"].startswith("blob") else "html")   # Hidden cards stay at the table
+        assert board in pages()[name].loads and f"{row['games']:,} games of self-play" in (SITE/name).read_text(encoding="utf-8")
+
+
+def test_every_section_that_an_error_names_is_on_the_page():
+    from test_help import sections
+    anchors = pages()["nbs/90_troubleshooting/index.html"].anchors
+    assert len(sections()) > 10 and sections().keys() <= anchors
 
 
 def test_the_site_is_small():
@@ -209,6 +228,47 @@ def test_the_first_page_plays(tab, host):
     heights = "f => [f.clientHeight, f.contentDocument.body.scrollHeight]"
     outer, inner = tab.locator("iframe.board").evaluate(heights)
     assert outer >= inner   # Nothing scrolls inside the frame
+    assert not tab.refused and not tab.errors
+
+
+@browser
+def test_the_first_page_is_ready_soon(tab, host):
+    "The time from the request to a board that takes a move is printed; only a page that hangs fails."
+    tab.set_viewport_size(dict(width=1280, height=900))
+    start = time.perf_counter()
+    tab.goto(host, wait_until="commit")
+    tab.frame_locator("iframe.board").locator("#board button:not([disabled])").nth(3).click(timeout=60_000)
+    print(f"The first page takes a move after {time.perf_counter() - start:.2f} s.")
+
+
+@browser
+def test_the_address_in_an_error_leads_to_its_section(tab, host):
+    from alphazero_nb.core.help import SITE, see
+    tab.goto(see("rules").removeprefix(" Help: ").replace(SITE, host))
+    tab.wait_for_url(f"{host}nbs/90_troubleshooting/#rules")
+    assert tab.locator("#rules").evaluate("a => a.getBoundingClientRect().top") < 900
+    assert not tab.refused and not tab.errors
+
+
+AXE = "axe.run({resultTypes: ['violations']}).then(found => found.violations.flatMap(one => one.nodes.map(node => " \
+      "[one.id, one.impact, node.target.flat().join(' '), node.failureSummary])))"
+
+
+@browser
+@pytest.mark.skipif(not importlib.util.find_spec("axe_playwright_python"), reason="axe-playwright-python is not installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_to_mend(tab, host, scheme):
+    "All rules of axe-core, also inside the frames with boards."
+    axe = (importlib.resources.files("axe_playwright_python")/"axe.min.js").read_text(encoding="utf-8")
+    tab.emulate_media(color_scheme=scheme)
+    tab.set_viewport_size(dict(width=1280, height=900))
+    for name in ("", "play/", "play/chess-variant-gardner/", "nbs/", "nbs/31_search.search/", "nbs/90_troubleshooting/",
+                 "reference/training/", "commands/train/", "colab/quickstart/"):
+        tab.goto(host + name, wait_until="load")
+        if name in ("", "play/chess-variant-gardner/"):
+            tab.frame_locator("iframe.board").locator("#board button:not([disabled])").first.wait_for()
+        for frame in tab.frames: frame.evaluate(axe)
+        assert tab.evaluate(AXE) == [], name
     assert not tab.refused and not tab.errors
 
 

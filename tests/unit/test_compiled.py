@@ -455,7 +455,7 @@ def test_a_worker_notices_rules_that_changed_after_the_parent_imported_them(pile
     (pile/"meanwhile.py").write_text(MEANWHILE)
     printed = " ".join(run(pile, ["meanwhile.py"], name, old, new))
     if old == new: assert printed == "3 games"
-    else: assert printed.startswith("ValueError the rules of pile in this worker differ from those in the parent:"), printed
+    else: assert printed.startswith("ValueError the rules of pile in this worker differ from those in the parent, "), printed
 
 
 def test_code_of_a_module_that_nobody_can_find_is_not_stored(tmp_path):

@@ -92,6 +92,14 @@ def test_an_operator_with_other_numbers_is_named_also_in_place_and_for_lists(nam
     assert name in healthy.ran and not healthy.faults
 
 
+def test_random_numbers_are_not_compared_and_not_drawn_twice():
+    "A device draws other numbers than the CPU, and the second draw of a generator is another one."
+    draw = lambda chance: (torch.randn(5, generator=chance), torch.empty(5).uniform_(generator=chance))
+    with (watch := OperatorWatch(CPU)): drawn = draw(torch.Generator().manual_seed(0))
+    assert {"aten::randn.generator", "aten::uniform_"} <= watch.ran and not watch.faults
+    assert all(map(torch.equal, drawn, draw(torch.Generator().manual_seed(0))))
+
+
 def test_an_error_of_device_and_cpu_is_raised():
     with pytest.raises(RuntimeError, match="must match"), OperatorWatch(CPU): torch.ones(2) + torch.ones(3)
 
