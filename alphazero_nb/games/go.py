@@ -226,7 +226,7 @@ def repeats(state, place, seat, dies):
                 key, stones = key ^ group, stones - count
     return is_known(state, stones, key)
 
-
+# %% ../../nbs/15d_games.go.ipynb #fa9486f2
 @lean_kernel
 def can_place(state, place, seat):
     "Return True if `seat` may put a stone on a place."
@@ -313,7 +313,7 @@ def count_area(state):
         state[_BOARD + place] = owner & 3
     return lead
 
-
+# %% ../../nbs/15d_games.go.ipynb #4b8817b5
 def play(state, action):
     size, seat = int(state[_SIDE]), int(state[_MOVER])
     state[_MOVES] += 1

@@ -152,14 +152,13 @@ class OperatorWatch(TorchDispatchMode):
     def is_first(self, func, args, kwargs) -> bool:
         "Return True if an operator has a result to compare and has not had arguments of these types before."
         types = [(leaf.dtype, leaf.dim()) for leaf in tree_leaves((args, kwargs)) if is_tensor(leaf)]
-        before = len(self.calls)
         self.ran.add(func.name())
+        is_new = (func.name(), *types) not in self.calls
         self.calls.add((func.name(), *types))
         if torch.Tag.nondeterministic_seeded in func.tags: return False   # Random numbers: every draw is another one
-        return len(self.calls) > before and func.namespace == "aten" and "empty" not in func.name()
+        return is_new and func.namespace == "aten" and "empty" not in func.name()
 
     def lacks(self) -> bool: return any(fault.kind == "missing" for fault in self.faults.values())
-
     def note(self, func, kind: str, detail: str = "") -> None:
         self.faults.setdefault(func.name(), OperatorFault(func.name(), kind, self.where, detail))
 

@@ -107,7 +107,7 @@ def place_requests(page, end):
     end = place(page, LOGITS, end, rows * legal, 4)
     return place(page, VALUES, end, rows * page[PLAYERS], 4)
 
-
+# %% ../../nbs/79b_web.exports.ipynb #b48b210e
 @lean_kernel
 def has_traps(page):
     "Return True if two players play without dice."

@@ -51,7 +51,7 @@ def _grid(game: Game, word: str) -> GridDrawing | None:
     return GridDrawing(height, width, game.state_size - height * width, "lines", rows=tuple(rows),
                        columns=tuple(name[0] for name in names), run=5 * (word == "gomoku"))
 
-
+# %% ../../nbs/79f_web.page.ipynb #d0d65535
 def _chess(game: Game) -> dict:
     from alphazero_nb.games import chess, chess_board
     size = game.shape[1]
