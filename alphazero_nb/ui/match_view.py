@@ -26,7 +26,7 @@ from .coach import RED, lesson_text
 from .match_text import first_line, player_name, refusal, result_words, score_words, title_words, write_move
 
 # %% auto #0
-__all__ = ['COMMANDS', 'FILE_COMMANDS', 'COMPILING', 'ENDED', 'shown_analysis', 'Choice', 'BoardView', 'MatchView',
+__all__ = ['CURVE', 'COMMANDS', 'FILE_COMMANDS', 'COMPILING', 'ENDED', 'shown_analysis', 'Choice', 'BoardView', 'MatchView',
            'expected_points', 'latest_values', 'value_bar', 'curve_values', 'mistake_spots', 'value_curve', 'move_list',
            'last_move', 'banner_html', 'panel_html', 'match_html', 'match_png', 'new_signs', 'mark_last',
            'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'explain_wait',
@@ -158,6 +158,9 @@ def value_bar(match: Match, look: str = "cells", width: int = 240) -> str:
     return svg_picture("".join(bars), width, 20 * players)
 
 # %% ../../nbs/76_ui.match_view.ipynb #f05cb04f
+CURVE = "expected points after each move"   # In words
+
+
 def curve_values(match: Match) -> list:
     "Return the values of each position for the curve: those of the coach if it has looked at this line."
     values = visible_values(match.line)
@@ -307,7 +310,7 @@ def match_html(match: Match, curve: bool = True) -> str:
     "Return the whole match in its present state, as HTML without widgets."
     view = MatchView(match)
     drawn = curve and any(curve_values(match))
-    below = svg_image(value_curve(match), "expected points", shrink=True) if drawn else ""
+    below = svg_image(value_curve(match), CURVE, shrink=True) if drawn else ""
     picture = svg_image(view.svg(), view.text(), shrink=True)
     style = "display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start"
     return f'<div style="{style}">{picture}{panel_html(view)}</div><div style="margin-top:10px">{below}</div>'

@@ -22,7 +22,7 @@ from .game_line import find_handicaps
 from .match import Match, Refused, seconds_words, simulations_of
 from .match_text import first_line, player_name, refusal
 from .saved_game import free_name, free_path, read_saved_game
-from .match_view import (Choice, MatchView, curve_values, match_html, move_list, panel_html, play_text, rating_words,
+from .match_view import (CURVE, Choice, MatchView, curve_values, match_html, move_list, panel_html, play_text, rating_words,
                                         value_curve)
 from .click_grid import ClickGrid, head_html, need_widgets
 
@@ -249,7 +249,7 @@ class DrawnParts(BoardParts):
         self.choices.show((chosen or [action for action in legal if action not in placed]) if open_ else [])
         self.panel.value = panel_html(view, visits)
         known = sum(values is not None for values in curve_values(match))
-        self.curve.value = svg_image(value_curve(match), "expected points", shrink=True) if known > 1 else ""
+        self.curve.value = svg_image(value_curve(match), CURVE, shrink=True) if known > 1 else ""
         self.play.draw()
         self.look.draw(match)
         self.lesson.draw()

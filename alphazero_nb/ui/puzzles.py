@@ -23,7 +23,7 @@ from .game_line import GameLine
 from .match_text import write_move
 
 # %% auto #0
-__all__ = ['Puzzle', 'read_run_games', 'moves_of', 'different', 'only_move', 'search_only_move', 'rising_players',
+__all__ = ['RUN_GAMES', 'Puzzle', 'read_run_games', 'moves_of', 'different', 'only_move', 'search_only_move', 'rising_players',
            'missed_shares', 'puzzles', 'puzzle_html']
 
 # %% ../../nbs/74f_ui.puzzles.ipynb #74e00005
@@ -63,11 +63,14 @@ class Puzzle:
     def _repr_html_(self): return puzzle_html(self)
 
 # %% ../../nbs/74f_ui.puzzles.ipynb #74e00007
+RUN_GAMES = 30   # Games of a run that `puzzles` looks through; pass `newest_games(folder, 1000)` for more
+
+
 def read_run_games(game: Game, folder: str | Path) -> list[GameRecord]:
     "Return the newest games of a run. Raise a ValueError if the folder holds no run of this game."
     name = read_config(Path(folder) / "config.json")["game"]
     if name != game.name: raise ValueError(f"{folder} holds a run of {name}, but the agent plays {game.name}.")
-    return newest_games(folder)
+    return newest_games(folder, RUN_GAMES)
 
 
 def moves_of(game: Game, played) -> list[tuple]:
