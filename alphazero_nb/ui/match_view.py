@@ -299,6 +299,7 @@ def panel_html(view: MatchView, visits: bool = True) -> str:
     about = f"move {match.ply} of {moves}" if match.shown is not None else f"{moves} move{'s' * (moves != 1)}"
     last = html.escape(last_move(match) or "none")
     said = html.escape(" ".join((view.failed, match.said)).strip())
+    if "\n" in said: said = f'<pre style="font:12px/1.5 monospace;white-space:pre-wrap;margin:0;color:inherit">{said}</pre>'   # A table
     return (f'<div style="font:13px/1.55 system-ui,Helvetica,Arial,sans-serif;max-width:320px;overflow-wrap:break-word">'
             f'<b>{html.escape(title_words(match.line))}</b> <span style="opacity:0.8">{about}</span>{banner_html(view)}'
             f'{_players_html(match, board.look if board else "cells")}<div>Last move: {last}</div>'

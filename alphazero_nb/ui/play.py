@@ -189,7 +189,8 @@ class LessonPanel:
     def draw(self) -> None:
         "Show the lesson and the analysis, if they belong to what is on display."
         match, inside = self.match, self.match.inside
-        if inside is not None and not np.array_equal(inside.state, match.here): inside = None
+        about = match.line.states[match.ply - 1] if match.game.over(match.here) else match.here   # As in `look_inside`
+        if inside is not None and not np.array_equal(inside.state, about): inside = None
         if (match.lesson, inside) == self.shown: return
         self.shown = match.lesson, inside
         parts = [] if inside is None else [self._html(moves_html(inside) + tree_html(inside) + heat_html(inside))]

@@ -1370,3 +1370,12 @@ def test_one_curve_stands_below_the_board_and_marks_the_mistakes():
     assert curve.count("<polyline") == 1 and curve.count("<circle") >= len(match.lesson.mistakes)
     match.undo()
     assert "??" not in "".join(pictures(widgets.curve.value))
+
+
+def test_a_look_inside_after_the_end_is_about_the_last_move():
+    board = clickable("tictactoe")
+    match, widgets = board.match, board.widgets
+    finish(match)
+    widgets.look.inside.click()
+    assert np.array_equal(match.inside.state, match.line.states[-2]) and match.said.startswith("Before the last move:\n")
+    assert "<pre" in widgets.panel.value and "<table" in widgets.lesson.widget.children[0].value
