@@ -21,11 +21,11 @@ from alphazero_nb.arena.solvers import Unsolved, get_solver
 from alphazero_nb.arena.players import HeuristicPlayer, RandomPlayer, RolloutPlayer, SolverPlayer, get_player
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.ladder import run_ladder
-from alphazero_nb.arena.level_curve import calibrate_levels
+from alphazero_nb.arena.level_curve import calibrate_levels, describe_levels
 from alphazero_nb.arena.judge import PositionSet, judge, packaged_positions, read_positions
 from alphazero_nb.training.replay import Replay
 from alphazero_nb.training.learner import Learner, TrainSettings, default_training
-from alphazero_nb.training.run_folder import download, run_folder
+from alphazero_nb.training.run_folder import download, newest_games, run_folder
 from alphazero_nb.training.producer import produce_games
 from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.training.forecast import forecast, train
@@ -36,6 +36,7 @@ from alphazero_nb.ui.board import register_drawing, stone_board
 from alphazero_nb.ui.grid import GridDrawing
 from alphazero_nb.ui.card_table import register_table
 from alphazero_nb.ui.tree_view import heat_html, moves_html, moves_text, tree_html, tree_svg
+from alphazero_nb.ui.game_line import find_handicaps, register_handicaps
 from alphazero_nb.ui.coach import Lesson, coach, lesson_html
 from alphazero_nb.ui.puzzles import Puzzle, puzzle_html, puzzles
 from alphazero_nb.ui.match import Match
@@ -57,11 +58,11 @@ __all__ = [
     "SelfPlayEngine", "SelfPlaySettings", "SolverPlayer", "TensorBoard", "TextProgress", "TrainSettings", "Trainer", "Unsolved",
     "UniformEvaluator", "bench_cards", "bench_kernels", "bench_layouts", "bench_machine", "bench_selfplay",
     "board_symmetries", "calibrate_levels",
-    "check_device", "check_operators", "default_settings", "default_training", "describe", "device_report", "download", "export_page", "forecast", "get_device", "get_game",
-    "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png",
+    "check_device", "check_operators", "default_settings", "default_training", "describe", "describe_levels", "device_report", "download", "export_page", "find_handicaps", "forecast", "get_device", "get_game",
+    "get_player", "get_solver", "judge", "list_devices", "list_games", "list_pretrained", "match_html", "match_png", "newest_games",
     "open_match", "packaged_positions", "play", "play_duplicate", "play_match", "plot_batch_sizes",
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
     "plot_losses", "plot_machine", "plot_policy", "plot_strength", "prior_and_visits", "produce_games", "read_events",
-    "read_positions", "register", "register_drawing", "register_table", "report", "retrace", "run_folder",
+    "read_positions", "register", "register_drawing", "register_handicaps", "register_table", "report", "retrace", "run_folder",
     "run_ladder", "stone_board", "train",
 ]

@@ -206,7 +206,7 @@ def _play(args):
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
     if args.level is not None: agent = agent.at_level(args.level)
-    play_text(Match(agent.game, agent, args.seat, seed=args.seed))
+    play_text(Match(agent.game, agent, args.seat, seed=args.seed, handicap=args.handicap))
 
 
 def _uci(args):
@@ -458,6 +458,8 @@ _OTHERS = {
     "--author": dict(help="who trained the agent"),
     "--note": dict(help="a few sentences about the agent"),
     "--level": dict(type=_between(float, 1, 100), help="strength of the agent, from 1 for a beginner (full strength)"),
+    "--handicap": dict(metavar="NAME", help="your advantage at the start: a piece at chess, such as knight, "
+                                            "or '2 corners' at Othello (none)"),
     "--levels": dict(action="store_true", help="at the end, measure the levels of the agent for a twentieth of the minutes"),
     "--seat": dict(type=_whole, default=0, help="your seat; seat 0 moves first (0)"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
@@ -486,7 +488,7 @@ _RUN_COMMANDS = {  # name: function, help, positional arguments, options
                   "--json"]),
     "play": (_play, "play against a trained agent in the terminal",
              dict(folder="the folder of a run, or a game of which the package has an agent, for example connect4"),
-             ["--rules", "--simulations", "--worlds", "--level", "--seat", "--device", "--seed"]),
+             ["--rules", "--simulations", "--worlds", "--level", "--handicap", "--seat", "--device", "--seed"]),
     "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
             dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
             ["--rules", "--simulations", "--device"]),

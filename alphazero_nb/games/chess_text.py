@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re, textwrap
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,8 @@ from .chess_moves import CHECKMATE, in_check
 from .chess import MATERIAL, VARIANTS, move_text, position
 
 # %% auto #0
-__all__ = ['ROSTER', 'RESULTS', 'to_fen', 'is_chess', 'from_fen', 'without_past', 'move_to_uci', 'uci_to_action', 'move_to_san',
-           'san_to_action', 'write_pgn', 'read_pgn', 'require_pgn', 'match_pgn']
+__all__ = ['ODDS', 'ROSTER', 'RESULTS', 'to_fen', 'is_chess', 'from_fen', 'without_past', 'odds', 'move_to_uci', 'uci_to_action',
+           'move_to_san', 'san_to_action', 'write_pgn', 'read_pgn', 'require_pgn', 'match_pgn']
 
 # %% ../../nbs/19_games.chess_text.ipynb #ba9021ad
 def to_fen(game: Game, state) -> str:
@@ -43,6 +44,30 @@ def without_past(game: Game, state):
     state = from_fen(game, " ".join([*fields[:4], "0", fields[5]]))
     if state[ENDED] == MATERIAL: state[ENDED] = 0
     return state
+
+# %% ../../nbs/19_games.chess_text.ipynb #da126b6d
+ODDS = dict(pawn="P", knight="N", rook="R", queen="Q")
+_ODDS_FILE = {8: 5, 5: 3}   # By size: the file of the pawn
+
+
+def odds(
+    game: Game,
+    seat: int,  # Who has the advantage
+) -> dict:      # {piece: (state_size,) int16}; without pieces that are missing already
+    "Return the starts of a match in which the opponent of `seat` plays without a piece."
+    start, found = game.new_match(), {}
+    size, fen = game.shape[1], re.sub(r"\d", lambda gap: "1" * int(gap[0]), to_fen(game, start).split()[0])
+    for word, piece in ODDS.items():
+        letter, ranks = piece.lower() if seat == 0 else piece, fen.split("/")
+        squares = [square for square, one in read_pieces(start).items()
+                   if one == letter and (word != "pawn" or square % 8 == _ODDS_FILE[size])]
+        if not squares: continue
+        rank, file = size - 1 - squares[0] // 8, squares[0] % 8
+        ranks[rank] = ranks[rank][:file] + "1" + ranks[rank][file + 1:]
+        with suppress(ValueError):   # Without this piece, the king could be taken
+            state = from_fen(game, " ".join(["/".join(ranks), *to_fen(game, start).split()[1:]]))
+            if not game.over(state): found[word] = state
+    return found
 
 # %% ../../nbs/19_games.chess_text.ipynb #49b07e32
 def move_to_uci(game: Game, state, action: int) -> str:

@@ -10,7 +10,8 @@ from ..core.compiled import lean_kernel
 from ..core.game import Game, board_symmetries
 
 # %% auto #0
-__all__ = ['LETTERS', 'mover', 'captured', 'can_place', 'can_move', 'legal', 'play', 'returns', 'observe', 'text', 'othello']
+__all__ = ['LETTERS', 'mover', 'captured', 'can_place', 'can_move', 'legal', 'play', 'returns', 'observe', 'text', 'othello',
+           'corner_discs']
 
 # %% ../../nbs/15a_games.othello.ipynb #a5bd9871
 _MOVER, _SIDE, _CELLS = range(3)
@@ -125,3 +126,16 @@ def othello(
                 cells=np.arange(cells + 1), text=text,
                 action_names=lambda cell: f"{LETTERS[cell % size]}{cell // size + 1}" if cell < cells
                 else "pass")
+
+# %% ../../nbs/15a_games.othello.ipynb #4186e72c
+def corner_discs(
+    game: Game,
+    seat: int,  # Who has the advantage
+) -> dict:      # {"1 corner": (state_size,) int16, ...}
+    "Return the starts of a match in which `seat` has discs on one to four corners."
+    size, found = game.shape[1], {}
+    corners = _CELLS + np.array([0, size * size - 1, size - 1, size * size - size])
+    for count in range(1, 5):
+        state = found[f"{count} corner{'s' * (count > 1)}"] = game.new_match()
+        state[corners[:count]] = seat + 1
+    return found

@@ -16,7 +16,8 @@ from .search import require_number
 
 # %% auto #0
 __all__ = ['FLOOR', 'HOTTEST', 'choice_weights', 'Level', 'level_on_path', 'even_levels', 'level_between', 'levels_to_dict',
-           'read_levels', 'network_hash', 'levels_file', 'store_levels', 'stored_levels', 'Rating']
+           'read_levels', 'network_hash', 'levels_file', 'store_levels', 'stored_levels', 'Rating', 'ratings_file',
+           'store_rating', 'stored_rating']
 
 # %% ../../nbs/35_search.levels.ipynb #79753e54
 FLOOR = 0.1   # Smallest share of the most visited move's count with which a move may be chosen
@@ -166,3 +167,42 @@ class Rating:
     def __repr__(self):
         low, high = self.interval
         return f"Rating(level {self.level:.1f}, {low:.1f} to {high:.1f}, after {len(self.results)} games)"
+
+# %% ../../nbs/35_search.levels.ipynb #fce53a76
+def ratings_file() -> Path:
+    "Return the path of the file with the ratings of this person."
+    return Path.home() / ".alphazero_nb" / "ratings.json"
+
+
+def _read_ratings(path: Path) -> list:
+    "Return the entries of the file. Raise a ValueError if it is damaged."
+    from alphazero_nb.network.checkpoint import read_json
+    if not path.exists(): return []
+    entries = read_json(path, "file of ratings", ("ratings",))["ratings"]
+    if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):
+        raise ValueError(f"{path} is damaged: it has no list of ratings. Delete it, or put it right.")
+    return entries
+
+
+def _entry(game: str, agent: str, levels: tuple) -> dict:
+    return dict(game=game, agent=agent, levels=levels_to_dict(levels))
+
+
+def store_rating(rating: Rating, game: str, agent: str) -> Path:   # The names of both
+    "Write a person's results against an agent to the file of ratings. Raise a ValueError if the file is damaged."
+    from alphazero_nb.network.checkpoint import write_json
+    path, mine = ratings_file(), _entry(game, agent, rating.levels)
+    others = [entry for entry in _read_ratings(path) if not mine.items() <= entry.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, dict(ratings=[*others, dict(mine, results=[list(pair) for pair in rating.results])]))
+    return path
+
+
+def stored_rating(levels: tuple, game: str, agent: str) -> Rating | None:
+    "Return a person's stored rating against an agent with these levels, or None. Raise a ValueError if the file is damaged."
+    path = ratings_file()
+    entries = _read_ratings(path)
+    found = next((entry for entry in entries if _entry(game, agent, levels).items() <= entry.items()), None)
+    try: return None if found is None else Rating(levels, [(float(level), float(score)) for level, score in found["results"]])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path} is damaged: the results against {agent} at {game} cannot be read. Delete it, or put it right.") from None

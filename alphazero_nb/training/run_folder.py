@@ -22,8 +22,8 @@ from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
 __all__ = ['DRIVE', 'spared_networks', 'only_trainer', 'check_config', 'check_run_files', 'check_place', 'check_new', 'RunLog',
-           'Absence', 'RunFolder', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder', 'pack_agent',
-           'download']
+           'Absence', 'RunFolder', 'newest_games', 'save_layout_file', 'read_layout_file', 'LayoutFile', 'run_folder',
+           'pack_agent', 'download']
 
 # %% ../../nbs/62_training.run_folder.ipynb #71b98466
 def spared_networks(
@@ -355,6 +355,18 @@ class RunFolder(_ReadableRun):
         named |= {self.file("network", iteration) for checkpoint in there for iteration in checkpoint.networks}
         for path in self.path.glob("*.npz"):
             if _OURS.fullmatch(path.name) and path not in named: _remove(path)
+
+# %% ../../nbs/62_training.run_folder.ipynb #b8cf1ab3
+def newest_games(
+    folder: str | Path,  # Of a run
+    most: int = 100,
+) -> list[GameRecord]:   # The oldest first
+    "Return the newest games of a run. Raise a ValueError if there is no run, or a file of it is damaged."
+    folder, games = Path(folder), []
+    run, saved = RunFolder(folder, read_config(folder / "config.json")), read_saved(folder)
+    for row in reversed(saved.rows()):
+        if len(games) < most: games = run.read_games(row) + games
+    return games[len(games) - min(most, len(games)):]
 
 # %% ../../nbs/62_training.run_folder.ipynb #669a905e
 def _machine() -> dict: return dict(cores=usable_cores(), devices=device_names())

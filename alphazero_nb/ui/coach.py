@@ -169,8 +169,10 @@ class Lesson:
 
     def to_dict(self) -> dict:
         "Return plain data."
-        return dict(game=self.line.game.name, actions=list(self.line.actions), seats=list(self.seats),
-                    simulations=self.simulations, values=[values and list(values) for values in self.values],
+        handicap = self.line.handicap
+        return dict(game=self.line.game.name, handicap=handicap and asdict(handicap), actions=list(self.line.actions),
+                    seats=list(self.seats), simulations=self.simulations,
+                    values=[values and list(values) for values in self.values],
                     grades=[grade.to_dict() for grade in self.grades])
 
     def __repr__(self): return lesson_text(self)

@@ -5,7 +5,7 @@
 # %% ../../nbs/72_ui.dashboard.ipynb #90d97e2b
 from __future__ import annotations
 
-import html, math, time
+import html, math, time, uuid
 from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,10 @@ from .progress import (Tally, TextProgress, clock_time, describe, describe_miles
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
-__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'PARTS', 'Line', 'line_chart', 'bar_chart',
-           'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers', 'result_numbers',
-           'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words', 'render_part',
-           'render', 'Allowance', 'Place', 'Dashboard']
+__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'LIVE', 'LAST', 'Line', 'line_chart',
+           'bar_chart', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
+           'result_numbers', 'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words',
+           'render_part', 'render', 'Allowance', 'Place', 'Dashboard']
 
 # %% ../../nbs/72_ui.dashboard.ipynb #e9ee0641
 WIDTH, HEIGHT = 400, 110    # Of the lines of a chart: units across, and pixels from top to bottom
@@ -194,6 +194,7 @@ class DashboardState(_RunReadings):
         self.workers, self.messages, self.away = {}, deque(maxlen=4), ""   # away: words about a folder that is away
         self.last = (), ""   # Record and text of the last game; a new call has none yet
         self.other = (Path(compare).name, *read_curves(compare)) if compare else ("", {}, {})
+        self.mark = uuid.uuid4().hex[:8]       # Tells the folds of this dashboard from those of others on the page
         self.stopped, self.call_s = 0.0, 0.0   # Time of the end; seconds of the present call, as its status says
 
     def __call__(self, event) -> None:
@@ -542,8 +543,8 @@ def speed_words(status: EngineStatus | None) -> str:
     return ", ".join(parts)
 
 
-def _folds(state: DashboardState) -> str:
-    "Return the throughput and the messages, folded."
+def _fold_parts(state: DashboardState) -> list[tuple]:   # (name, the most important in words, all of it as HTML)
+    "Return the throughput and the messages."
     shares, nodes = time_shares([row.spent for row in state.iterations.values()]), state.tally.status
     facts = [f"{describe(nodes)}." if nodes else "", f"Time: {shares}" if shares else "",
              f"{state.steps.steps:,} optimiser steps" if state.steps else ""]
@@ -551,8 +552,35 @@ def _folds(state: DashboardState) -> str:
     texts = [*state.workers.values(), *state.messages][-12:]
     table = lambda text: "font-family:monospace" if "\n" in text else ""   # Keeps the columns of a table aligned
     messages = "".join(f'<div style="white-space:pre-wrap;{table(text)}">{html.escape(text)}</div>' for text in texts)
-    return (_fold("Throughput", speed_words(state.status), inside) + _fold(f"Messages ({len(texts)})", "", messages)
-            + _block(html.escape("" if state.ended or state.away else STOP), f"{SMALL};min-height:18px"))
+    return [("Throughput", speed_words(state.status), inside), ("Messages", f"{len(texts)}" if texts else "none", messages)]
+
+
+def _stop_words(state: DashboardState) -> str:
+    return _block(html.escape("" if state.ended or state.away else STOP), f"{SMALL};min-height:18px")
+
+
+def _folds(state: DashboardState) -> str:
+    "Return the throughput and the messages, folded."
+    return "".join(_fold(*part) for part in _fold_parts(state)) + _stop_words(state)
+
+# %% ../../nbs/72_ui.dashboard.ipynb #0bb6d9a0
+def _fold_heads(state: DashboardState) -> str:
+    "Return the heads of the folds, and the rule that shows the inside of those that are open."
+    heads, rules = "", ""
+    for number, (name, *_) in enumerate(_fold_parts(state)):
+        place = f"azb-{state.mark}-{number}"
+        heads += (f'<details id="{place}" style="display:inline-block;margin:6px 24px 0 0">'
+                  f'<summary style="cursor:pointer">{name}</summary></details>')
+        rules += f"body:has(#{place}[open]) .{place}{{display:block!important}}"
+    return f"<style>{rules}</style>{heads}"
+
+
+def _fold_insides(state: DashboardState) -> str:
+    "Return what is inside the folds, hidden as long as no rule shows it, and the most important of it."
+    parts = _fold_parts(state)
+    insides = "".join(f'<div class="azb-{state.mark}-{number}" style="display:none;margin:6px 0 6px 16px">{inside or "nothing yet"}</div>'
+                      for number, (_, _, inside) in enumerate(parts))
+    return _block(html.escape(parts[0][1]), f"{SMALL};min-height:18px") + insides + _stop_words(state)
 
 # %% ../../nbs/72_ui.dashboard.ipynb #6a93286a
 PAGE = "font-family:system-ui,Helvetica,Arial,sans-serif;font-size:13px;line-height:1.4;max-width:980px"
@@ -567,17 +595,18 @@ def _head(state: DashboardState) -> str:
             + _bars(state) + _block(html.escape(note) or "&nbsp;", line, note) + _numbers(state))
 
 
-PARTS = (_head, _plots, lambda state: _games(state) + _folds(state))
+LIVE = (_head, _plots, _games, _fold_heads, _fold_insides)
+LAST = (_head, _plots, _games, lambda state: "", _folds)
 
 
-def render_part(state: DashboardState, number: int) -> str:
-    "Return the head (0), the plots (1), or the games with the folds (2) as self-contained HTML; empty without content."
-    return _block(PARTS[number](state), PAGE)
+def render_part(state: DashboardState, number: int, live: bool = False) -> str:
+    "Return the head (0), the plots (1), the games (2) or the folds (3 and 4) as self-contained HTML; empty without content."
+    return _block((LIVE if live else LAST)[number](state), PAGE)
 
 
 def render(state: DashboardState) -> str:
     "Return the state as self-contained HTML."
-    return "".join(render_part(state, number) for number in range(3))
+    return "".join(render_part(state, number) for number in range(len(LAST)))
 
 # %% ../../nbs/72_ui.dashboard.ipynb #2e7f8de3
 class Allowance:
@@ -642,7 +671,7 @@ class Dashboard:
                  compare: str | Path | None = None):           # Folder of another run, whose curves are laid over
         self.compare, self.state = compare, DashboardState(compare=compare)
         self.allowance, self.redraws, self.page, self.in_run = Allowance(), 0, "", False
-        self.places = tuple(Place(every_s) for every_s in (0.0, 2.0, 10.0))   # Head, plots, games and folds
+        self.places = tuple(Place(every_s) for every_s in (0.0, 2.0, 10.0, 0.0, 2.0))   # As in LIVE
         self.text = None if has_kernel() and find_widgets() else TextProgress(skip=skip)
 
     def __call__(self, event) -> None:
@@ -662,7 +691,7 @@ class Dashboard:
         "Show the current state in the running cell."
         self.redraws += 1
         for number, place in enumerate(self.places):
-            if place.due(): place.draw(render_part(self.state, number))
+            if place.due(): place.draw(render_part(self.state, number, live=True))
 
     def finish(self) -> None:
         "Leave the last picture in the notebook as ordinary output."

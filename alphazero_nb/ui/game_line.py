@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Callable
 
 from ..core.calls import CHANCE
 from ..core.game import Game
+from ..core.registry import did_you_mean
 
 # %% auto #0
-__all__ = ['Analysis', 'GameLine']
+__all__ = ['Analysis', 'register_handicaps', 'find_handicaps', 'Handicap', 'GameLine']
 
 # %% ../../nbs/74a_ui.game_line.ipynb #915a4be6
 @dataclass(frozen=True)
@@ -28,6 +30,49 @@ class Analysis:
         "Return {action: share of the visits}."
         return {action: n / max(1, sum(self.visits.values())) for action, n in self.visits.items()}
 
+# %% ../../nbs/74a_ui.game_line.ipynb #a581b905
+_handicaps: dict[str, Callable] = {}
+
+
+def register_handicaps(name: str, find: Callable) -> None:
+    """Register the handicaps of a game, by its name or the first word of its name.
+    `find(game, seat)` returns {name: start of a match in which `seat` has this advantage}."""
+    _handicaps[name] = find
+
+
+def find_handicaps(game: Game, seat: int = 0) -> dict:   # {name: state}; empty if the game has none
+    "Return the starts of a match in which a seat has an advantage."
+    find = _handicaps.get(game.name) or _handicaps.get(game.name.partition("(")[0])
+    return find(game, seat) if find else {}
+
+
+@dataclass(frozen=True)
+class Handicap:
+    "An advantage of one seat at the start of a game."
+    name: str
+    seat: int
+
+    def start(self, game: Game):
+        "Return the position in which a match starts. A ValueError lists the handicaps of the game."
+        found = find_handicaps(game, self.seat)
+        if self.name in found: return game.as_state(found[self.name])
+        has = f"it has: {', '.join(found)}" if found else "it has none"
+        raise ValueError(f"{game.name} has no handicap {self.name!r}; {has}.{did_you_mean(self.name, found)}")
+
+
+def _odds(game, seat):
+    from alphazero_nb.games.chess_text import odds
+    return odds(game, seat)
+
+
+def _corners(game, seat):
+    from alphazero_nb.games.othello import corner_discs
+    return corner_discs(game, seat)
+
+
+register_handicaps("chess", _odds)
+register_handicaps("othello", _corners)
+
 # %% ../../nbs/74a_ui.game_line.ipynb #4a9754bc
 @dataclass(frozen=True)
 class GameLine:
@@ -39,11 +84,14 @@ class GameLine:
     actions: tuple = ()
     rolls: tuple = () # After each action, the outcomes of chance
     analyses: tuple = (None,)   # An Analysis for each state, None if it was not searched
+    handicap: Handicap | None = None   # Of the start
 
     @classmethod
-    def start(cls, game: Game, seed: int, seats: tuple) -> GameLine:
-        "Return the line of a new game."
-        return cls(game, seed, seats, (game.new_match(seed),))
+    def start(cls, game: Game, seed: int, seats: tuple, handicap: str | Handicap | None = None) -> GameLine:
+        "Return the line of a new game. A handicap given by its name is for the first of `seats`."
+        if isinstance(handicap, str): handicap = Handicap(handicap, seats[0]) if handicap else None
+        state = handicap.start(game) if handicap else game.new_match(seed)
+        return cls(game, seed, seats, (state,), handicap=handicap)
 
     def with_analysis(self, ply: int, analysis: Analysis | None) -> GameLine:
         "Return the line with a search result at one ply."

@@ -25,10 +25,11 @@ from .saved_game import free_path, line_to_dict, read_saved_game
 # %% auto #0
 __all__ = ['analyse_positions', 'agent_move', 'with_traps', 'simulations_of', 'with_simulations', 'viewer', 'is_open', 'may_show',
            'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
-           'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside', 'grade_game',
-           'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words', 'follow_results',
-           'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again', 'start_new_game',
-           'start_rematch', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
+           'note_help', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
+           'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
+           'follow_results', 'game_count', 'store_level', 'rating_words', 'undo_command', 'redo_command', 'look_at',
+           'next_seats', 'deal_again', 'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats', 'save_match',
+           'load_match', 'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def _analyses(found) -> list[Analysis]:
@@ -123,8 +124,9 @@ def check_seats(game: Game, agent, seat: int | tuple) -> tuple:
 # %% ../../nbs/75_ui.match.ipynb #8f6e526d
 class MatchState:
     "Who plays, the moves so far, and the position on display."
-    def __init__(self, game: Game, agent, seat: int | tuple, simulations: int | None, seed: int):
-        self.line = GameLine.start(game, seed, check_seats(game, agent, seat))
+    def __init__(self, game: Game, agent, seat: int | tuple, simulations: int | None, seed: int,
+                 handicap: str | None = None):
+        self.line = GameLine.start(game, seed, check_seats(game, agent, seat), handicap)
         self.past, self.future = (), ()          # GameLines for undo and redo
         self.game, self.name = game, getattr(agent, "name", "the agent")
         if self.name in (game.name, game.name.partition("(")[0]): self.name = "AlphaZero"   # Runs are called like games
@@ -134,6 +136,7 @@ class MatchState:
         self.level, self.rating = len(self.levels), None   # Level of play; a Rating while it follows the results
         self.seconds = {}                        # {simulations: seconds of the fastest reply with them}
         self.finished = {}                       # {seed of a finished game: {player: points}}
+        self.aided = {}                          # {seed of a game: the help for which it changes no rating}
         self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
         self.inside = None                       # The last PositionAnalysis of `lines`
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
@@ -187,12 +190,19 @@ def keep_and_continue(match: MatchState, line: GameLine, words: str) -> str:
     return continue_with(match, line, words)
 
 # %% ../../nbs/75_ui.match.ipynb #5d1607a3
+def note_help(match: MatchState, what: str) -> None:
+    "Note what makes this game too easy to change the person's rating, unless it has been counted already."
+    if match.line.seed not in match.finished: match.aided = {match.line.seed: what, **match.aided}
+
+
 def count_game(match: MatchState) -> None:
-    "Add a game that has just ended to the score of this sitting, and to the person's rating. Each game counts once."
+    """Add a game that has just ended to the score of this sitting, and to the person's rating unless there was help.
+    Each game counts once."""
     if not match.over or match.game.players == 1 or match.line.seed in match.finished: return
+    if match.line.handicap: note_help(match, "the handicap")
     points = points_by_name(match.line, match.name)
     match.finished = {**match.finished, match.line.seed: points}
-    if match.rating is None or "You" not in points: return
+    if match.rating is None or "You" not in points or match.line.seed in match.aided: return
     match.rating = copy.deepcopy(match.rating)   # A command that fails leaves the old one alone
     match.rating.update(points["You"])
 
@@ -200,6 +210,7 @@ def count_game(match: MatchState) -> None:
 def play_move(match: MatchState, action: int) -> str:
     "Play a move of a person in the position on display. In an earlier position it starts a branch."
     if reason := refusal(match, action): raise Refused(reason)
+    if match.shown is not None: note_help(match, "a move taken back")
     start, action = match.line if match.shown is None else match.line.until(match.ply), int(action)
     who = player_name(start, match.game.mover(match.here), match.name)
     words = move_words(who, write_move(match.game, match.here, action))
@@ -232,6 +243,7 @@ def give_hint(match: MatchState) -> str:
     if match.game.over(state): raise Refused("The game is over in this position, so there is no move to recommend.")
     if not may_show(match.line, match.ply):
         raise Refused("Another player moves here, and a hint would reveal that player's cards.")
+    note_help(match, "a hint")
     match.advice, analysis = agent_move(match.full, match.game, state)
     if analysis: match.line = match.line.with_analysis(match.ply, analysis)
     share = f" ({analysis.shares()[match.advice]:.0%} of its search)" if analysis else ""
@@ -247,6 +259,7 @@ def analyse_game(match: MatchState) -> str:
     plies = [ply for ply, (state, analysis) in pairs
              if analysis is None and not match.game.over(state) and may_show(match.line, ply)]
     if not plies: return "Every position has been analysed."
+    note_help(match, "an analysis")
     analyses = analyse_positions(match.full, [match.line.states[ply] for ply in plies])
     for ply, analysis in zip(plies, analyses): match.line = match.line.with_analysis(ply, analysis)
     return f"{match.name} has analysed {len(plies)} position{'s' * (len(plies) > 1)}."
@@ -256,18 +269,22 @@ def analyse_game(match: MatchState) -> str:
 
 # %% ../../nbs/75_ui.match.ipynb #75c0ac02
 def look_inside(match: MatchState) -> str:
-    "Return the agent's ranked moves in the position on display, and keep the whole analysis."
+    """Return the agent's ranked moves in the position on display, and keep the whole analysis.
+    Where the game is over, this is about the position before the last move."""
     if not hasattr(match.full, "analyse"): raise Refused("This needs an agent with a search.")
-    if match.game.over(match.here): raise Refused("The game is over in this position, so there is nothing to look into.")
-    if not may_show(match.line, match.ply): raise Refused("Another player moves here, and an analysis would reveal that player's cards.")
-    match.inside = match.full.analyse(match.here)
-    return moves_text(match.inside)
+    over = match.game.over(match.here)
+    ply = match.ply - over
+    if not may_show(match.line, ply): raise Refused("Another player moves here, and an analysis would reveal that player's cards.")
+    note_help(match, "an analysis")
+    match.inside = match.full.analyse(match.line.states[ply])
+    return f"Before the last move:\n{moves_text(match.inside)}" if over else moves_text(match.inside)
 
 
 def grade_game(match: MatchState) -> str:
     "Let the coach grade the moves of the game."
     if not hasattr(match.full, "analyse"): raise Refused("The coach needs an agent with a search.")
     if not match.line.actions: raise Refused("There is no move to grade yet.")
+    note_help(match, "the coach")
     match.lesson = coach(match.line, match.full, seats=match.line.seats)
     return summary(match.lesson)
 
@@ -278,6 +295,7 @@ def grade_last_move(match: MatchState) -> str:
     line = match.line
     ply = next((ply for ply in reversed(range(match.ply)) if match.game.mover(line.states[ply]) in line.seats), None)
     if ply is None: raise Refused("You have not moved yet.")
+    note_help(match, "the coach")
     grade = match.lesson and match.lesson.grade(ply)
     lesson = match.lesson if grade else coach(line, match.full, seats=line.seats, plies=[ply])
     if not lesson.grades: raise Refused("A grade of this move would reveal hidden cards.")
@@ -322,22 +340,40 @@ def follow_results(match: MatchState, on: bool) -> str:
     if not match.levels: raise Refused(f"{match.name} has no levels, so it cannot follow your results.")
     if match.game.players != 2 or len(match.line.seats) != 1:
         raise Refused("Only games of one person against the agent can be followed.")
-    from alphazero_nb.search.levels import Rating
-    match.rating = Rating(match.levels)
-    return f"{change_level(match, match.rating.level)} Each finished game changes its level."
+    from alphazero_nb.search.levels import Rating, stored_rating
+    try: stored, words = stored_rating(match.levels, match.game.name, match.name), ""
+    except ValueError as error: stored, words = None, f" Your stored level is not used: {error}"
+    match.rating = stored or Rating(match.levels)
+    if stored: words = f" Your level comes from {game_count(stored)}, which you have stored."
+    return f"{change_level(match, match.rating.level)}{words} Each finished game changes its level."
+
+
+def game_count(rating) -> str: return f"{len(rating.results)} game{'s' * (len(rating.results) != 1)}"
+
+
+def store_level(match: MatchState) -> str:
+    "Store the person's rating, so that it continues another day."
+    if match.rating is None: raise Refused("There is no level to store; switch on Match me first.")
+    from alphazero_nb.search.levels import store_rating
+    try: path = store_rating(match.rating, match.game.name, match.name)
+    except (OSError, ValueError) as error: raise Refused(f"Your level was not stored: {first_line(error)}.") from None
+    return f"Your level after {game_count(match.rating)} is stored in {path}. Delete this file to forget it."
 
 
 def rating_words(match: MatchState) -> str:
     "Return the person's level with its interval, or an empty string if it is not followed."
     if match.rating is None: return ""
     low, high = match.rating.interval
-    return f"Your level: {match.rating.level:.1f} ({low:.1f} to {high:.1f})."
+    what = "the handicap" if match.line.handicap else match.aided.get(match.line.seed)
+    aided = f" This game does not change it, because of {what}." if what else ""
+    return f"Your level: {match.rating.level:.1f} ({low:.1f} to {high:.1f}).{aided}"
 
 # %% ../../nbs/75_ui.match.ipynb #74855c93
 def undo_command(match: MatchState) -> str:
     "Go back to before the person's last command."
     if not match.past: raise Refused("There is nothing to undo.")
     line, match.past, match.future = match.past[-1], match.past[:-1], (*match.future, match.line)
+    if line.seed == match.line.seed and len(line.actions) < len(match.line.actions): note_help(match, "a move taken back")
     return continue_with(match, line, "Undone.")
 
 
@@ -362,14 +398,15 @@ def next_seats(match: MatchState) -> tuple:
     return tuple(sorted((seat + 1) % match.game.players for seat in match.line.seats))
 
 
-def deal_again(match: MatchState, seats: tuple, words: str) -> str:
+def deal_again(match: MatchState, seats: tuple, words: str, handicap: str | None = None) -> str:   # None: as before
     "Start another game with people in these seats, at the level that their results ask for."
-    match.file = None
+    if handicap is None: handicap = match.line.handicap.name if match.line.handicap else ""
+    seed = 1 + max(match.line.seed, *match.finished, *match.aided, -1)
+    line, match.file = GameLine.start(match.game, seed, seats, handicap), None
     if match.rating is not None:
         change_level(match, match.rating.level)
         words = f"{words} {match.name} plays at {level_words(match)}."
-    seed = 1 + max(match.line.seed, *match.finished, -1)
-    return keep_and_continue(match, GameLine.start(match.game, seed, seats), words)
+    return keep_and_continue(match, line, words)
 
 
 def start_new_game(match: MatchState) -> str:
@@ -382,13 +419,22 @@ def start_rematch(match: MatchState) -> str:
     return deal_again(match, next_seats(match), "Rematch.")
 
 
+def change_handicap(match: MatchState, name: str) -> str:   # Empty for none
+    "Start another game in which the first person has this handicap."
+    words = f"New game with a handicap: {name}." if name else "New game without a handicap."
+    try: return deal_again(match, match.line.seats, words, name)
+    except ValueError as error: raise Refused(str(error)) from None
+
+
 def swap_seats(match: MatchState) -> str:
-    "Move every person one seat on. Hidden cards are dealt again."
+    "Move every person one seat on. Hidden cards are dealt again, and a game with a handicap starts again."
     if len(match.line.seats) == match.game.players:
         raise Refused("There is no agent to swap with: people have all seats.")
     seats = next_seats(match)
     words = f"You now have seat {' and '.join(str(seat + 1) for seat in seats)}"
     if match.game.has_hidden_information: return deal_again(match, seats, f"{words}, and the cards are dealt again.")
+    if match.line.handicap: return deal_again(match, seats, f"{words}, and the game starts again.")
+    if match.line.actions: note_help(match, "a change of seats")
     return keep_and_continue(match, replace(match.line, seats=seats), f"{words}.")
 
 # %% ../../nbs/75_ui.match.ipynb #e6af903c
@@ -415,6 +461,7 @@ def load_match(match: MatchState, path) -> str:
     except (OSError, ValueError) as error: raise Refused(f"{first_line(error)}.") from None
     if match.agent is None: line = replace(line, seats=match.line.seats)
     words, match.file = keep_and_continue(match, line, f"Loaded {path}."), None
+    note_help(match, "the file that it comes from")
     movers = [match.game.mover(state) for state in line.states[:-1]]
     match.past += tuple(line.until(ply) for ply, mover in enumerate(movers) if mover in line.seats)
     return words
@@ -463,15 +510,17 @@ class Match(MatchState):
         seat: int | tuple = 0, # Seat of the person, or seats of several people
         simulations: int | None = None,  # Of the agent per move; default: its own number
         seed: int = 0,         # Seed of all draws and deals
+        handicap: str | None = None,   # Of the first person, one of `find_handicaps(game)`
     ):
-        super().__init__(game, agent, seat, simulations, seed)
+        super().__init__(game, agent, seat, simulations, seed, handicap)
 
     move, reply = command(play_move), command(play_reply)
     hint, analyse, set_simulations = command(give_hint), command(analyse_game), command(change_simulations)
-    set_level, match_me = command(change_level), command(follow_results)
+    set_level, match_me, keep_level = command(change_level), command(follow_results), command(store_level)
     lines, why, coach = command(look_inside), command(grade_last_move), command(grade_game)
     undo, redo, look = command(undo_command), command(redo_command), command(look_at)
     new, rematch, swap = command(start_new_game), command(start_rematch), command(swap_seats)
+    set_handicap = command(change_handicap)
     save, load, write_page = command(save_match), command(load_match), command(write_agent_page)
 
     def say(self, words: str, done: bool = False) -> bool:

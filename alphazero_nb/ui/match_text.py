@@ -10,12 +10,13 @@ from typing import Callable
 
 from ..core.calls import CHANCE
 from ..core.game import Game
+from ..core.registry import game_title
 from .card_table import find_table
 from .game_line import GameLine
 
 # %% auto #0
-__all__ = ['register_notation', 'write_move', 'player_name', 'move_words', 'result_words', 'roll_words', 'next_words',
-           'points_by_name', 'score_words', 'refusal', 'first_line']
+__all__ = ['register_notation', 'write_move', 'title_words', 'player_name', 'move_words', 'result_words', 'roll_words',
+           'next_words', 'points_by_name', 'score_words', 'refusal', 'first_line']
 
 # %% ../../nbs/74c_ui.match_text.ipynb #83f59367
 _notations: dict[str, Callable] = {}
@@ -40,6 +41,11 @@ def _san(game, state, action) -> str:
 register_notation("chess", _san)
 
 # %% ../../nbs/74c_ui.match_text.ipynb #ec6d7112
+def title_words(line: GameLine) -> str:
+    "Return the name of the game as people write it, with its handicap."
+    return game_title(line.game.name) + (f" (handicap: {line.handicap.name})" if line.handicap else "")
+
+
 def player_name(line: GameLine, seat: int, agent_name: str) -> str:
     "Return the name of a seat."
     if seat in line.seats: return "You" if len(line.seats) == 1 else f"Player {seat + 1}"

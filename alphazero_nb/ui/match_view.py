@@ -14,7 +14,7 @@ from typing import Callable
 
 import numpy as np
 from ..core.game import Game
-from .svg import (BLUE, GREEN, GREY, svg_circle, svg_image, svg_line, svg_picture, svg_png, svg_rect,
+from .svg import (BLUE, GREEN, GREY, ORANGE, svg_circle, svg_image, svg_line, svg_picture, svg_png, svg_rect,
                                  svg_text)
 from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_svg, next_click,
                                    piece_svg, seat_color, turn_board, visit_marks, winning_lines)
@@ -22,14 +22,15 @@ from .card_table import find_table
 from .progress import safe_output
 from .match import (Match, is_open, level_words, may_show, rating_words, seat_view, viewer,
                                    visible_values)
-from .coach import lesson_text
-from .match_text import first_line, player_name, refusal, result_words, score_words, write_move
+from .coach import RED, lesson_text
+from .match_text import first_line, player_name, refusal, result_words, score_words, title_words, write_move
 
 # %% auto #0
-__all__ = ['COMMANDS', 'FILE_COMMANDS', 'COMPILING', 'shown_analysis', 'Choice', 'BoardView', 'MatchView', 'expected_points',
-           'latest_values', 'value_bar', 'value_curve', 'move_list', 'last_move', 'banner_html', 'panel_html',
-           'match_html', 'match_png', 'new_signs', 'mark_last', 'piece_letters', 'text_board', 'legal_words',
-           'help_text', 'parse_action', 'run_typed', 'explain_wait', 'play_text']
+__all__ = ['CURVE', 'COMMANDS', 'FILE_COMMANDS', 'COMPILING', 'ENDED', 'shown_analysis', 'Choice', 'BoardView', 'MatchView',
+           'expected_points', 'latest_values', 'value_bar', 'curve_values', 'mistake_spots', 'value_curve', 'move_list',
+           'last_move', 'banner_html', 'panel_html', 'match_html', 'match_png', 'new_signs', 'mark_last',
+           'piece_letters', 'text_board', 'legal_words', 'help_text', 'parse_action', 'run_typed', 'explain_wait',
+           'play_text']
 
 # %% ../../nbs/76_ui.match_view.ipynb #9e78c5aa
 def shown_analysis(match: Match) -> tuple:
@@ -157,8 +158,28 @@ def value_bar(match: Match, look: str = "cells", width: int = 240) -> str:
     return svg_picture("".join(bars), width, 20 * players)
 
 # %% ../../nbs/76_ui.match_view.ipynb #f05cb04f
+CURVE = "expected points after each move"   # In words
+
+
+def curve_values(match: Match) -> list:
+    "Return the values of each position for the curve: those of the coach if it has looked at this line."
+    values = visible_values(match.line)
+    return [graded or own for graded, own in zip(match.lesson.values, values)] if match.lesson else values
+
+
+def mistake_spots(match: Match, seat: int) -> list[tuple]:   # (ply, expected points of the seat, grade)
+    "Return where the mistakes that the coach has found lie on the curve of a seat; none if there was no coach."
+    grades, values = match.lesson.mistakes if match.lesson else (), curve_values(match)
+    mine = [grade for grade in grades if match.game.players == 2 or grade.seat == seat]
+    def share(grade):
+        if after := values[grade.ply + 1]: return expected_points(after)[seat]
+        return (1 + (grade.after if grade.seat == seat else -grade.after)) / 2
+    return [(grade.ply + 1, share(grade), grade) for grade in mine]
+
+
 def value_curve(match: Match, width: int = 420, height: int = 124) -> str:
-    "Return the expected points after each move as SVG text. With two players, only the person's are drawn."
+    """Return the expected points after each move as SVG text, with the mistakes that the coach has found.
+    With two players, only the person's are drawn."""
     line, moves, ply = match.line, len(match.line.actions), match.ply
     seats = [line.seats[0]] if match.game.players == 2 or find_table(match.game) else range(match.game.players)
     left, right, top, bottom, ink = 44, width - 16, 12, height - 34, "#5B6470"
@@ -170,10 +191,14 @@ def value_curve(match: Match, width: int = 420, height: int = 124) -> str:
     body += svg_line(*at(ply, 1), *at(ply, 0), GREEN, 1.5)
     for seat in seats:
         color = seat_color("cells", seat)
-        spots = [at(ply, expected_points(values)[seat]) for ply, values in enumerate(visible_values(line)) if values]
+        spots = [at(ply, expected_points(values)[seat]) for ply, values in enumerate(curve_values(match)) if values]
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
         body += f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>'
         body += "".join(svg_circle(x, y, 2.6, fill=color) for x, y in spots)
+        for number, share, grade in mistake_spots(match, seat):
+            x, y = at(number, share)
+            body += svg_circle(x, y, 4.5, fill=RED if grade.mark == "??" else ORANGE)
+            body += svg_text(x, y - 11 if y > top + 16 else y + 12, f"{number}{grade.mark}", 11, ink, "bold")
     for number in {0, ply, moves}: body += svg_text(at(number, 0)[0], bottom + 10, number, 12, ink)
     unit = "share of the highest score" if find_table(match.game) else "expected points"
     one = f"{player_name(line, seats[0], match.name)}: {unit}"
@@ -274,8 +299,9 @@ def panel_html(view: MatchView, visits: bool = True) -> str:
     about = f"move {match.ply} of {moves}" if match.shown is not None else f"{moves} move{'s' * (moves != 1)}"
     last = html.escape(last_move(match) or "none")
     said = html.escape(" ".join((view.failed, match.said)).strip())
+    if "\n" in said: said = f'<pre style="font:12px/1.5 monospace;white-space:pre-wrap;margin:0;color:inherit">{said}</pre>'   # A table
     return (f'<div style="font:13px/1.55 system-ui,Helvetica,Arial,sans-serif;max-width:320px;overflow-wrap:break-word">'
-            f'<b>{html.escape(match.game.name)}</b> <span style="opacity:0.8">{about}</span>{banner_html(view)}'
+            f'<b>{html.escape(title_words(match.line))}</b> <span style="opacity:0.8">{about}</span>{banner_html(view)}'
             f'{_players_html(match, board.look if board else "cells")}<div>Last move: {last}</div>'
             f'{_visits_line(match, board is not None) if visits else ""}<div class="azb-said" style="margin:8px 0;'
             f'min-height:3em;padding:4px 0 4px 10px;border-left:3px solid {GREEN}">{said}</div></div>')
@@ -284,8 +310,8 @@ def panel_html(view: MatchView, visits: bool = True) -> str:
 def match_html(match: Match, curve: bool = True) -> str:
     "Return the whole match in its present state, as HTML without widgets."
     view = MatchView(match)
-    drawn = curve and any(visible_values(match.line))
-    below = svg_image(value_curve(match), "expected points", shrink=True) if drawn else ""
+    drawn = curve and any(curve_values(match))
+    below = svg_image(value_curve(match), CURVE, shrink=True) if drawn else ""
     picture = svg_image(view.svg(), view.text(), shrink=True)
     style = "display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start"
     return f'<div style="{style}">{picture}{panel_html(view)}</div><div style="margin-top:10px">{below}</div>'
@@ -418,19 +444,22 @@ def _without_result(match: Match, said: str) -> str:   # The result follows belo
     return said.removesuffix(result_words(match.line, match.name)).rstrip() if match.over else said
 
 
+ENDED = "Press Enter to leave, or type coach, why, lines, rematch, new, save FILE or help: "
+
+
 @safe_output()
 def play_text(
     match: Match,
     ask: Callable | None = None,  # prompt -> typed text; default: input()
     say: Callable = print,
-) -> Match:                       # The match, at its end or where the person quit
+) -> Match:                       # The match where the person left it
     "Play a match with typed moves."
     named = match.game.has_hidden_information or match.game.seat_names
     try: letters = [] if named else piece_letters(match.game)
     except Exception: letters = []   # If the rules or their text fail, the game itself reports the error.
     view, printed, seats, replied = MatchView(match), None, (), False
     against = f" against {match.name}" if match.agent else ""
-    say(f"{match.game.name}{against}. Type a move, help for a list of commands, or quit.")
+    say(f"{title_words(match.line)}{against}. Type a move, help for a list of commands, or quit.")
     while True:
         done = True
         while match.waiting and done:
@@ -440,16 +469,14 @@ def play_text(
         if not match.waiting and not (match.state is printed and match.line.seats == seats):
             say(text_board(view, letters))
             printed, seats = match.state, match.line.seats
-        if match.over:
-            say(result_words(match.line, match.name))
-            return match
-        prompt = "Press Enter to ask the agent again: " if match.waiting else "Your move: "
+            if match.over: say(result_words(match.line, match.name))
+        prompt = ENDED if match.over else "Press Enter to ask the agent again: " if match.waiting else "Your move: "
         try: words = (ask or input)(prompt).strip()
         except (EOFError, KeyboardInterrupt): return match
         except NotImplementedError:
-            say("Moves cannot be typed here, so the game is paused. Open the notebook in a browser to play.")
+            if not match.over: say("Moves cannot be typed here, so the game is paused. Open the notebook in a browser to play.")
             return match
-        if words.lower() in ("quit", "exit", "q"): return match
+        if words.lower() in ("quit", "exit", "q") or match.over and not words: return match
         if not words: continue
         with nullcontext() if replied or words.lower() != "hint" else explain_wait(say): said = run_typed(match, words)
         replied = replied or words.lower() == "hint"

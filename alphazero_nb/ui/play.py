@@ -17,16 +17,17 @@ from .svg import svg_image
 from .widgets import page_widgets, view_data
 from .board import square_name
 from .tree_view import heat_html, moves_html, tree_html
-from .coach import lesson_curve_html, mistake_html
-from .match import Match, Refused, seconds_words, simulations_of, visible_values
+from .coach import mistake_html, summary
+from .game_line import find_handicaps
+from .match import Match, Refused, seconds_words, simulations_of
 from .match_text import first_line, player_name, refusal
 from .saved_game import free_name, free_path, read_saved_game
-from .match_view import (Choice, MatchView, match_html, move_list, panel_html, play_text, rating_words,
+from .match_view import (CURVE, Choice, MatchView, curve_values, match_html, move_list, panel_html, play_text, rating_words,
                                         value_curve)
 from .click_grid import ClickGrid, head_html, need_widgets
 
 # %% auto #0
-__all__ = ['STRENGTHS', 'NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'Choices', 'labelled', 'switch', 'row',
+__all__ = ['STRENGTHS', 'WORDS', 'NO_WIDGETS', 'BUSY', 'busy_notice', 'failure_html', 'Choices', 'labelled', 'switch', 'row',
            'PlayControls', 'AnalyseControls', 'ShareControls', 'LessonPanel', 'BoardParts', 'DrawnParts',
            'BoardWidgets', 'note_html', 'LateBoard', 'BusyNotice', 'PlayBoard', 'make_match', 'attach_board', 'play',
            'open_match']
@@ -97,18 +98,22 @@ class PlayControls:
         again = match.full is None or match.game.players == 1   # There are no seats to swap
         self.rematch = labelled("Play again" if again else "Rematch", "Start another game" + " with swapped seats" * (not again))
         self.rematch.button_style, self.swap.layout.display = "primary", "none" if again else ""
+        names = list(find_handicaps(match.game))
+        self.handicap = w.Dropdown(options=[("none", ""), *((name, name) for name in names)], description="Handicap",
+                                   layout=w.Layout(width="100%", margin="2px", display="" if names else "none"))
         self.turn = switch("Turn board", "See the board from the other side", False, turns)
         wide = dict(width="100%", margin="2px")
         self.level = w.IntSlider(value=round(match.level), min=1, max=max(1, count), description="Level",
                                  continuous_update=False, layout=w.Layout(**wide, display="" if count else "none"))
         self.match_me = switch("Match me", "Let the level follow your results", False,
                                count > 0 and match.game.players == 2 and len(match.line.seats) == 1)
+        self.keep = labelled("Store my level", "Write your level to a small file of yours, so that it continues another day")
         self.now = simulations_of(match.agent)
         self.strength = w.Dropdown(options=self.strengths(), value=self.now or 200, description="Strength",
                                    layout=w.Layout(**wide, display="" if self.now and not count else "none"))
         self.words = w.HTML(layout=w.Layout(margin="2px"))
         self.widget = w.VBox([row(self.undo, self.redo, self.hint, self.new, self.swap, self.turn),
-                              self.level, row(self.match_me, self.words), self.strength])
+                              self.level, row(self.match_me, self.keep, self.words), self.strength, self.handicap])
 
     def strengths(self) -> list:
         "Return the names and the numbers of the simulations to choose from."
@@ -121,7 +126,9 @@ class PlayControls:
         match, over = self.match, self.match.over and self.match.shown is None
         self.rematch.layout.display = "" if over else "none"
         self.level.disabled = self.match_me.value = match.rating is not None
+        self.keep.layout.display = "" if match.rating is not None else "none"
         if match.levels: self.level.value = round(match.level)
+        self.handicap.value = match.line.handicap.name if match.line.handicap else ""
         full = " (full)" if match.level == len(match.levels) else ""
         level = f"level {match.level:.2g} of {len(match.levels)}{full}" if match.levels else ""
         level += seconds_words(match, simulations_of(match.agent)) if level else ""
@@ -169,6 +176,9 @@ class ShareControls:
         self.file.value = str(free_path(self.file.value))
 
 # %% ../../nbs/77_ui.play.ipynb #77c0ac02
+WORDS = "font:14px/1.5 system-ui,Helvetica,Arial,sans-serif"
+
+
 class LessonPanel:
     "The mistakes of a game with a button for each, and the analysis of the position on display."
     def __init__(self, match: Match):
@@ -179,12 +189,13 @@ class LessonPanel:
     def draw(self) -> None:
         "Show the lesson and the analysis, if they belong to what is on display."
         match, inside = self.match, self.match.inside
-        if inside is not None and not np.array_equal(inside.state, match.here): inside = None
+        about = match.line.states[match.ply - 1] if match.game.over(match.here) else match.here   # As in `look_inside`
+        if inside is not None and not np.array_equal(inside.state, about): inside = None
         if (match.lesson, inside) == self.shown: return
         self.shown = match.lesson, inside
         parts = [] if inside is None else [self._html(moves_html(inside) + tree_html(inside) + heat_html(inside))]
         if match.lesson is not None:
-            parts.append(self._html(lesson_curve_html(match.lesson)))
+            parts.append(self._html(f'<div style="{WORDS}">{html.escape(summary(match.lesson))}</div>'))
             for grade in match.lesson.mistakes[:5]: parts += [self._html(mistake_html(match.lesson, grade)), self._button(grade)]
         self.widget.children = tuple(parts)
 
@@ -238,8 +249,8 @@ class DrawnParts(BoardParts):
         open_ = match.can_play and not thinking
         self.choices.show((chosen or [action for action in legal if action not in placed]) if open_ else [])
         self.panel.value = panel_html(view, visits)
-        known = sum(values is not None for values in visible_values(match.line))
-        self.curve.value = svg_image(value_curve(match), "expected points", shrink=True) if known > 1 else ""
+        known = sum(values is not None for values in curve_values(match))
+        self.curve.value = svg_image(value_curve(match), CURVE, shrink=True) if known > 1 else ""
         self.play.draw()
         self.look.draw(match)
         self.lesson.draw()
@@ -274,6 +285,8 @@ class BoardWidgets(DrawnParts):
         changed(look.visits, lambda _: self.draw())
         changed(play.level, lambda level: do(match.set_level, level))
         changed(play.match_me, lambda on: do(match.match_me, on))
+        play.keep.on_click(lambda _: do(match.keep_level))
+        changed(play.handicap, lambda name: do(match.set_handicap, name, answer=True))
         changed(play.strength, lambda number: do(match.set_simulations, number))
         changed(play.turn, lambda turned: (view.flip(turned), self.draw()))
         self._connect_files(do)
@@ -432,7 +445,7 @@ class PlayBoard(LateBoard):
 # %% ../../nbs/77_ui.play.ipynb #c6eeb1b0
 def make_match(
     agent, game: Game | str | None = None, seat: int | tuple = 0, simulations: int | None = None, seed: int = 0,
-    device: str = "auto",
+    device: str = "auto", handicap: str | None = None,
 ) -> Match:
     "Return the match for `play`. Raise a ValueError if the arguments do not fit."
     if isinstance(agent, Game): agent, game = game, agent
@@ -446,7 +459,7 @@ def make_match(
     if game is None: game = getattr(agent, "game", None)
     if game is None:
         raise ValueError("which game? The agent has no game of its own, so pass one, for example game='connect4'.")
-    return Match(game, agent, seat, simulations, seed)
+    return Match(game, agent, seat, simulations, seed, handicap)
 
 
 def attach_board(match: Match, widgets: bool | None) -> bool:
@@ -464,9 +477,10 @@ def play(
     seed: int = 0,                     # Seed of all draws and deals
     device: str = "auto",              # Device of a run folder's network
     widgets: bool | None = None,       # True: a clickable board; False: typed moves; None: a board in a notebook
+    handicap: str | None = None,       # Your advantage: a piece at chess ("knight"), corners at Othello ("2 corners")
 ) -> Match:                            # The match; a notebook shows its board
     "Play against an agent. Raise a ValueError if the arguments do not fit; invalid moves show a message."
-    try: match = make_match(agent, game, seat, simulations, seed, device)
+    try: match = make_match(agent, game, seat, simulations, seed, device, handicap)
     except (ValueError, OSError) as error: raise Refused(str(error)) from None
     return match if attach_board(match, widgets) else play_text(match)
 

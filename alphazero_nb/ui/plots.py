@@ -16,24 +16,31 @@ from .progress import milestones
 from .svg import BLUE, GREY, ORANGE
 
 # %% auto #0
-__all__ = ['UNITS', 'FORMATS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength', 'plot_measures',
-           'plot_history', 'plot_ladder', 'plot_layouts', 'plot_machine', 'outcome_shares', 'plot_games',
-           'prior_and_visits', 'plot_policy', 'value_pairs', 'network_values', 'calibration', 'plot_calibration',
-           'plot_batch_sizes', 'plot_evaluator']
+__all__ = ['INK', 'UNITS', 'FORMATS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength',
+           'plot_measures', 'plot_history', 'plot_ladder', 'plot_layouts', 'plot_machine', 'outcome_shares',
+           'plot_games', 'prior_and_visits', 'plot_policy', 'value_pairs', 'network_values', 'calibration',
+           'plot_calibration', 'plot_batch_sizes', 'plot_evaluator']
 
 # %% ../../nbs/78_ui.plots.ipynb #39bfdabe
+INK = "#767676"   # Text and lines of axes: a contrast of 4.5 on white, and of more than 4 on the backgrounds of dark themes
+
+
 def new_figure(title: str, columns: int = 1, height: float = 2.6) -> tuple:  # figure, axes
-    "Return a closed figure, 6 inches wide, with a title and axes side by side."
+    "Return a closed figure, 6 inches wide, with a title and axes side by side, and the background of the page."
     import matplotlib.pyplot as plt
     figure, axes = plt.subplots(1, columns, figsize=(6, height), layout="constrained", squeeze=False)
     plt.close(figure)
     figure.get_layout_engine().set(wspace=.06)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, color=INK)
+    figure.patch.set_alpha(0)
     for axis in axes[0]:
+        axis.patch.set_alpha(0)
+        axis.title.set_color(INK)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8)
-        axis.xaxis.label.set_size(9)
-        axis.yaxis.label.set_size(9)
+        axis.spines[["bottom", "left"]].set_color(INK)
+        axis.tick_params(which="both", labelsize=8, colors=INK)
+        axis.xaxis.label.set(size=9, color=INK)
+        axis.yaxis.label.set(size=9, color=INK)
     return figure, list(axes[0])
 
 
@@ -47,7 +54,7 @@ def to_png(figure, dpi: int = 130) -> bytes:
     "Return a figure as the content of a small PNG file."
     from PIL import Image
     large, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(large, format="png", dpi=dpi)
+    figure.savefig(large, format="png", dpi=dpi, facecolor="white")
     Image.open(large).convert("RGB").quantize(48).save(small, "png", optimize=True)
     return small.getvalue()
 
@@ -99,7 +106,7 @@ def _draw_strength(axis, matches: list[dict]) -> None:
         for minute, (value, *_, mark) in zip(minutes, marks): axis.plot(minute, value, mark, color=color, markersize=4)
     axis.axhline(0, color=GREY, linewidth=.8, zorder=0)
     axis.set(xlabel="minutes", ylabel="Elo above the opponent", xlim=(0, None))
-    if len({row["opponent"] for row in matches}) > 1: axis.legend(frameon=False, fontsize=8)
+    if len({row["opponent"] for row in matches}) > 1: axis.legend(labelcolor=INK, frameon=False, fontsize=8)
 
 
 def _strength(matches: list[dict]) -> str:
@@ -140,7 +147,7 @@ def plot_measures(matches: list[dict]):  # Rows of Trainer.matches; those with t
             axis.errorbar([row["seconds"] / 60 for row in met], middle, yerr=[middle - low, high - middle], color=color,
                           marker=".", capsize=2, label=who)
         axis.set(xlabel="minutes", ylabel=(label(name) + " (%)" * share) or "measure", xlim=(0, None))
-    if rows: axes[0].legend(frameon=False, fontsize=8)
+    if rows: axes[0].legend(labelcolor=INK, frameon=False, fontsize=8)
     return figure
 
 # %% ../../nbs/78_ui.plots.ipynb #dbcc6f55
@@ -158,7 +165,7 @@ def plot_history(
         left.set_xlim(0, max([left.get_xlim()[1], *(1.05 * row["seconds"] / 60 for row in other)]))
         rows += [dict(row, opponent=f"{run}: {row['opponent']}") for row in met]
     left.set_ylabel("loss")
-    if history: left.legend(frameon=False, fontsize=8)
+    if history: left.legend(labelcolor=INK, frameon=False, fontsize=8)
     _draw_strength(right, rows)
     right.set_xlim(left.get_xlim())
     reached = [row for row in milestones(history, matches) if row["iteration"] is not None]
@@ -182,7 +189,7 @@ def plot_ladder(matches: list[dict]):  # MatchResult.to_dict() of some matches: 
         value, down, up, mark = elo_mark(row)
         sideways = {"^": ">", "v": "<"}.get(mark, mark)
         axis.errorbar(value, height, xerr=[[down], [up]], color=BLUE, marker=sideways, capsize=3)
-        axis.annotate(f"{row['score']:.0%}", (value, height), (0, 5), textcoords="offset points", fontsize=8,
+        axis.annotate(f"{row['score']:.0%}", (value, height), (0, 5), textcoords="offset points", fontsize=8, color=INK,
                       ha="center")
     axis.axvline(0, color=GREY, linewidth=.8, zorder=0)
     axis.set(yticks=range(len(rows)), yticklabels=names, ylim=(-.5, max(1, len(rows)) - .4))
@@ -203,7 +210,7 @@ def plot_layouts(benches: list[dict]):
             rate = row["evals_per_s"]
             ends = [[abs(row.get(f"evals_per_s_{end}", rate) - rate) / 1000] for end in ("low", "high")]
             color, ends = ORANGE if "process" in row["name"] else BLUE, ends if any(map(any, ends)) else None
-            axis.barh(names.index(row["name"]), rate / 1000, xerr=ends, ecolor="#444444", color=color, capsize=2)
+            axis.barh(names.index(row["name"]), rate / 1000, xerr=ends, ecolor=INK, color=color, capsize=2)
         axis.set_yticks(range(len(names)), [label(name, 32) for name in names] if axis is axes[0] else [])
         axis.set_ylim(len(names) - .5, -.5)
         if len(benches) > 1: axis.set_title(label(bench["game"], 32), fontsize=8)
@@ -240,10 +247,11 @@ def plot_machine(bench: dict):   # From bench_machine
     left.set(xlabel="batch size (positions)", ylabel="evaluations/s")
     right.set(xlabel=f"games at once ({bench['preset']})", ylabel="moves/s")
     names = [(preset, "-", color) for preset, color in colors.items()]
-    names += [(dtype, FORMATS[dtype], "#444444") for dtype in dict.fromkeys(dtype for _, dtype, _ in best)]
+    names += [(dtype, FORMATS[dtype], INK) for dtype in dict.fromkeys(dtype for _, dtype, _ in best)]
     proxies = [left.plot([], [], style, color=color, label=name)[0] for name, style, color in names]
-    left.legend(handles=proxies, frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(.5, -.22))
-    right.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.22))
+    left.legend(handles=proxies, labelcolor=INK, frameon=False, fontsize=7, ncols=2, loc="upper center",
+                bbox_to_anchor=(.5, -.22))
+    right.legend(labelcolor=INK, frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.22))
     return figure
 
 
@@ -270,7 +278,7 @@ def _draw_shares(right, records: list[GameRecord]) -> None:
         share = np.array(list(shares.values()))
         error = 100 * np.array([np.maximum(0, share - low), np.maximum(0, high - share)])
         colors = [ORANGE] * (len(share) - 1) + [GREY]
-        right.barh(list(shares), 100 * share, xerr=error, color=colors, ecolor="#444444", capsize=2)
+        right.barh(list(shares), 100 * share, xerr=error, color=colors, ecolor=INK, capsize=2)
         right.invert_yaxis()
     right.set(xlabel="% of games won or drawn", xlim=(0, 100))
 
@@ -280,7 +288,7 @@ def _draw_results(right, records: list[GameRecord]) -> None:
     results = np.array([record.outcome for record in records]).T
     middle, low, high = np.array([mean_interval(seat) if len(records) > 1 else [seat[0]] * 3 for seat in results]).T
     right.barh([f"seat {seat}" for seat in range(len(results))], middle, xerr=[middle - low, high - middle],
-               color=ORANGE, ecolor="#444444", capsize=2)
+               color=ORANGE, ecolor=INK, capsize=2)
     right.invert_yaxis()
     right.axvline(0, color=GREY, linewidth=.8)
     right.set(xlabel="mean result (−1 worst, 1 best)", xlim=(-1, 1))
@@ -329,7 +337,7 @@ def plot_policy(
     axis.set(xticks=range(len(shown)), xlabel="move", ylabel="share (%)")
     axis.set_xticklabels([label(names[i], 10) for i in shown], rotation=90 * (max(len(names[i]) for i in shown) > 3))
     axis.margins(y=0.18)   # Space for the legend above the bars
-    axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
+    axis.legend(labelcolor=INK, frameon=False, fontsize=8, ncols=2, loc="upper right")
     return figure
 
 # %% ../../nbs/78_ui.plots.ipynb #2bba2859

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import copy, html
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from ..core.game import Game
 from ..core.records import GameRecord
+from ..network.saved_run import read_config
 from ..search.analysis import analyse_states
 from ..arena.matches import PlayedGame, canonical
+from ..training.run_folder import newest_games
 from .svg import svg_image
 from .board import board_svg, find_drawing, letters_svg, turn_board
 from .coach import BLUNDER, CARE, MISTAKE, find_solver, grade_moves, known_results
@@ -20,8 +23,8 @@ from .game_line import GameLine
 from .match_text import write_move
 
 # %% auto #0
-__all__ = ['Puzzle', 'moves_of', 'different', 'only_move', 'search_only_move', 'rising_players', 'missed_shares', 'puzzles',
-           'puzzle_html']
+__all__ = ['RUN_GAMES', 'Puzzle', 'read_run_games', 'moves_of', 'different', 'only_move', 'search_only_move', 'rising_players',
+           'missed_shares', 'puzzles', 'puzzle_html']
 
 # %% ../../nbs/74f_ui.puzzles.ipynb #74e00005
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,16 @@ class Puzzle:
     def _repr_html_(self): return puzzle_html(self)
 
 # %% ../../nbs/74f_ui.puzzles.ipynb #74e00007
+RUN_GAMES = 30   # Games of a run that `puzzles` looks through; pass `newest_games(folder, 1000)` for more
+
+
+def read_run_games(game: Game, folder: str | Path) -> list[GameRecord]:
+    "Return the newest games of a run. Raise a ValueError if the folder holds no run of this game."
+    name = read_config(Path(folder) / "config.json")["game"]
+    if name != game.name: raise ValueError(f"{folder} holds a run of {name}, but the agent plays {game.name}.")
+    return newest_games(folder, RUN_GAMES)
+
+
 def moves_of(game: Game, played) -> list[tuple]:
     "Return (state, action) for each move of a player in a GameLine, a GameRecord or a PlayedGame."
     if isinstance(played, GameLine): states, actions = played.states, played.actions
@@ -113,7 +126,7 @@ def missed_shares(puzzles: list, players: list, times: int = 4) -> np.ndarray:
 
 # %% ../../nbs/74f_ui.puzzles.ipynb #74e0000c
 def puzzles(
-    games,                     # GameLines, GameRecords of a run, or PlayedGames of a match
+    games,                     # The folder of a run for its newest games, or GameLines, GameRecords or PlayedGames
     agent,                     # An Agent of the same game
     solver="auto",             # A Solver, None, or "auto": the solver of the game, if it has one
     simulations: int = 400,    # Of the first look at each move
@@ -124,6 +137,7 @@ def puzzles(
     "Collect the mistakes of games that have a single right answer, the easiest first. ValueError if cards are hidden."
     game, solver = agent.game, find_solver(agent.game, solver)
     if game.has_hidden_information: raise ValueError(f"{game.name} has hidden cards, so no move is right in every deal.")
+    if isinstance(games, (str, Path)): games = read_run_games(game, games)
     moves = different(game, [move for played in games for move in moves_of(game, played)])
     if not moves: return ()
     states, actions = np.stack([state for state, _ in moves]), [action for _, action in moves]

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import itertools, re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..core.game import Game
 from ..core.registry import get_game
-from .game_line import Analysis, GameLine
+from .game_line import Analysis, GameLine, Handicap
 
 # %% auto #0
 __all__ = ['line_to_dict', 'read_saved_game', 'free_name', 'free_path']
@@ -24,7 +24,8 @@ def line_to_dict(line: GameLine, agent_name: str) -> dict:
     outcome = line.game.returns(line.states[-1]).tolist() if line.game.over(line.states[-1]) else None
     rolls = dict(rolls=[list(rolled) for rolled in line.rolls]) if line.game.has_chance else {}
     return dict(game=line.game.name, seed=line.seed, seats=list(line.seats), agent=agent_name,
-                actions=list(line.actions), outcome=outcome, thoughts=analyses, **rolls)
+                actions=list(line.actions), outcome=outcome, thoughts=analyses, **rolls,
+                **(dict(handicap=asdict(line.handicap)) if line.handicap else {}))
 
 
 def _is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 62
@@ -38,6 +39,15 @@ def _read_analysis(game: Game, saved) -> Analysis | None:
     if not fits or not all(0 <= action < game.actions and _is_count(n) for action, n in visits.items()):
         raise ValueError
     return Analysis(visits, values)
+
+
+def _read_handicap(game: Game, saved) -> Handicap | None:
+    "Return a handicap from a file. Raise a ValueError if the game has none like it, a TypeError if it is something else."
+    if saved is None: return None
+    handicap = Handicap(**saved)
+    if not (isinstance(handicap.name, str) and _is_count(handicap.seat) and handicap.seat < game.players): raise TypeError
+    handicap.start(game)
+    return handicap
 
 # %% ../../nbs/74b_ui.saved_game.ipynb #951c4bed
 def read_saved_game(path, game: Game | None = None) -> GameLine:
@@ -58,7 +68,9 @@ def read_saved_game(path, game: Game | None = None) -> GameLine:
     if not (isinstance(rolls, list) and len(rolls) == len(actions)
             and all(isinstance(rolled, list) and all(map(_is_count, rolled)) for rolled in rolls)):
         raise ValueError(f"{path} is damaged: its rolls are not valid.")
-    line = GameLine.start(game, saved["seed"], tuple(seats))
+    try: line = GameLine.start(game, saved["seed"], tuple(seats), _read_handicap(game, saved.get("handicap")))
+    except TypeError: raise ValueError(f"{path} is damaged: its handicap is not valid.") from None
+    except ValueError as error: raise ValueError(f"{path} cannot be played: {error}") from None
     for number, (action, rolled) in enumerate(zip(actions, rolls), 1):
         try: line = line.after(action, rolled)
         except Exception: raise ValueError(f"{path} is damaged: move {number} cannot be played.") from None

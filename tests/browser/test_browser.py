@@ -339,7 +339,7 @@ def the_page_keeps_what_was_seen(page, lab):
     book = json.loads(path.read_text(encoding="utf-8"))
     kept = next(cell for cell in book["cells"] if TRAIN in "".join(cell["source"]))
     assert not [output for output in kept["outputs"] if any("widget" in kind for kind in output.get("data", {}))]
-    assert len(html_of(kept)) == 3 and f"Stopped. {iteration} iteration" in html_of(kept)[0], "head, plots, games and folds"
+    assert len(html_of(kept)) == 5 and f"Stopped. {iteration} iteration" in html_of(kept)[0], "head, plots, games, the heads of folds, which are empty now, and folds"
 
     (lab[1]/"copy.ipynb").write_text(json.dumps(book), encoding="utf-8")   # JupyterLab does not trust what it did not write
     page.open(lab[0].replace("quickstart.ipynb", "copy.ipynb"))

@@ -10,7 +10,7 @@ if not CHROMIUM or importlib.util.find_spec("playwright") is None:
     pytest.skip("Chromium or playwright is not installed, so there is no page to look at.", allow_module_level=True)
 
 from alphazero_nb.core.events import EngineStatus, GameFinished, IterationDone, MatchPlayed, Message, RunStarted
-from alphazero_nb.ui.dashboard import DashboardState, render
+from alphazero_nb.ui.dashboard import LIVE, DashboardState, render, render_part
 
 
 @pytest.fixture(scope="module")
@@ -57,4 +57,29 @@ def test_a_screen_reader_hears_what_the_pictures_show(chromium, page):
     assert heard == ["Strength: keeps the result (%): this run from 54 to 94, random 55, rollouts:100 89", "Loss: policy from 1.8 to 1.1, value from 0.77 to 0.51",
                      "Strength: Elo: against rollouts:100 from 147 to 147, equal 0", "Last game: 5 moves, the first player won",
                      "Length of the last games: 5 to 9 moves"]
+    tab.close()
+
+
+def test_an_open_fold_stays_open_while_the_page_is_redrawn(chromium):
+    states = [DashboardState(clock=lambda: 60.) for _ in range(2)]   # Two dashboards on a page
+    tab = chromium.new_page(viewport=dict(width=420, height=800))
+    for state in states: state(RunStarted("tictactoe", "tiny", "cpu", "runs/none", minutes=10))
+    tab.set_content("".join(f'<div id="p{k}-{number}">{render_part(state, number, live=True)}</div>'
+                            for k, state in enumerate(states) for number in range(len(LIVE))))
+
+    def redraw(number, text):
+        states[number](Message(text))
+        for part in (0, 1, 2, 4):
+            tab.evaluate("([place, html]) => { document.getElementById(place).innerHTML = html; }",
+                         [f"p{number}-{part}", render_part(states[number], part, live=True)])
+        return tab.locator(f"#p{number}-4").get_by_text(text)
+
+    assert not redraw(0, "first").is_visible()
+    tab.locator("summary", has_text="Messages").first.focus()
+    tab.keyboard.press("Enter")
+    assert redraw(0, "second").is_visible() and redraw(0, "third").is_visible()
+    assert not redraw(1, "other").is_visible(), "the fold of the other dashboard is closed"
+    tab.keyboard.press("Enter")
+    assert not redraw(0, "fourth").is_visible()
+    assert "<style" not in render(states[0]) and "Messages: 4" in render(states[0]), "what is left at the end folds by itself"
     tab.close()

@@ -12,6 +12,7 @@ import torch
 
 import alphazero_nb
 from alphazero_nb import benchmark
+from alphazero_nb.ui.match_view import ENDED
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
@@ -227,11 +228,18 @@ def test_arena_without_a_run_needs_the_game(capsys):
 @pytest.mark.parametrize("seat", ["0", "1"])
 def test_a_person_plays_to_the_end(run, seat, monkeypatch, capsys):
     answers = iter(["nonsense", "undo", *(str(n) for n in 3 * list(range(9)))])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    monkeypatch.setattr("builtins.input", lambda prompt: "" if prompt == ENDED else next(answers))
     assert main(["play", str(run), "--seat", seat, "--simulations", "8", "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "'nonsense' is not a legal move; type one of" in printed
     assert printed.strip().splitlines()[-1] in ("You win.", "You lose.", "A draw.")
+
+
+def test_a_person_may_begin_ahead(monkeypatch, capsys):
+    monkeypatch.setattr("builtins.input", lambda prompt: "quit")
+    assert main(["play", "chess(variant=gardner)", "--handicap", "knight", "--simulations", "8", "--device", "cpu"]) == 0
+    said, board = capsys.readouterr().out.split("\n", 1)
+    assert said.startswith("Gardner chess (handicap: knight) against ") and "r . b q k" in board and "R N B Q K" in board
 
 
 def test_bench_of_cards_has_a_row_for_every_effort(capsys):
@@ -334,6 +342,7 @@ BAD = {
     "a time and iterations": (["train", "connect4", "--minutes", "5", "--iterations", "3"], ["--minutes", "--iterations"]),
     "a ladder of one deal": (["train", "blob", "--iterations", "1", "--ladder", "--ladder-games", "1"], ["--ladder-games is 1", "at least 2"]),
     "a folder as PGN": (["arena", "random", "random", "--game", "chess", "--pgn", "."], ["is a folder"]),
+    "a handicap of another game": (["play", "connect4", "--handicap", "queen"], ["connect4 has no handicap 'queen'", "none"]),
     "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
 }
 

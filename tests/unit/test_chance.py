@@ -585,7 +585,7 @@ def test_2048_is_a_board_for_one():
     game = get_game("2048(goal=32)")
     match, said = Match(game, Agent(game, UniformEvaluator(game), 16), seed=2), []
     assert match.turn and "2048" in match_html(match) and match.hint() and "would play" in match.said
-    def ask(prompt): return game.action_name(game.legal_actions(match.state)[0])
+    def ask(prompt): return "" if match.over else game.action_name(game.legal_actions(match.state)[0])
     play_text(match, ask=ask, say=said.append)
     assert match.over and re.search(r"Score \d+, largest tile \d+\.", said[-1]) and any(" New: " in line for line in said)
     assert match.undo() and match.look(1) and match.swap() is False

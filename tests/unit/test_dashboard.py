@@ -394,7 +394,7 @@ def in_widgets(cell):
 
 
 def by_place(cell):
-    "What each place of the page showed, [(kind, data)], the places from top to bottom: head, plots, games and folds."
+    "What each place of the page showed, [(kind, data)], the places from top to bottom: head, plots, games, heads of folds, folds."
     found = {}
     for kind, place, data in cell.shown: found.setdefault(place, []).append((kind, data))
     return list(found.values())
@@ -409,7 +409,7 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     answer(kernel)
     cell = kernel.run("engine.generate_games(300);")
     assert cell.out == "" and cell.err == "", "a dashboard prints nothing"
-    assert len(by_place(cell)) == 3
+    assert len(by_place(cell)) == 5
     for (first, begun), *later in by_place(cell):
         assert first == "display_data" and VIEW in begun
         assert [kind for kind, _ in later] == ["update_display_data"] and HTML in later[0][1]
@@ -419,17 +419,18 @@ def test_a_call_is_alive_in_a_widget_and_then_stays_as_html(kernel):
     again = kernel.run("engine.generate_games(20);")          # The next cell has places of its own
     assert again.shown[0][0] == "display_data" and not {place for _, place, _ in again.shown} & {place for _, place, _ in cell.shown}
     loop = kernel.run("for _ in range(3): engine.generate_games(20)")   # Calls of one cell share theirs
-    assert [kind for kind, *_ in loop.shown].count("display_data") == 3 and "20 games in" in words(last_page(loop))
+    assert [kind for kind, *_ in loop.shown].count("display_data") == 5 and "20 games in" in words(last_page(loop))
 
 
 def assert_plain(cell):
-    "No widget that shows something was opened. The head was replaced at most twice a second, the fold that a redraw closes rarely."
-    assert len(by_place(cell)) == 3
+    "No widget that shows something was opened. The head was replaced at most twice a second, that of a fold never before the end."
+    assert len(by_place(cell)) == 5
     for (first, _), *later in by_place(cell): assert first == "display_data" and {kind for kind, _ in later} <= {"update_display_data"}
     assert all(HTML in data and VIEW not in data for _, _, data in cell.shown) and in_widgets(cell) == []
     assert not any("value" in state or "children" in state for state in cell.carried)
-    head, plots, fold = map(len, by_place(cell))
-    assert 2 <= head <= 2 * cell.seconds + 5 and plots <= 2 and fold <= cell.seconds / 10 + 3   # What is the same is not sent again
+    head, plots, games, fold, inside = map(len, by_place(cell))
+    assert (2 if cell.seconds > 1 else 1) <= head <= 2 * cell.seconds + 5 and plots <= 2 and games <= cell.seconds / 10 + 3   # What is the same is not sent again
+    assert fold <= 2 and inside <= cell.seconds / 2 + 3
 
 
 @pytest.mark.parametrize("accept", [None, False], ids=["no answer", "refused"])
@@ -483,7 +484,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     assert cell.error.startswith("KeyboardInterrupt")
     kept = int(re.search(r"Stopped\. ([\d,]+) games had finished and are kept", words(last_page(cell)))[1].replace(",", ""))
     assert kept == int(kernel.run("print(len(engine.leftover()))").out)
-    assert ["stop button" in words(data[HTML]) for _, data in by_place(cell)[2]][-2:] == [True, False]
+    assert ["stop button" in words(data[HTML]) for _, data in by_place(cell)[4]][-2:] == [True, False]
 
 
 TRAINING = """
@@ -500,7 +501,7 @@ def test_training_shows_its_curves_and_goes_on_with_them(kernel, tmp_path):
     assert cell.err == "" and cell.out == ""
     last = last_page(cell)
     assert f"Done. 3 iterations are saved in {tmp_path / 'run'}." in words(last) and len(pictures(last)) in (3, 4), "a status brings the last game"
-    assert [kind for kind, *_ in cell.shown].count("display_data") == 3, "a run has the same places, whatever its calls"
+    assert [kind for kind, *_ in cell.shown].count("display_data") == 5, "a run has the same places, whatever its calls"
     cell = kernel.run(TRAINING.format(folder=str(tmp_path / "run")) + "run.fit(iterations=1);")
     last = last_page(cell)
     kept, losses, strength, *_ = pictures(last)

@@ -14,10 +14,12 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Board, Square, Step, register_drawing
-from alphazero_nb.ui.match import Match, Refused
+from alphazero_nb.ui.coach import coach
+from alphazero_nb.ui.game_line import GameLine, Handicap, find_handicaps, register_handicaps
+from alphazero_nb.ui.match import Match, Refused, rating_words
 from alphazero_nb.ui.match_text import player_name, result_words, write_move
 from alphazero_nb.ui.saved_game import read_saved_game
-from alphazero_nb.ui.match_view import (COMPILING, MatchView, banner_html, expected_points, explain_wait, mark_last,
+from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, banner_html, expected_points, explain_wait, mark_last,
                                         match_html, move_list, piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
 from alphazero_nb.ui import board as board_module
@@ -48,6 +50,14 @@ class Race:
 
 
 RACE = PythonGame("race", Race, players=3, actions=2, shape=(2,), max_length=9)
+
+
+@pytest.fixture(autouse=True)
+def ratings(tmp_path, monkeypatch):
+    "The file of ratings of these tests, so that none reads or writes that of a person."
+    path = tmp_path / "home" / "ratings.json"
+    monkeypatch.setattr("alphazero_nb.search.levels.ratings_file", lambda: path)
+    return path
 
 
 # Whole games ------------------------------------------------------------------------------------
@@ -726,12 +736,12 @@ def test_in_colab_the_widgets_are_shown_at_once_and_no_page_is_asked(kernel):
 
 # Typed moves ------------------------------------------------------------------------------------
 
-def typed(match, *words):
-    "What is said when these words are typed."
-    rest, said = iter(words), []
+def typed(match, *words, after=()):
+    "What is said when these words are typed, and those in `after` when the game is over."
+    rest, later, said = iter(words), iter(after), []
 
     def ask(prompt):
-        try: return next(rest)
+        try: return next(later if prompt == ENDED else rest)
         except StopIteration: raise EOFError from None
 
     play_text(match, ask, said.append)
@@ -808,7 +818,7 @@ def test_marks_are_left_out_where_they_would_hide_something():
 
 def test_a_typed_game_ends_with_its_result(monkeypatch, capsys):
     answers = iter(["nonsense", "undo", *"012345678" * 3])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    monkeypatch.setattr("builtins.input", lambda prompt: "" if prompt == ENDED else next(answers))
     match = play("random", "tictactoe", seat=1)   # no notebook here, so moves are typed
     assert isinstance(match, Match) and match.over
     printed = capsys.readouterr().out
@@ -832,6 +842,26 @@ def test_the_result_is_said_once_and_last():
         said = typed(Match(game, searcher(game), seat), *"012345678" * 3)
         ends = [line for line in said if line.rstrip(".").endswith(("You win", "You lose", "A draw"))]
         assert len(ends) == 1 and said[-1] == ends[0] and not any(line.strip() == "" for line in said)
+
+
+def test_after_the_end_the_coach_still_answers():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game, 200), 1)
+    said = typed(match, *"876543210" * 3, after=["why", "lines", "coach", "0", "rematch"])
+    end = next(k for k, line in enumerate(said) if line in ("You lose.", "A draw."))
+    why, lines, lesson, refused, again = said[end + 1:end + 6]
+    last = max(ply for ply, state in enumerate(match.past[-1].states[:-1]) if game.mover(state) == 1)
+    assert why.startswith(f"Move {last + 1}: ") and lines.startswith("Before the last move:\n")
+    assert "grades are proven" in lesson and refused == "The game is over." and again.startswith("Rematch.")
+    assert match.line.seats == (0,)
+
+
+def test_enter_leaves_a_game_that_is_over():
+    game, asked = get_game("tictactoe"), []
+    match = Match(game)   # Two people
+    for action in (0, 3, 1, 4, 2): match.move(action)
+    play_text(match, lambda prompt: asked.append(prompt) or "", lambda words: None)
+    assert asked == [ENDED]
 
 
 def test_a_slow_first_hint_is_explained(monkeypatch):
@@ -1118,3 +1148,234 @@ def test_the_agent_on_a_board_sets_traps_and_the_agent_itself_stays_as_it_is():
     match = Match(game, agent, seat=1)
     assert match.reply() and not agent.traps and match.full.traps and match.full.evaluator is agent.evaluator
     assert match.history == [trap_move(agent.analyse(game.new_match()))] and match.line.analyses[0].values == (0, 0)
+
+
+# Help, and a level that is kept -----------------------------------------------------------------
+
+def rated(game, seat=0):
+    match = Match(game, Weak(game, UniformEvaluator(game), 50, "search"), seat)
+    return match if match.match_me(True) else None
+
+
+def finish(match):
+    "Play to the end, each with the first legal move."
+    while not match.over: match.reply() if match.waiting else match.move(match.game.legal_actions(match.state)[0])
+
+
+HELP = dict(hint=lambda match: match.hint(), lines=lambda match: match.lines(), why=lambda match: match.why(),
+            coach=lambda match: match.coach(), analysis=lambda match: match.analyse(), undo=lambda match: match.undo(),
+            swap=lambda match: match.swap(), branch=lambda match: match.look(0) and match.move(8))
+
+
+@pytest.mark.parametrize("help", HELP)
+def test_a_game_with_help_changes_no_rating(help, monkeypatch):
+    monkeypatch.setattr("alphazero_nb.search.levels.Rating", Ladder)
+    game = get_game("tictactoe")
+    match = rated(game)
+    match.move(4), match.reply()
+    before = match.rating.level
+    assert HELP[help](match) and "because of" in rating_words(match)
+    finish(match)
+    assert match.rating.level == before and len(match.finished) == 1 and "because of" in banner_html(MatchView(match))
+    assert match.new() and "because of" not in rating_words(match)
+    finish(match)
+    assert match.rating.level != before, "the next game counts"
+    assert match.hint() or True
+    assert match.coach() and "because of" not in rating_words(match), "help after the end takes nothing back"
+
+
+def test_a_level_is_stored_only_when_asked_and_continues(ratings):
+    game = get_game("connect4")
+    def agent(): return searcher(game)
+    match = Match(game, agent())
+    assert not match.keep_level() and "Match me first" in match.said and not ratings.exists()
+    match.match_me(True), finish(match)
+    level = match.rating.level
+    match.new(), match.match_me(False)
+    assert not ratings.exists(), "nothing is written before the person asks"
+    match.match_me(True), match.new(), finish(match)
+    assert match.keep_level() and str(ratings) in match.said and "1 game is" in match.said
+    again = Match(game, agent())
+    assert again.match_me(True) and "1 game, which you have stored" in again.said
+    assert again.rating.level == match.rating.level != Match(game, agent()).level
+    finish(again), again.new(), finish(again)
+    assert again.keep_level() and len(json.loads(ratings.read_text())["ratings"]) == 1
+    assert len(json.loads(ratings.read_text())["ratings"][0]["results"]) == len(again.rating.results)
+
+
+def test_a_level_belongs_to_an_agent_and_its_levels(ratings):
+    from alphazero_nb.search.levels import Rating, even_levels, store_rating, stored_rating
+    one, two = even_levels(16), even_levels(64)
+    for levels, agent, score in ((one, "a", 1), (two, "a", 0), (one, "b", 0.5)):
+        store_rating(Rating(levels, [(4, score)]), "connect4", agent)
+    for levels, agent, score in ((one, "a", 1), (two, "a", 0), (one, "b", 0.5)):
+        assert stored_rating(levels, "connect4", agent).results == ((4.0, float(score)),)
+    assert stored_rating(one, "othello", "a") is None and stored_rating(two, "connect4", "b") is None
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"ratings": 3}', '{"ratings": [3]}', None])
+def test_a_damaged_file_of_ratings_is_a_sentence_and_stays(content, ratings):
+    game = get_game("connect4")
+    match = Match(game, searcher(game))
+    if content is None:
+        match.match_me(True), finish(match), match.keep_level()
+        saved = json.loads(ratings.read_text())
+        saved["ratings"][0]["results"] = [["four", 1]]
+        content = json.dumps(saved)
+    ratings.parent.mkdir(exist_ok=True)
+    ratings.write_text(content)
+    match = Match(game, searcher(game))
+    assert match.match_me(True) and "is not used" in match.said and match.rating.results == ()
+    if '"four"' not in content: assert not match.keep_level() and ratings.read_text() == content
+    assert match.said.count(str(ratings)) == 1
+
+
+# Handicaps --------------------------------------------------------------------------------------
+
+def test_a_handicap_of_chess_is_the_usual_start_without_a_piece():
+    from alphazero_nb.games.chess_board import FENS
+    from alphazero_nb.games.chess_text import to_fen
+    letters = dict(pawn="p", knight="n", rook="r", queen="q")
+    for name, size in (("chess", 8), ("chess(variant=gardner)", 5)):
+        game = get_game(name)
+        for seat in (0, 1):
+            found = find_handicaps(game, seat)
+            assert list(found) == list(letters)
+            for word, state in found.items():
+                board, usual = to_fen(game, state).split()[0], FENS[size].split()[0]
+                letter = letters[word] if seat == 0 else letters[word].upper()
+                missing = {one: usual.count(one) - board.count(one) for one in "PNBRQKpnbrqk"}
+                assert {one: count for one, count in missing.items() if count} == {letter: 1}, (name, seat, word)
+                assert not game.over(state) and game.mover(state) == 0
+    rights = [to_fen(get_game("chess"), Handicap("rook", seat).start(get_game("chess"))).split()[2] for seat in (0, 1)]
+    assert rights == ["KQk", "Kkq"], "there is no castling with a rook that is missing"
+
+
+def test_a_repetition_counts_from_the_start_of_a_handicap():
+    from alphazero_nb.games.chess_text import uci_to_action
+    game = get_game("chess")
+    line = GameLine.start(game, 0, (0,), "queen")
+    for move in ("g1f3", "g8f6", "f3g1", "f6g8") * 2: line = line.after(uci_to_action(game, line.states[-1], move))
+    assert game.over(line.states[-1]) and "threefold" in game.text(line.states[-1])
+
+
+def test_corners_of_othello():
+    for size in (6, 8):
+        game = get_game(f"othello(size={size})")
+        for seat in (0, 1):
+            for count, state in enumerate(find_handicaps(game, seat).values(), 1):
+                new = game.new()
+                where = np.flatnonzero(state != new) - 2
+                assert len(where) == count and set(where) <= {0, size - 1, size * size - size, size * size - 1}
+                assert (state[2:][where] == seat + 1).all()
+
+
+@pytest.mark.parametrize("name, handicap", [("chess(variant=gardner)", "knight"), ("othello(size=6)", "3 corners"), ("chess", "rook")])
+@pytest.mark.parametrize("seat", [0, 1])
+def test_a_whole_game_with_a_handicap_is_saved_taken_back_and_graded(name, handicap, seat, tmp_path):
+    game = get_game(name)
+    match = Match(game, searcher(game, 4), seat, handicap=handicap)
+    start = find_handicaps(game, seat)[handicap]
+    def starts(line): return np.array_equal(line.states[0], start) and line.handicap == Handicap(handicap, seat)
+    rng = np.random.default_rng(0)
+    for _ in range(6 if name == "chess" else 30):
+        if match.over: break
+        match.reply() if match.waiting else match.move(int(rng.choice(game.legal_actions(match.state))))
+    assert starts(match.line) and f"handicap: {handicap}" in match_html(match)
+    file, state = tmp_path / "game.json", match.state
+    assert match.save(file) and starts(read_saved_game(file)) and np.array_equal(read_saved_game(file).states[-1], state)
+    match.undo()
+    assert starts(match.line) and len(match.line.actions) < len(read_saved_game(file).actions)
+    match.look(2), match.move(game.legal_actions(match.here)[-1]) if match.can_play else None
+    assert starts(match.line)
+    other = Match(game, searcher(game, 4), seat)
+    assert other.load(file) and starts(other.line) and np.array_equal(other.state, state)
+    lesson = coach(other.line.until(4), searcher(game, 4), simulations=4)
+    assert len(lesson.grades) == 4 and lesson.to_dict()["handicap"] == dict(name=handicap, seat=seat)
+    assert match.new() and starts(match.line) and match.history == []
+    assert match.rematch() and match.line.handicap == Handicap(handicap, 1 - seat) and match.line.seats == (1 - seat,)
+    assert np.array_equal(match.state, find_handicaps(game, 1 - seat)[handicap]), "the handicap stays with the person"
+    assert match.swap() and starts(match.line), "another seat is another position, so the game starts again"
+    assert match.set_handicap("") and match.line.handicap is None and np.array_equal(match.state, game.new_match())
+    assert match.undo() and starts(match.line)
+
+
+def test_a_wrong_handicap_is_a_sentence(tmp_path):
+    chess, connect4 = get_game("chess(variant=gardner)"), get_game("connect4")
+    with pytest.raises(ValueError, match="chess.variant=gardner. has no handicap 'kniht'; it has: pawn, knight, rook, queen. Did you mean 'knight'"):
+        play("greedy", chess, handicap="kniht")
+    with pytest.raises(ValueError, match="connect4 has no handicap 'queen'; it has none."): play("random", connect4, handicap="queen")
+    match = Match(chess, RandomPlayer(chess))
+    line = match.line
+    assert not match.set_handicap("king") and match.line is line and "it has: pawn" in match.said
+    match.set_handicap("queen"), match.save(tmp_path / "good.json")
+    good = json.loads((tmp_path / "good.json").read_text())
+    for bad, word in ((dict(name="king", seat=0), "has no handicap"), (dict(name="queen"), "damaged"), (dict(name="queen", seat=2), "damaged"),
+                      (dict(name=["queen"], seat=0), "damaged"), ("queen", "damaged"), (dict(name="queen", seat=0, more=1), "damaged")):
+        (tmp_path / "bad.json").write_text(json.dumps({**good, "handicap": bad}))
+        with pytest.raises(ValueError, match=word): read_saved_game(tmp_path / "bad.json")
+
+
+def test_a_game_of_ones_own_can_have_handicaps(monkeypatch):
+    from alphazero_nb.ui import game_line
+    monkeypatch.setattr(game_line, "_handicaps", dict(game_line._handicaps))
+    game = get_game("tictactoe")
+    register_handicaps("tictactoe", lambda game, seat: {"centre": np.array([*game.new()[:4], seat + 1, *game.new()[5:]])})
+    match = Match(game, searcher(game), handicap="centre")
+    assert match.state[4] == 1 and match.state.dtype == np.int16 and 4 not in game.legal_actions(match.state)
+
+
+def test_a_game_with_a_handicap_changes_no_rating(monkeypatch):
+    monkeypatch.setattr("alphazero_nb.search.levels.Rating", Ladder)
+    game = get_game("othello(size=6)")
+    match = Match(game, Weak(game, UniformEvaluator(game), 5, "search"), handicap="4 corners")
+    match.match_me(True)
+    before = match.rating.level
+    assert "because of the handicap" in rating_words(match)
+    finish(match)
+    assert match.rating.level == before and len(match.finished) == 1
+
+
+def test_the_menu_offers_the_handicaps_of_the_game():
+    board = clickable("othello(size=6)")
+    match, menu = board.match, board.widgets.play.handicap
+    assert [name for _, name in menu.options] == ["", "1 corner", "2 corners", "3 corners", "4 corners"] and menu.layout.display == ""
+    line = match.line
+    menu.value = "2 corners"
+    assert match.line.handicap == Handicap("2 corners", match.line.seats[0]) and "Othello 6×6 (handicap: 2 corners)" in board.widgets.panel.value
+    board.widgets.play.undo.click()
+    assert match.line is line and menu.value == ""
+    assert clickable("connect4").widgets.play.handicap.layout.display == "none"
+
+
+def test_the_button_stores_the_level(ratings):
+    board = clickable("connect4")
+    play = board.widgets.play
+    assert play.keep.layout.display == "none"
+    play.match_me.value = True
+    assert play.keep.layout.display == "" and not ratings.exists()
+    play.keep.click()
+    assert ratings.exists() and "0 games is stored" in board.widgets.panel.value
+
+
+def test_one_curve_stands_below_the_board_and_marks_the_mistakes():
+    board = clickable("tictactoe")
+    match, widgets = board.match, board.widgets
+    finish(match)
+    assert widgets.curve.value and match.coach()
+    inside = "".join(part.value for part in widgets.lesson.widget.children if hasattr(part, "value"))
+    curve, = pictures(widgets.curve.value)
+    assert "expected points" not in "".join(pictures(inside)) and match.lesson.mistakes
+    for grade in match.lesson.mistakes: assert f">{grade.ply + 1}{grade.mark}<" in curve
+    assert curve.count("<polyline") == 1 and curve.count("<circle") >= len(match.lesson.mistakes)
+    match.undo()
+    assert "??" not in "".join(pictures(widgets.curve.value))
+
+
+def test_a_look_inside_after_the_end_is_about_the_last_move():
+    board = clickable("tictactoe")
+    match, widgets = board.match, board.widgets
+    finish(match)
+    widgets.look.inside.click()
+    assert np.array_equal(match.inside.state, match.line.states[-2]) and match.said.startswith("Before the last move:\n")
+    assert "<pre" in widgets.panel.value and "<table" in widgets.lesson.widget.children[0].value

@@ -95,6 +95,33 @@ def test_a_figure_is_closed_small_and_labelled(name):
         assert png[:4] == b"\x89PNG" and len(png) < 40_000
 
 
+def contrast(color, ground):
+    "The contrast of two colours by the rules of WCAG 2."
+    from matplotlib.colors import to_rgb
+    lights = []
+    for one in (color, ground):
+        parts = [part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4 for part in to_rgb(one)]
+        lights.append(sum(share * part for share, part in zip((.2126, .7152, .0722), parts)))
+    return (max(lights) + .05) / (min(lights) + .05)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_can_be_read_on_a_light_and_on_a_dark_page(name):
+    import io
+    from matplotlib.text import Text
+    from PIL import Image
+    plot, many = FIGURES[name]
+    figure = plot(many[-1])
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    assert Image.open(file).getpixel((0, 0))[3] == 0, "the page is the background"
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    assert len(texts) > 3
+    for text in texts:
+        assert contrast(text.get_color(), "white") >= 3.9 and contrast(text.get_color(), "#111111") >= 4, text.get_text()
+    assert Image.open(io.BytesIO(to_png(figure))).convert("RGB").getpixel((0, 0)) == (255, 255, 255), "a report is white"
+
+
 @pytest.mark.parametrize("name", sorted(set(FIGURES) - {"policy"}))
 def test_a_figure_without_data_says_so(name):
     plot, (empty, *_) = FIGURES[name]

@@ -93,3 +93,27 @@ def test_a_match_makes_puzzles():
     match = play_match(GAME, RandomPlayer(GAME, 3), RandomPlayer(GAME, 4), games=12, opening_plies=2)
     found = puzzles(match.games, agent(), simulations=20)
     assert found and all(len(puzzle.missed) == 4 for puzzle in found), "four levels of the agent have been asked"
+
+
+def test_the_folder_of_a_run_gives_its_newest_games(tmp_path):
+    from alphazero_nb.training.run_folder import newest_games
+    from small_run import trainer
+    run = trainer(tmp_path / "run")
+    run.fit(iterations=2)
+    games, simple = newest_games(tmp_path / "run"), agent(20)
+    assert len(games) == run.games and [game.number for game in games] == sorted(game.number for game in games)
+    assert newest_games(tmp_path / "run", 5) == games[-5:]
+    options = dict(players=[Fixed(max)], simulations=20)
+    found = puzzles(tmp_path / "run", simple, **options)
+    assert found and [puzzle.to_dict() for puzzle in found] == [puzzle.to_dict() for puzzle in puzzles(games[-30:], simple, **options)]
+
+
+def test_a_folder_without_games_of_this_game_is_a_sentence(tmp_path):
+    from small_run import trainer
+    with pytest.raises(ValueError, match="config.json"): puzzles(tmp_path / "nothing", agent())
+    run = trainer(tmp_path / "run", "connect4")
+    run.fit(iterations=1)
+    with pytest.raises(ValueError, match="holds a run of connect4, but the agent plays tictactoe"): puzzles(str(tmp_path / "run"), agent())
+    for file in (tmp_path / "run" / "games").glob("*.npz"): file.write_bytes(b"no")
+    connect4 = get_game("connect4")
+    with pytest.raises(ValueError, match="damaged|npz"): puzzles(str(tmp_path / "run"), Agent(connect4, UniformEvaluator(connect4), 10))
