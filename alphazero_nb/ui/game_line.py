@@ -73,9 +73,26 @@ def _corners(game, seat):
 register_handicaps("chess", _odds)
 register_handicaps("othello", _corners)
 
+# %% ../../nbs/74a_ui.game_line.ipynb #4a9754bb
+class _LineReadings:
+    "What a line is asked about its moves."
+    def last_roll(self) -> str:
+        "Return the names of the outcomes of chance after the last move, or an empty string."
+        if not self.actions or not self.rolls[-1]: return ""
+        state, names = self.game.play(self.states[-2], self.actions[-1]), []
+        for outcome in self.rolls[-1]:
+            names.append(self.game.move_name(state, outcome))
+            state = self.game.play(state, outcome)
+        return ", ".join(names)
+
+    def values(self) -> list:
+        "Return the expected result per seat of each position (at the end the result), None if not searched."
+        values, state = [analysis and analysis.values for analysis in self.analyses], self.states[-1]
+        return values[:-1] + [tuple(self.game.returns(state).tolist())] if self.game.over(state) else values
+
 # %% ../../nbs/74a_ui.game_line.ipynb #4a9754bc
 @dataclass(frozen=True)
-class GameLine:
+class GameLine(_LineReadings):
     "A game so far: its states, actions and search results."
     game: Game
     seed: int         # Seed of all draws and deals
@@ -107,21 +124,7 @@ class GameLine:
         return replace(self, states=(*self.states, state), actions=(*self.actions, action),
                        rolls=(*self.rolls, tuple(rolled)), analyses=(*self.analyses, None))
 
-    def last_roll(self) -> str:
-        "Return the names of the outcomes of chance after the last move, or an empty string."
-        if not self.actions or not self.rolls[-1]: return ""
-        state, names = self.game.play(self.states[-2], self.actions[-1]), []
-        for outcome in self.rolls[-1]:
-            names.append(self.game.move_name(state, outcome))
-            state = self.game.play(state, outcome)
-        return ", ".join(names)
-
     def until(self, ply: int) -> GameLine:
         "Return the line as it was after `ply` moves."
         return replace(self, states=self.states[:ply + 1], actions=self.actions[:ply], rolls=self.rolls[:ply],
                        analyses=self.analyses[:ply + 1])
-
-    def values(self) -> list:
-        "Return the expected result per seat of each position (at the end the result), None if not searched."
-        values, state = [analysis and analysis.values for analysis in self.analyses], self.states[-1]
-        return values[:-1] + [tuple(self.game.returns(state).tolist())] if self.game.over(state) else values

@@ -87,7 +87,7 @@ def row(*widgets, **layout):
 # %% ../../nbs/77_ui.play.ipynb #fc217ea3
 STRENGTHS = {50: "quick", 200: "normal", 800: "strong", 3200: "strongest"}   # Simulations per move
 
-
+# %% ../../nbs/77_ui.play.ipynb #fc217ea4
 class PlayControls:
     "The controls of a game in progress."
     def __init__(self, match: Match, turns: bool):   # turns: True if the board can be turned
