@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.compiled import plain_syntax, source_digest
 from ..core.game import Game
+from ..core.help import see
 from .driver import driver
 from .exports import ADDRESSES, API_SIZE, RULES, SEARCH, NotExportable, check_exportable, page_rules
 from .network import NETWORK
@@ -93,4 +94,4 @@ def game_module(game: Game) -> bytes:   # Raises NotExportable or NoWasm, which 
     except (ImportError, AttributeError) as error: missing = str(error)
     else: return compile_game(game)
     raise NotExportable(f"{game.name} cannot become WebAssembly: numba {numba.__version__} has another compiler than this "
-                        f"package knows ({missing}); install another version of numba.")
+                        f"package knows ({missing}); install another version of numba.{see('page')}")
