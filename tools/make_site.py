@@ -21,6 +21,7 @@ TRAIN = ["quickstart", "your_own_game", "chess", "cards", "several_gpus", "bench
 MOVES = {"connect4": [3, 2, 5, 5, 6, 4, 4, 4, 4, 1, 5, 3, 5, 3, 3, 4, 3, 6], "tictactoe": [4, 0, 1, 7, 8],
          "dots(rows=3,cols=3)": [15, 2, 0, 13, 16, 7, 17, 11, 8, 9, 21, 1, 19],
          "gomoku(size=9)": [40, 31, 39, 41, 49, 59, 50, 51, 21, 30, 29, 37, 19, 9, 47, 38],
+         "othello(size=6)": [13, 9, 16, 19, 27, 12, 8, 3, 18, 24, 7, 26, 1, 22, 2, 17],
          "chess(variant=gardner)": [369, 321, 321, 271, 172, 418, 357, 664, 174, 178, 453, 215, 174, 662],
          "blob(players=4,cards=5)": [53, 52, 53, 53, 50, 44, 35, 43, 26, 20]}
 TEXTS = ["CHANGELOG.md", "CONTRIBUTING.md", "nbs/data/README.md"]   # Of the repository, as they are

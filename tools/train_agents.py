@@ -76,7 +76,7 @@ def describe(card):
     lines = [f"## {card['game']}", "",
              f"A `{card['preset']}` network after {card['minutes']:g} minutes of self-play and training on "
              f"{card['device']} ({card['dtype']}): {card['games']:,} games, {card['positions']:,} positions. "
-             f"Judged at {card['simulations']} simulations a move.", ""]
+             f"{card.get('note', '')} Judged at {card['simulations']} simulations a move.".replace("  ", " "), ""]
     lines += [f"- {line}" for line in card["judged"]]
     for row in card["matches"]:
         means = f"; {describe_measures(row['measures'])}" if row.get("measures") else ""
