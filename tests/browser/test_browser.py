@@ -332,6 +332,8 @@ def html_of(cell):
 
 def the_page_keeps_what_was_seen(page, lab):
     cell = page.cell(TRAIN)
+    cell.scroll_into_view_if_needed()
+    page.wait(cell, r"Stopped\. ")   # JupyterLab draws a cell that was out of sight a moment later
     seen = page.said(cell)
     cell.locator(".cm-content").press("Control+s")
     path, iteration = lab[1]/"quickstart.ipynb", saved(lab[1])[1]
