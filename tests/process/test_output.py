@@ -132,7 +132,7 @@ def test_the_command_to_play_can_be_pasted(tmp_path, capsys):
     line = next(line for line in out.splitlines() if line.startswith("Play against the agent: "))
     command = line.removeprefix("Play against the agent: alphazero-nb")
     code, out, errors = shell(f"echo quit | $AZ{command}")
-    assert code == 0 and b"tictactoe against my runs" in out, errors
+    assert code == 0 and b"Tic-tac-toe against my runs" in out, errors
 
 
 @posix

@@ -125,6 +125,12 @@ def test_nothing_is_stale():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_each_file_of_tests_has_a_name_of_its_own():
+    "pytest imports two files of one name as one module, and leaves out the tests of the second."
+    names = [path.name for path in sorted((ROOT/"tests").rglob("test_*.py"))]
+    assert sorted(set(names)) == sorted(names)
+
+
 def test_every_module_comes_from_a_notebook():
     by_hand = {f"{sync.PACKAGE}/{name}" for name in ("__init__.py", "__main__.py", "all.py")}
     for path in (ROOT/sync.PACKAGE).rglob("*.py"):

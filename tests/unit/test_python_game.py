@@ -594,13 +594,13 @@ def test_chance_that_only_a_rare_move_brings_is_a_node_of_the_game():
 @needs_open_spiel
 @pytest.mark.parametrize("name, words", {
     "hxe": ["'hxe'", "Did you mean 'hex'?"],
-    "2048": ["2048", "whole numbers"],
+    "2048": ["2048", "128, not a whole number"],
     "hex,sise=5": ["'sise'", "board_size"],
     "hex,board_size=5.5": ["board_size", "'5.5'", "int"],
     "hex,swap=perhaps": ["swap", "'perhaps'", "bool"],
     "kuhn_poker": ["kuhn_poker", "hidden information"],
     "goofspiel": ["goofspiel", "one after the other"],
-    "chess": ["chess", "whole numbers", "0.00990099"],
+    "chess": ["chess", "0.00990099, not a whole number"],
     "misere": ["misere"],
 }.items())
 def test_what_open_spiel_cannot_give_is_one_sentence(name, words):
