@@ -3,8 +3,8 @@
     python tools/measure_coach.py connect4 --games 300 --out nbs/data/coach_connect4.json
     python tools/measure_coach.py "dots(rows=3,cols=3)" --games 300 --out nbs/data/coach_dots.json
 
-Agents with 4, 8 and 16 simulations play games in which each move is drawn from the visits. From move `--first` on, the
-solver of the game gives the result of every move, and the coach grades the moves with its search alone. A move in the same
+The middle levels of the agent, 3 to 6, play games. From move `--first` on, the solver of the game gives the result of every
+move, and the coach grades the moves with the search of the full agent alone. A move in the same
 position counts once. The file has, for each loss at which a move could be called a mistake, the share of those moves that
 change the result (precision) and the share of the moves that change it which are called so (recall).
 """
@@ -12,6 +12,8 @@ import argparse, json
 from pathlib import Path
 
 import numpy as np
+
+LEVELS = (3, 4, 5, 6)
 
 
 def play_games(agents: list, games: int, seed: int) -> list:
@@ -24,8 +26,8 @@ def play_games(agents: list, games: int, seed: int) -> list:
         movers = {i: players[i][game.mover(lines[i][0][-1])] for i in going}
         for number, agent in enumerate(agents):
             turn = [i for i in going if movers[i] == number]
-            shares = agent.policy(np.stack([lines[i][0][-1] for i in turn])).astype(float) if turn else []
-            for i, share in zip(turn, shares): lines[i][1].append(int(rng.choice(game.actions, p=share / share.sum())))
+            chosen = agent.choose(np.stack([lines[i][0][-1] for i in turn]))[0] if turn else []
+            for i, action in zip(turn, chosen): lines[i][1].append(int(action))
         for i in going: lines[i][0].append(game.play(lines[i][0][-1], lines[i][1][-1]))
         going = [i for i in going if not game.over(lines[i][0][-1])]
     return lines
@@ -72,17 +74,18 @@ def main():
     from alphazero_nb.search.agent import Agent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("game")
-    for name, value in dict(games=300, first=8, simulations=400, seed=0).items(): parser.add_argument(f"--{name}", type=int, default=value)
+    for name, value in dict(games=300, first=8, simulations=400, seed=1).items(): parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--moves", type=Path, help=".npz of the solved moves; written if it does not exist, otherwise read")
     args = parser.parse_args()
-    agents = [Agent.pretrained(args.game, simulations=n, device="cpu") for n in (4, 8, 16)]
+    agent = Agent.pretrained(args.game, device="cpu")
+    players = [agent.at_level(number) for number in LEVELS]
     if args.moves and args.moves.exists(): moves = dict(np.load(args.moves))
     else:
-        moves = solve(agents[0].game, play_games(agents, args.games, args.seed), args.first)
+        moves = solve(agent.game, play_games(players, args.games, args.seed), args.first)
         if args.moves: np.savez_compressed(args.moves, **moves)
-    found = measure(agents[0], moves, args.simulations)
-    found = dict(game=args.game, games=args.games, first=args.first, simulations=args.simulations, seed=args.seed, **found)
+    found = measure(agent, moves, args.simulations)
+    found = dict(game=args.game, levels=LEVELS, games=args.games, first=args.first, simulations=args.simulations, seed=args.seed, **found)
     args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print({key: value for key, value in found.items() if key != "curve"})
     print(f"precision {found['called_right'] / max(1, found['called']):.1%}, "
