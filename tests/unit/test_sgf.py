@@ -1,0 +1,84 @@
+"Games of Go and Hex as SGF, held against sgfmill, a reader and writer of its own."
+import numpy as np
+import pytest
+from sgfmill import sgf, sgf_moves
+
+from alphazero_nb.arena.sgf import read_nodes, read_sgf, result_words, write_sgf
+from alphazero_nb.core.registry import get_game
+
+GAMES = ["go(size=5,komi=0.5)", "go(size=9,komi=7)", "go(size=19,komi=-3.5,longest=80)", "hex(size=5,swap=1)", "hex(size=11)"]
+
+
+def random_game(game, seed):
+    state, random, actions = game.new(), np.random.default_rng(seed), []
+    while not game.over(state):
+        actions.append(int(random.choice(game.legal_actions(state))))
+        state = game.play(state, actions[-1])
+    return actions, state
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_game_comes_back_from_another_program(name):
+    "sgfmill reads what was written, and what sgfmill writes again is the same game."
+    game = get_game(name)
+    for seed in range(40):
+        actions, state = random_game(game, seed)
+        headers = dict(PB=r"a ] b \ c : d", PW="Ω", C="two\nlines")
+        record = write_sgf(game, actions, headers)
+        theirs = sgf.Sgf_game.from_string(record)
+        root = theirs.get_root()
+        assert [root.get(key) for key in headers] == list(headers.values())
+        assert theirs.get_size() == game.shape[1] and len(theirs.get_main_sequence()) == len(actions) + 1
+        assert root.get("RE") == result_words(game, state)
+        for text in (record, theirs.serialise().decode("utf-8")):
+            assert read_sgf(text, game)[1] == actions
+            assert read_nodes(text)[0]["PB"] == headers["PB"]
+
+
+@pytest.mark.parametrize("name", GAMES[:3])
+def test_the_stones_lie_where_the_other_program_sees_them(name):
+    "Its board after the last move is ours; it knows captures, and nothing of superko."
+    from alphazero_nb.games.go import board_of, score
+    game = get_game(name)
+    for seed in range(40):
+        actions, state = random_game(game, seed)
+        theirs = sgf.Sgf_game.from_string(write_sgf(game, actions))
+        board, plays = sgf_moves.get_setup_and_moves(theirs)
+        for colour, point in plays:
+            if point is not None: board.play(*point, colour)
+        seen = [[{None: 0, "b": 1, "w": 2}[board.get(row, column)] for column in range(game.shape[1])] for row in range(game.shape[1])]
+        assert np.array_equal(np.array(seen)[::-1], np.asarray(board_of(state)).reshape(game.shape[1:]))
+        assert board.area_score() - theirs.get_komi() == score(state)
+        assert theirs.get_winner() == {1: "b", -1: "w", 0: None}[int(game.returns(state)[0])]
+
+
+def test_a_file_of_another_program_is_read():
+    "Words before it, comments, passes as tt, spaces, and variations, of which the first is the game."
+    game, actions = read_sgf("text before (;GM[1]FF[4]SZ[9]KM[6.5]C[a \\] bracket (; in [ words]\n ; B[ee] ; W [tt]\n (;B[cc];W[])(;B[dd]))")
+    assert game.name == "go(size=9,komi=6.5)" and actions == [40, 81, 20, 81]
+
+
+def test_long_names_of_properties_are_read():
+    "FF[3] and older: only the capital letters count."
+    assert read_nodes("(\n;GaMe[1]SiZe[9] C[a line\\\n goes on]\n; Black[ee])") == [{"GM": "1", "SZ": "9", "C": "a line goes on"}, {"B": "ee"}]
+
+
+@pytest.mark.parametrize("text, words", {
+    "": "no node", "(": "no node", "()": "no node", ")": "no node", "(;": "breaks off", "(;GM[1": "damaged", "(;GM[1]SZ[9];B[ee]": "breaks off",
+    "(;GM[2])": "'2'", "(;SZ[9:5])": "one number", "(;SZ[x])": "one number", "(;SZ[25])": "size", "(;SZ[9]KM[many])": "komi",
+    "(;SZ[9]KM[0.3])": "komi", "(;SZ[9]HA[2]AB[cc][gg])": "AB", "(;SZ[9];B[ee];B[cc])": "out of turn", "(;SZ[9];B[jj])": "cannot be read",
+    "(;SZ[9];B[e5])": "cannot be read", "(;SZ[9];B[ee];W[ee])": "illegal", "(;SZ[9];B[];W[];B[aa])": "after the end",
+    "(;GM[11]SZ[5];B[swap])": "illegal", "(;GM[11]SZ[5];B[f1])": "cannot be read", "(;GM[11]SZ[5];B[" + "a" * 5000 + "])": "cannot be read",
+}.items())
+def test_what_cannot_be_read_is_one_sentence(text, words):
+    with pytest.raises(ValueError) as error: read_sgf(text)
+    sentence = str(error.value)
+    assert words in sentence and "\n" not in sentence and sentence.endswith(".") and len(sentence) < 300
+
+
+def test_what_cannot_be_written_is_one_sentence():
+    go = get_game("go(size=5)")
+    for call, words in ((lambda: write_sgf(get_game("connect4"), []), "go and hex"), (lambda: write_sgf(go, [0, 0]), "move 2 is illegal"),
+                        (lambda: write_sgf(go, [25, 25, 1]), "move 3"), (lambda: write_sgf(go, [], dict(B="aa")), "'B'"),
+                        (lambda: write_sgf(go, [], {"][": "x"}), "property")):
+        with pytest.raises(ValueError, match=words): call()
