@@ -209,9 +209,8 @@ def _play(args):
     play_text(Match(agent.game, agent, args.seat, seed=args.seed, handicap=args.handicap))
 
 
-def _uci(args):
-    from alphazero_nb.arena.uci import UciProgram, print_line, run_uci
-
+def _program(args) -> tuple:
+    "Return a function that loads the agent, and its name, for a program that other programs talk to."
     def load():
         from alphazero_nb.search.agent import Agent
         return (Agent.load if Path(args.folder).exists() else Agent.pretrained)(args.folder, device=args.device)
@@ -220,8 +219,21 @@ def _uci(args):
         check_pretrained(args.folder)
     if hasattr(sys.stdin, "reconfigure"): sys.stdin.reconfigure(errors="replace")
     name = f"alphazero_nb {Path(args.folder).resolve().name if Path(args.folder).exists() else args.folder}"
-    run_uci(UciProgram(load, print_line, name,
-                       **_given(Simulations=args.simulations)), sys.stdin)
+    return load, name
+
+
+def _uci(args):
+    from alphazero_nb.arena.uci import UciProgram, print_line, run_uci
+    load, name = _program(args)
+    run_uci(UciProgram(load, print_line, name, **_given(Simulations=args.simulations)), sys.stdin)
+
+
+def _gtp(args):
+    from alphazero_nb.arena.gtp import GtpProgram, run_gtp
+    from alphazero_nb.arena.uci import print_line
+    load, name = _program(args)
+    run_gtp(GtpProgram(load, print_line, name, args.simulations), sys.stdin)
+
 
 # %% ../nbs/82_cli.ipynb #ff5413a1
 def _report(args):
@@ -492,6 +504,8 @@ _RUN_COMMANDS = {  # name: function, help, positional arguments, options
     "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
             dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
             ["--rules", "--simulations", "--device"]),
+    "gtp": (_gtp, "play Go or Hex as a GTP engine, for boards such as Sabaki and GoGui",
+            dict(folder="the folder of a run of Go or Hex"), ["--rules", "--simulations", "--device"]),
 }
 
 # %% ../nbs/82_cli.ipynb #a01e51cd

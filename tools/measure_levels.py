@@ -1,6 +1,6 @@
 """Measure whether the levels of an agent keep their promises.
 
-    python tools/measure_levels.py calibrate GAME [--games 1700]              write the levels of a shipped agent
+    python tools/measure_levels.py calibrate GAME [--games 1700] [--gap 100]  write the levels of a shipped agent
     python tools/measure_levels.py gaps AGENT [--games 1700] [--out FILE]     Elo between neighbouring levels
     python tools/measure_levels.py match AGENT [--games 120] [--out FILE]     "match me" with players of five strengths
 
@@ -28,9 +28,9 @@ def load(name: str):
     return agent.at_level(len(agent.levels))
 
 
-def calibrate(game: str, games: int) -> dict:
+def calibrate(game: str, games: int, gap: float) -> dict:
     "Measure the levels of an agent of the package, and write them into the file that describes it."
-    levels = levels_to_dict(az.calibrate_levels(az.Agent.pretrained(game), games))
+    levels = levels_to_dict(az.calibrate_levels(az.Agent.pretrained(game), games, gap=gap))
     file = Path(az.__file__).parent / "agents" / f"{file_stem(game)}.json"
     about = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps(dict(about, levels=levels), indent=1) + "\n", encoding="utf-8")
@@ -94,9 +94,10 @@ def main() -> None:
     parser.add_argument("what", choices=["calibrate", "gaps", "match"])
     parser.add_argument("agent")
     parser.add_argument("--games", type=int)
+    parser.add_argument("--gap", type=float, default=100.0, help="Elo from level to level")
     parser.add_argument("--out")
     args = parser.parse_args()
-    if args.what == "calibrate": return print(json.dumps(calibrate(args.agent, args.games or 1700), indent=1))
+    if args.what == "calibrate": return print(json.dumps(calibrate(args.agent, args.games or 1700, args.gap), indent=1))
     agent = load(args.agent)
     result = measure_gaps(agent, args.games or 1700) if args.what == "gaps" else measure_match(agent, args.games or 120)
     if args.out: Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
