@@ -25,7 +25,7 @@ __all__ = ['MISTAKE', 'BLUNDER', 'INACCURACY', 'SUSPECT', 'CARE', 'RED', 'Grade'
            'first_moves', 'lesson_curve', 'mistake_html', 'lesson_curve_html', 'lesson_html']
 
 # %% ../../nbs/74e_ui.coach.ipynb #74d00005
-MISTAKE, BLUNDER, INACCURACY = 0.6, 1.2, 0.25   # Loss of expected result, 0 to 2
+MISTAKE, BLUNDER, INACCURACY = 0.7, 1.2, 0.25   # Loss of expected result, 0 to 2
 
 
 @dataclass(frozen=True)
