@@ -10,13 +10,14 @@ from inspect import signature
 from pathlib import Path
 from typing import Callable
 
-from .sgf import read_sgf, require_sgf, result_words, write_sgf
+from .sgf import read_sgf, require_sgf, sgf_result, write_sgf
 from ..core.registry import did_you_mean
 from ..games.go import score
 from ..search.one_game import GameSearch, advance, ranked_moves, warm_up
 
 # %% auto #0
-__all__ = ['COMMANDS', 'GtpBoard', 'Clock', 'GtpProgram', 'think', 'analysis_line', 'analyze', 'answer_of', 'handle', 'run_gtp']
+__all__ = ['GTP_COMMANDS', 'GtpBoard', 'Clock', 'GtpProgram', 'search_move', 'analysis_line', 'analyze', 'answer_of', 'obey',
+           'run_gtp']
 
 # %% ../../nbs/58a_arena.gtp.ipynb #da97b6f2
 class GtpBoard:
@@ -137,7 +138,7 @@ class GtpProgram:
         self.say("")
 
 # %% ../../nbs/58a_arena.gtp.ipynb #e75621b2
-def think(program: GtpProgram, limit_s: float | None) -> None:
+def search_move(program: GtpProgram, limit_s: float | None) -> None:
     "Search the position on the board until a limit is reached."
     board, begin = program.board, time.monotonic()
     board.begin()
@@ -203,7 +204,7 @@ def _genmove(program, color):
     if passed: board.add(passed)
     seat, empty = board.game.mover(board.state), len(board.game.legal_actions(board.state))
     begin = time.monotonic()
-    think(program, program.clock.move_s(seat, empty))
+    search_move(program, program.clock.move_s(seat, empty))
     program.clock.used(seat, time.monotonic() - begin)
     best = ranked_moves(board.search)[0]
     if program.resign is not None and best.value < program.resign: return "resign"
@@ -222,7 +223,7 @@ def _final_score(program):
     board = program.prepare()
     if require_sgf(board.game) == "hex":
         if not board.game.over(board.state): raise ValueError("the game is not over")
-        return result_words(board.game, board.state)
+        return sgf_result(board.game, board.state)
     lead = score(board.state)
     return "0" if lead == 0 else f"{'B' if lead > 0 else 'W'}+{abs(lead):g}"
 
@@ -263,7 +264,7 @@ def _loadsgf(program, file, number="0"):
 def _printsgf(program): return write_sgf(program.prepare().game, program.board.actions).strip()
 
 
-def _known(program, name): return "true" if name in COMMANDS else "false"
+def _known(program, name): return "true" if name in GTP_COMMANDS else "false"
 
 
 def _version(program):
@@ -271,9 +272,10 @@ def _version(program):
     return __version__
 
 # %% ../../nbs/58a_arena.gtp.ipynb #ccde99fc
-COMMANDS = dict(
+GTP_COMMANDS = dict(
     protocol_version=lambda program: "2", name=lambda program: program.name, version=_version, known_command=_known,
-    list_commands=lambda program: "\n".join(COMMANDS), boardsize=_boardsize, komi=_komi, play=_play, genmove=_genmove,
+    list_commands=lambda program: "\n".join(GTP_COMMANDS), boardsize=_boardsize, komi=_komi, play=_play,
+    genmove=_genmove,
     clear_board=lambda program: program.prepare().set([]), undo=_undo, final_score=_final_score, showboard=_showboard,
     time_settings=_time_settings, time_left=_time_left,
     loadsgf=_loadsgf, printsgf=_printsgf, quit=lambda program: None) | {
@@ -282,14 +284,14 @@ COMMANDS = dict(
 # %% ../../nbs/58a_arena.gtp.ipynb #b2e093a2
 def answer_of(program: GtpProgram, name: str, words: list[str]) -> str:
     "Return the answer to a command. Raise a ValueError with the words of a failure."
-    command = COMMANDS.get(name)
-    if command is None: raise ValueError(f"unknown command{did_you_mean(name, COMMANDS)}")
+    command = GTP_COMMANDS.get(name)
+    if command is None: raise ValueError(f"unknown command{did_you_mean(name, GTP_COMMANDS)}")
     try: signature(command).bind(program, *words)
     except TypeError: raise ValueError(f"syntax error: {name} has other arguments") from None
     return command(program, *words) or ""
 
 
-def handle(program: GtpProgram, line: str) -> bool:
+def obey(program: GtpProgram, line: str) -> bool:
     "Obey a line. Return False after `quit`."
     program.finish()
     text = "".join(sign if sign.isprintable() else " " for sign in line.partition("#")[0])
@@ -311,5 +313,5 @@ def run_gtp(program: GtpProgram, lines) -> None:
     try:
         program.prepare()
         for line in lines or ():   # None: the input was closed from the start
-            if not handle(program, line) or program.gone: break
+            if not obey(program, line) or program.gone: break
     finally: program.finish()

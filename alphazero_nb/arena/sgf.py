@@ -12,7 +12,7 @@ from ..core.registry import get_game
 from ..games.go import score
 
 # %% auto #0
-__all__ = ['require_sgf', 'write_move', 'read_move', 'result_words', 'write_sgf', 'read_nodes', 'game_of', 'read_sgf']
+__all__ = ['require_sgf', 'move_to_sgf', 'sgf_to_move', 'sgf_result', 'write_sgf', 'read_nodes', 'game_of', 'read_sgf']
 
 # %% ../../nbs/56a_arena.sgf.ipynb #9f78ed1a
 _GAMES = {"go": (1, 19), "hex": (11, 11)}   # Name: number in GM, size without SZ
@@ -26,7 +26,7 @@ def require_sgf(game: Game) -> str:
     return name
 
 
-def write_move(game: Game, action: int) -> str:
+def move_to_sgf(game: Game, action: int) -> str:
     "Return the value of a move's property."
     name, size = require_sgf(game), game.shape[1]
     if action >= size * size: return "" if name == "go" else "swap-pieces"
@@ -34,7 +34,7 @@ def write_move(game: Game, action: int) -> str:
     return _POINTS[column] + (_POINTS[row] if name == "go" else str(row + 1))
 
 
-def read_move(game: Game, text: str) -> int:
+def sgf_to_move(game: Game, text: str) -> int:
     "Return the action that a move's property names. Raise a ValueError if there is none."
     name, size = require_sgf(game), game.shape[1]
     word = text.strip().lower()
@@ -50,7 +50,7 @@ def read_move(game: Game, text: str) -> int:
 def _escaped(text: str) -> str: return re.sub(r"([\\\]])", r"\\\1", str(text))
 
 
-def result_words(game: Game, state) -> str:
+def sgf_result(game: Game, state) -> str:
     "Return the value of `RE`: who won and, at Go, by how many points; empty while the game goes on."
     if not game.over(state): return ""
     first = float(game.returns(state)[0])
@@ -70,9 +70,9 @@ def write_sgf(
     for number, action in enumerate(map(int, actions), 1):
         if game.over(state) or action not in game.legal_actions(state):
             raise ValueError(f"move {number} is illegal in {game.name}.")
-        moves.append(f";{'BW'[game.mover(state)]}[{write_move(game, action)}]")
+        moves.append(f";{'BW'[game.mover(state)]}[{move_to_sgf(game, action)}]")
         state = game.play(state, action)
-    given |= dict(RE=result_words(game, state)) if game.over(state) else {}
+    given |= dict(RE=sgf_result(game, state)) if game.over(state) else {}
     for key, text in (headers or {}).items():
         if not re.fullmatch("[A-Z]{1,2}", key) or key in ("B", "W", "GM", "FF", "CA", "SZ", "KM"):
             raise ValueError(f"{key!r} is no property for a header; write for example PB or DT.")
@@ -135,7 +135,7 @@ def read_sgf(
         for key in ("B", "W"):
             if key not in node: continue
             words = f"move {len(actions) + 1} of the SGF file, {key}[{node[key][:20]}],"
-            try: action = read_move(game, node[key])
+            try: action = sgf_to_move(game, node[key])
             except ValueError as error: raise ValueError(f"{words} cannot be read: {error}") from None
             if game.over(state): raise ValueError(f"{words} comes after the end of the game.")
             if require_sgf(game) == "go" and key != "BW"[game.mover(state)]:

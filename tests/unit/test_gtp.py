@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from alphazero_nb.arena.gtp import COMMANDS, Clock, GtpProgram, handle, run_gtp
+from alphazero_nb.arena.gtp import GTP_COMMANDS, Clock, GtpProgram, obey, run_gtp
 from alphazero_nb.arena.sgf import read_sgf, write_sgf
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.games.go import score
@@ -28,7 +28,7 @@ class Talk:
     def __call__(self, line):
         "Sends a line. Returns the answer without its end, and requires that it is one answer."
         before = len(self.lines)
-        assert handle(self.program, line)
+        assert obey(self.program, line)
         said = "\n".join(self.lines[before:])
         assert re.fullmatch(r"(?s)[=?][0-9]*( .*|\n.*)?\n", said + "\n" * (not said.endswith("\n"))), said
         assert self.lines[-1] == "" and "\n\n" not in said.rstrip("\n")
@@ -72,13 +72,13 @@ def test_ids_comments_and_noise(talk):
     assert talk("7 protocol_version") == "=7 2" and talk("0012 name") == "=0012 alphazero-nb"
     assert talk("3\tplay  b\x01c3 # my move") == "=3" and talk("9 nonsense").startswith("?9 unknown command")
     before = len(talk.lines)
-    assert all(handle(talk.program, line) for line in ("", "   ", "# only a comment", "\t")) and len(talk.lines) == before
-    assert handle(talk.program, "4 quit") is False and talk.lines[before:] == ["=4", ""]
+    assert all(obey(talk.program, line) for line in ("", "   ", "# only a comment", "\t")) and len(talk.lines) == before
+    assert obey(talk.program, "4 quit") is False and talk.lines[before:] == ["=4", ""]
 
 
 def test_the_list_of_commands_is_true(talk):
     names = talk("list_commands").removeprefix("= ").split("\n")
-    assert names == list(COMMANDS) and all(talk(f"known_command {name}") == "= true" for name in names)
+    assert names == list(GTP_COMMANDS) and all(talk(f"known_command {name}") == "= true" for name in names)
     assert talk("known_command kgs-chat") == "= false"
     needed = "protocol_version name version known_command list_commands quit boardsize clear_board komi play genmove undo"
     assert set(needed.split()) <= set(names)
@@ -138,21 +138,21 @@ def test_analysis_runs_until_the_next_line():
     talk = Talk(evaluator=Counted(get_game("go(size=5,komi=2)")))
     talk("play b C3")
     batches.clear()
-    assert handle(talk.program, "5 lz-analyze w 1")
+    assert obey(talk.program, "5 lz-analyze w 1")
     assert batches.wait(600)
     end = time.monotonic() + 600
     while not talk.lines[-1].startswith("info move"):
         assert time.monotonic() < end
         time.sleep(.002)
-    assert handle(talk.program, "6 name")
+    assert obey(talk.program, "6 name")
     start = talk.lines.index("=5")
     stop = talk.lines.index("=6 alphazero-nb")
     said = talk.lines[start + 1:stop]
     assert said[-1] == "" and len(said) > 1
     move = r"info move ([A-E][1-5]|pass) visits \d+ winrate \d+ prior \d+ order \d+ pv( [A-E][1-5]| pass)+"
     assert all(re.fullmatch(f"{move}( {move})*", line) and line.count(" order 0 ") == 1 for line in said[:-1])
-    assert handle(talk.program, "kata-analyze 1") and talk.program.thread is not None
-    assert handle(talk.program, "quit") is False and talk.program.thread is None
+    assert obey(talk.program, "kata-analyze 1") and talk.program.thread is not None
+    assert obey(talk.program, "quit") is False and talk.program.thread is None
 
 
 def test_the_clock_divides_what_is_left():
@@ -212,10 +212,10 @@ def test_no_line_ends_the_engine():
     talk, random = Talk(), np.random.default_rng(5)
     words = ["b", "w", "A1", "C3", "pass", "5", "-1", "1e9", "é", "\x00", "=", "?", "swap", "9" * 40, "'; DROP", "kata-analyze", "B" * 3000]
     for _ in range(200):
-        name = str(random.choice([name for name in COMMANDS if name != "quit"] + ["", "# x", "genmov"]))
+        name = str(random.choice([name for name in GTP_COMMANDS if name != "quit"] + ["", "# x", "genmov"]))
         line = " ".join([name, *map(str, random.choice(words, random.integers(4)))])
         before = len(talk.lines)
-        assert handle(talk.program, line)
+        assert obey(talk.program, line)
         talk.program.finish()
         said = [text for text in talk.lines[before:] if text[:1] in "=?" and text]
         assert len(said) == bool(line.partition("#")[0].strip(" \x00")), (line, said)

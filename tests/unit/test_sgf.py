@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from sgfmill import sgf, sgf_moves
 
-from alphazero_nb.arena.sgf import read_nodes, read_sgf, result_words, write_sgf
+from alphazero_nb.arena.sgf import read_nodes, read_sgf, sgf_result, write_sgf
 from alphazero_nb.core.registry import get_game
 
 GAMES = ["go(size=5,komi=0.5)", "go(size=9,komi=7)", "go(size=19,komi=-3.5,longest=80)", "hex(size=5,swap=1)", "hex(size=11)"]
@@ -29,7 +29,7 @@ def test_a_game_comes_back_from_another_program(name):
         root = theirs.get_root()
         assert [root.get(key) for key in headers] == list(headers.values())
         assert theirs.get_size() == game.shape[1] and len(theirs.get_main_sequence()) == len(actions) + 1
-        assert root.get("RE") == result_words(game, state)
+        assert root.get("RE") == sgf_result(game, state)
         for text in (record, theirs.serialise().decode("utf-8")):
             assert read_sgf(text, game)[1] == actions
             assert read_nodes(text)[0]["PB"] == headers["PB"]
