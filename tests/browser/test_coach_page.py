@@ -114,11 +114,11 @@ def test_a_handicap_from_the_menu(page):
     before = black()
     menu.select_option("queen")
     board.until(lambda: "handicap: queen" in board.panel(), "game with a handicap")
-    assert black() == before - 1 and board.moves() == 0
+    board.until(lambda: black() == before - 1 and board.moves() == 0, "board with a piece less")
     page.shot("l3-handicap", board.root)
     board.button("Undo").click()
     board.until(lambda: black() == before, "game before")
-    assert menu.input_value() == "none"
+    board.until(lambda: menu.input_value() == "none", "menu without a handicap")
 
 
 def test_a_level_is_stored_when_the_button_is_pressed(page, lab):

@@ -476,7 +476,7 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + NEW_PAGE)
     kernel.send("engine.generate_games(10**6)")
-    while len(kernel.cell.shown) < 5:
+    while len(kernel.cell.shown) < 8:   # The places, and pictures of a game going on
         message = kernel.client.get_iopub_msg(timeout=900)
         kernel.cell.hear(message["msg_type"], message["content"])
     kernel.interrupt()
