@@ -476,13 +476,13 @@ def test_a_stop_leaves_the_last_picture_and_says_what_was_kept(kernel):
     pytest.importorskip("ipywidgets")
     kernel.run(CELL + NEW_PAGE)
     kernel.send("engine.generate_games(10**6)")
-    while len(kernel.cell.shown) < 8:   # The places, and pictures of a game going on
+    while len(kernel.cell.shown) < 5:   # The places: a moment in which one game may have ended, or many
         message = kernel.client.get_iopub_msg(timeout=900)
         kernel.cell.hear(message["msg_type"], message["content"])
     kernel.interrupt()
     cell = kernel.cell
     assert cell.error.startswith("KeyboardInterrupt")
-    kept = int(re.search(r"Stopped\. ([\d,]+) games had finished and are kept", words(last_page(cell)))[1].replace(",", ""))
+    kept = int(re.search(r"Stopped\. ([\d,]+) games? had finished and (?:is|are) kept", words(last_page(cell)))[1].replace(",", ""))
     assert kept == int(kernel.run("print(len(engine.leftover()))").out)
     assert ["stop button" in words(data[HTML]) for _, data in by_place(cell)[4]][-2:] == [True, False]
 
