@@ -17,8 +17,8 @@ from ..games import chess_text
 from .players import Player, register_player
 
 # %% auto #0
-__all__ = ['EngineFailed', 'EngineProcess', 'EngineSpec', 'read_spec', 'EngineLine', 'clock_words', 'go_limits', 'ask_move',
-           'UciPlayer', 'ClockedGame', 'play_clocked']
+__all__ = ['EngineFailed', 'EngineProcess', 'UciEngine', 'EngineSpec', 'read_spec', 'EngineLine', 'clock_words', 'go_limits',
+           'ask_move', 'ProgramPlayer', 'UciPlayer', 'ClockedGame', 'play_clocked']
 
 # %% ../../nbs/57_arena.external.ipynb #9300b808
 class EngineFailed(ValueError):
@@ -51,8 +51,8 @@ def _words(command: str, windows: bool = os.name == "nt") -> str | list[str]:
     return command if windows else shlex.split(command)
 
 # %% ../../nbs/57_arena.external.ipynb #1b167c4c
-class _Program:
-    "A program with its streams. It ends with the object, and a failure says why."
+class EngineProcess:
+    "A program with its streams. Every wait has a limit. It ends with the object, and a failure says why."
     def __init__(self, command: str):
         self.command, self.asked = command, "its start"   # asked: the last command, for a message
         self.answers, self.errors = queue.SimpleQueue(), deque(maxlen=8)
@@ -66,6 +66,22 @@ class _Program:
         self._finalizer = weakref.finalize(self, _end, self.process)   # Also when Python ends
         for stream, keep in ((self.process.stdout, self.answers.put), (self.process.stderr, self.errors.append)):
             threading.Thread(target=_read_lines, args=(stream, keep), daemon=True).start()
+
+    def send(self, line: str) -> None:
+        "Send a command."
+        self.asked = f"{line[:60]!r}"
+        try: self.process.stdin.write(line + "\n")
+        except (OSError, ValueError): raise self._died() from None
+
+    def lines(self, limit_s: float, wanted: str = ""):   # wanted: words for the message
+        "Yield the lines of the program. Raise EngineFailed at its end, or when the time from now on is up."
+        end = time.monotonic() + limit_s
+        while (now := time.monotonic()) <= end:
+            try: line = self.answers.get(timeout=max(.001, end - now))
+            except queue.Empty: continue
+            if line is None: raise self._died()
+            yield line
+        raise self.fail(f"did not answer {self.asked}{wanted} within {limit_s:.3g} s")
 
     def fail(self, reason: str) -> EngineFailed:
         "End the process. Return the error."
@@ -92,8 +108,8 @@ class _Program:
     def __exit__(self, *error): self.close()
 
 # %% ../../nbs/57_arena.external.ipynb #9b488899
-class EngineProcess(_Program):
-    "A program that speaks UCI. Every wait has a time limit; a failure raises `EngineFailed` and ends the process."
+class UciEngine(EngineProcess):
+    "A program that speaks UCI. A failure raises `EngineFailed` and ends the process."
     def __init__(
         self,
         command: str,                  # As in a shell: program and arguments
@@ -108,22 +124,10 @@ class EngineProcess(_Program):
         for name, value in (options or {}).items(): self._set(name, value)
         self.ready()
 
-    def send(self, line: str) -> None:
-        "Send a command."
-        self.asked = f"{line[:60]!r}"
-        try: self.process.stdin.write(line + "\n")
-        except (OSError, ValueError): raise self._died() from None
-
     def wait_for(self, word: str, limit_s: float, on_line: Callable | None = None) -> str:
         "Return the next line that begins with `word`; pass the lines before it to `on_line`."
-        end = time.monotonic() + limit_s
-        while True:
-            try: line = self.answers.get(timeout=max(0.001, end - time.monotonic()))
-            except queue.Empty: line = ""
-            if line is None: raise self._died()
+        for line in self.lines(limit_s, f" with {word!r}"):
             if line.partition(" ")[0] == word: return line
-            if time.monotonic() > end:
-                raise self.fail(f"did not answer {self.asked} with {word!r} within {limit_s:.3g} s")
             if on_line is not None: on_line(line)
 
     def ready(self) -> None:
@@ -153,14 +157,14 @@ class EngineSpec:
     increment_s: float = 0.0         # Added after each move
 
 
-def read_spec(text: str) -> EngineSpec:
+def read_spec(text: str, word: str = "uci", example: str = "stockfish") -> EngineSpec:   # word: before the colon
     "Read COMMAND?name=value&name=value. Raise a ValueError that says what is wrong."
     command, _, rest = text.partition("?")
-    if not command.strip(): raise ValueError("uci: needs a command; write for example uci:stockfish.")
+    if not command.strip(): raise ValueError(f"{word}: needs a command; write for example {word}:{example}.")
     spec = EngineSpec(command.strip())
     for part in filter(None, rest.split("&")):
         name, equals, value = (word.strip() for word in part.partition("="))
-        if not equals: raise ValueError(f"uci:{text} has {part!r} after the question mark; write name=value.")
+        if not equals: raise ValueError(f"{word}:{text} has {part!r} after the question mark; write name=value.")
         if name in ("movetime", "nodes", "depth"):
             if not re.fullmatch("[1-9][0-9]{0,9}", value):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1.")
@@ -171,14 +175,13 @@ def read_spec(text: str) -> EngineSpec:
                 raise ValueError(f"clock is {value!r}; write seconds, or seconds+increment, as in clock=60+0.5.")
             spec = replace(spec, clock_s=float(match[1]), increment_s=float(match[2] or 0))
         else: spec = replace(spec, options={**spec.options, name: value})
-    if not (spec.movetime or spec.nodes or spec.depth or spec.clock_s): return replace(spec, movetime=100)
     return spec
 
 # %% ../../nbs/57_arena.external.ipynb #78ba4d90
 @dataclass(frozen=True)
 class EngineLine:
     "A game as a program sees it."
-    fen: str
+    start: str | tuple    # FEN, or the moves that set up the first position
     moves: tuple = ()
     left_s: float | None = None   # On the clock of the program
 
@@ -200,9 +203,9 @@ def go_limits(spec: EngineSpec, left_s: float | None, patience_s: float) -> tupl
     return " ".join(words), limit_s + (spec.movetime or 0) / 1000
 
 
-def ask_move(engine: EngineProcess, game: Game, state, line: EngineLine, go: str, limit_s: float) -> int:
+def ask_move(engine: UciEngine, game: Game, state, line: EngineLine, go: str, limit_s: float) -> int:
     "Return the action of a program in a position. Raise EngineFailed if there is none or it is illegal."
-    engine.send(f"position fen {line.fen}" + f" moves {' '.join(line.moves)}" * bool(line.moves))
+    engine.send(f"position fen {line.start}" + f" moves {' '.join(line.moves)}" * bool(line.moves))
     engine.send(f"go {go}")
     words = engine.wait_for("bestmove", limit_s).split()
     move = words[1] if len(words) > 1 else ""
@@ -212,30 +215,33 @@ def ask_move(engine: EngineProcess, game: Game, state, line: EngineLine, go: str
         raise engine.fail(f"answered {move!r}, which is not a legal move in {place}") from None
 
 # %% ../../nbs/57_arena.external.ipynb #e006631b
-class UciPlayer(Player):
-    "A program that speaks UCI. `close` ends it; so does the end of Python."
+class ProgramPlayer(Player):
+    "A program at the table. `close` ends it; so does the end of Python. A subclass sets `engine`, and defines the rest."
     patience_s = 30.0   # Time for a move beyond its limit, or without any, before the program counts as hanging
 
-    def __init__(self, game: Game, text: str, seed: int = 0):
-        if not chess_text.is_chess(game):
-            raise ValueError(f"uci:{text} plays chess, and the game is {game.name}.")
-        self.spec = read_spec(text)
-        self.game, self.name, self.lines = game, f"uci:{self.spec.command}", {}
-        self.engine = EngineProcess(self.spec.command, self.spec.options)
+    def __init__(self, game: Game, spec: EngineSpec, word: str):
+        self.game, self.spec, self.name, self.lines = game, spec, f"{word}:{spec.command}", {}
+
+    def begin(self, state) -> EngineLine:
+        "Return a game that begins with this position."
+        raise NotImplementedError
+
+    def ask(self, state, line: EngineLine) -> tuple[int, float]:   # Action, and the seconds that it took
+        "Ask the program for a move."
+        raise NotImplementedError
+
+    def move_text(self, state, action: int) -> str:
+        "Return a move in the language of the program."
+        raise NotImplementedError
 
     def acts(self, states) -> np.ndarray:
         "Return the program's action for each state: (n,)."
         return np.array([self._act(state) for state in self.game.as_states(states)])
 
     def _act(self, state) -> int:
-        line = self.lines.get(state.tobytes())
-        if line is None:
-            line = EngineLine(chess_text.to_fen(self.game, state), (), self.spec.clock_s)
-            self.engine.send("ucinewgame")
-            self.engine.ready()
-        start = time.monotonic()
-        action = ask_move(self.engine, self.game, state, line, *go_limits(self.spec, line.left_s, self.patience_s))
-        self._remember(state, action, line, time.monotonic() - start)
+        line = self.lines.get(state.tobytes()) or self.begin(state)
+        action, used_s = self.ask(state, line)
+        self._remember(state, action, line, used_s)
         return action
 
     def _remember(self, state, action: int, line: EngineLine, used_s: float) -> None:
@@ -243,15 +249,42 @@ class UciPlayer(Player):
         if line.left_s is not None:
             if used_s > line.left_s: raise self.engine.fail(f"lost on time: it used {used_s:.2f} s of {line.left_s:.2f}")
             line = replace(line, left_s=line.left_s - used_s + self.spec.increment_s)
-        game, text, after = self.game, chess_text.move_to_uci, self.game.play(state, action)
-        moves = (*line.moves, text(game, state, action))
-        for reply in game.legal_actions(after):
-            self.lines[game.play(after, reply).tobytes()] = replace(line, moves=(*moves, text(game, after, reply)))
+        game, text, after = self.game, self.move_text, self.game.play(state, action)
+        moves = (*line.moves, text(state, action))
+        for reply in game.legal_actions(after) if not game.over(after) else ():
+            self.lines[game.play(after, reply).tobytes()] = replace(line, moves=(*moves, text(after, reply)))
         while len(self.lines) > 50_000: del self.lines[next(iter(self.lines))]
 
     def close(self) -> None:
         "End the program."
         self.engine.close()
+
+# %% ../../nbs/57_arena.external.ipynb #e006631c
+class UciPlayer(ProgramPlayer):
+    "A program that speaks UCI."
+    def __init__(self, game: Game, text: str, seed: int = 0):
+        if not chess_text.is_chess(game):
+            raise ValueError(f"uci:{text} plays chess, and the game is {game.name}.")
+        spec = read_spec(text)
+        if not (spec.movetime or spec.nodes or spec.depth or spec.clock_s): spec = replace(spec, movetime=100)
+        super().__init__(game, spec, "uci")
+        self.engine = UciEngine(spec.command, spec.options)
+
+    def begin(self, state) -> EngineLine:
+        "Return a game that begins with this position."
+        self.engine.send("ucinewgame")
+        self.engine.ready()
+        return EngineLine(chess_text.to_fen(self.game, state), (), self.spec.clock_s)
+
+    def ask(self, state, line: EngineLine) -> tuple[int, float]:   # Action, and the seconds that it took
+        "Ask the program for a move."
+        start = time.monotonic()
+        action = ask_move(self.engine, self.game, state, line, *go_limits(self.spec, line.left_s, self.patience_s))
+        return action, time.monotonic() - start
+
+    def move_text(self, state, action: int) -> str:
+        "Return a move as UCI writes it."
+        return chess_text.move_to_uci(self.game, state, action)
 
 
 register_player("uci", UciPlayer, program=True)
@@ -269,7 +302,7 @@ class ClockedGame:
 
 def play_clocked(
     game: Game,
-    engines,               # Two of EngineProcess; the first moves first
+    engines,               # Two of UciEngine; the first moves first
     clock_s: float,
     increment_s: float = 0.0,
 ) -> ClockedGame:

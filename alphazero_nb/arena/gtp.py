@@ -13,32 +13,29 @@ from typing import Callable
 from .sgf import read_sgf, require_sgf, sgf_result, write_sgf
 from ..core.registry import did_you_mean
 from ..games.go import score
-from ..search.one_game import GameSearch, advance, ranked_moves, warm_up
+from .external_gtp import gtp_name, gtp_places
+from .session import EngineSession, GameOnBoard
+from ..search.one_game import GameSearch, ranked_moves
 
 # %% auto #0
 __all__ = ['GTP_COMMANDS', 'GtpBoard', 'Clock', 'GtpProgram', 'search_move', 'analysis_line', 'analyze', 'answer_of', 'obey',
            'run_gtp']
 
 # %% ../../nbs/58a_arena.gtp.ipynb #da97b6f2
-class GtpBoard:
-    "The game that a controller has sent, and the search of its last position."
+class GtpBoard(GameOnBoard):
+    "The game that a controller has sent, as the moves of each command."
     def __init__(self, search: GameSearch):
-        self.game, self.search = search.game, search
-        self.places = {self.name_of(action).upper(): action for action in range(self.game.actions)}
+        super().__init__(search)
+        self.places = gtp_places(self.game)
         self.set([])
-
-    def name_of(self, action: int) -> str:
-        "Return the name of a move, as other programs write it."
-        name = self.game.action_name(action)
-        return "swap-pieces" if name == "swap" else name
 
     @property
     def actions(self) -> list: return [action for turn in self.turns for action in turn]
 
     def set(self, turns: list) -> None:
         "Take over a game: for each `play` or `genmove` its moves, a pass in between included."
-        self.turns, self.path = list(turns), None   # path: moves since the root of the search; None: begin again
-        self.state = self.game.state_after(self.actions)
+        self.turns = list(turns)
+        self.show(self.game.state_after(self.actions))
 
     def seat(self, color: str) -> int:
         "Return the seat of a colour. Raise a ValueError if it is none."
@@ -61,13 +58,8 @@ class GtpBoard:
         for action in actions:
             if self.game.over(state) or action not in self.game.legal_actions(state): raise ValueError("illegal move")
             state = self.game.play(state, action)
-        self.state, self.turns = state, [*self.turns, actions]
-        if self.path is not None: self.path = [*self.path, *actions]
-
-    def begin(self) -> None:
-        "Bring the search to the position on the board, with what it knows already."
-        path, self.path = self.path, []
-        if path is None or not all(advance(self.search, action) for action in path): self.search.start(self.state)
+        self.turns = [*self.turns, actions]
+        self.show(state, actions)
 
 # %% ../../nbs/58a_arena.gtp.ipynb #54134fbd
 class Clock:
@@ -94,8 +86,8 @@ class Clock:
         else: self.left[seat] = self.period if self.period[1] else (0.0, 0)
 
 # %% ../../nbs/58a_arena.gtp.ipynb #8b500a1b
-class GtpProgram:
-    "An agent behind GTP. `load` returns it at the first command that needs it."
+class GtpProgram(EngineSession):
+    "An agent behind GTP."
     def __init__(
         self,
         load: Callable,   # Returns an Agent of Go or Hex
@@ -106,34 +98,22 @@ class GtpProgram:
         room: int = 100_000,                # Most visits of one tree
         resign: float | None = None,        # Resign below this expected result, −1 to 1; None: never
     ):
-        self.load, self.output, self.name, self.simulations = load, say, name, simulations
-        self.leaves, self.room, self.resign = leaves, room, resign
-        self.board, self.clock, self.gone, self.thread, self.stopping = None, Clock(), False, None, threading.Event()
+        super().__init__(load, say, name, leaves, room)
+        self.simulations, self.resign, self.clock = simulations, resign, Clock()
 
-    def say(self, line: str) -> None:
-        "Write a line. If the controller has closed the output, end the search."
-        try:
-            if not self.gone: self.output(line)
-        except OSError:
-            self.gone = True
-            self.stopping.set()
+    def check(self, game) -> None:
+        "Raise a ValueError for any game but Go and Hex."
+        require_sgf(game)
 
-    def prepare(self) -> GtpBoard:
-        "Load the agent and compile everything that a search needs, once. Return the board."
-        if self.board is None:
-            agent = self.load()
-            require_sgf(agent.game)
-            self.simulations = self.simulations or agent.settings.simulations
-            search = GameSearch(agent.game, agent.evaluator, agent.settings, self.leaves, self.room)
-            warm_up(search)
-            self.board = GtpBoard(search)
-        return self.board
+    def open_board(self, search: GameSearch) -> GtpBoard:
+        "Return the board of an agent whose search is compiled."
+        self.simulations = self.simulations or search.settings.simulations
+        return GtpBoard(search)
 
     def finish(self) -> None:
-        "End an analysis, if one is going on."
+        "End an analysis, if one is going on, and its answer."
         if self.thread is None: return
-        self.stopping.set()
-        self.thread.join()
+        super().finish()
         self.thread = None
         self.say("")
 
@@ -153,8 +133,8 @@ def analysis_line(board: GtpBoard, kata: bool) -> str:
     for order, move in enumerate(ranked_moves(board.search, board.game.max_legal)):
         rate, prior = ((1 + move.value) / 2 * scale, move.prior * scale)
         numbers = f"winrate {rate:.4f} prior {prior:.4f}" if kata else f"winrate {rate:.0f} prior {prior:.0f}"
-        line = " ".join(board.name_of(action) for action in move.line)
-        parts.append(f"info move {board.name_of(move.action)} visits {move.visits} {numbers} "
+        line = " ".join(gtp_name(board.game, action) for action in move.line)
+        parts.append(f"info move {gtp_name(board.game, move.action)} visits {move.visits} {numbers} "
                      f"order {order} pv {line}")
     return " ".join(parts)
 
@@ -210,7 +190,7 @@ def _genmove(program, color):
     if program.resign is not None and best.value < program.resign: return "resign"
     board.add([best.action])
     board.turns = [*before, [*passed, best.action]]   # One `undo` takes both back
-    return board.name_of(best.action)
+    return gtp_name(board.game, best.action)
 
 
 def _undo(program):
@@ -301,7 +281,7 @@ def obey(program: GtpProgram, line: str) -> bool:
     try: sign, answer = "=", answer_of(program, words[0], words[1:])
     except Exception as error:   # Of the evaluator, too: the controller must get an answer
         sign, answer = "?", " ".join(str(error).split()) or type(error).__name__
-        if program.board is not None: program.board.path = None
+        if program.board is not None: program.board.forget()
     program.say(f"{sign}{number} {answer}".rstrip(" "))
     if program.thread is not None: program.thread.start()   # Its lines are the rest of this answer
     else: program.say("")

@@ -15,14 +15,15 @@ from ..core.registry import did_you_mean
 from ..core.intervals import elo
 from ..games import chess_text
 from ..games.chess import no_mate_possible
-from ..search.one_game import (GameSearch, RankedMove, advance, playable_visits, plies_to_end,
-                                          ranked_moves, root_edges, warm_up)
+from .session import EngineSession, GameOnBoard
+from ..search.one_game import (GameSearch, RankedMove, playable_visits, plies_to_end,
+                                          ranked_moves, root_edges)
 
 # %% auto #0
 __all__ = ['MOVES_LEFT', 'OPTIONS', 'COMMANDS', 'ALONE', 'NEED_AGENT', 'Limits', 'read_limits', 'time_for_move', 'centipawns',
-           'score_words', 'read_position', 'GameOnBoard', 'restrict_root', 'read_allowed', 'Thought', 'is_decided',
-           'report', 'choose_move', 'think', 'check_option', 'warm_up_commands', 'UciProgram', 'ponder', 'best_move',
-           'search_and_answer', 'begin_search', 'handle', 'run_uci', 'print_line']
+           'score_words', 'read_position', 'UciBoard', 'read_allowed', 'Thought', 'is_decided', 'report', 'choose_move',
+           'think', 'check_option', 'warm_up_commands', 'UciProgram', 'ponder', 'best_move', 'search_and_answer',
+           'begin_search', 'handle', 'run_uci', 'print_line']
 
 # %% ../../nbs/58_arena.uci.ipynb #19bed0a2
 @dataclass(frozen=True)
@@ -105,15 +106,16 @@ def read_position(game: Game, words: list[str]) -> tuple[str, list[str]]:  # FEN
     return " ".join(place[1:]), moves
 
 
-class GameOnBoard:
-    "The game that a board has sent, and the search of its last position."
+class UciBoard(GameOnBoard):
+    "The game that a chess board has sent, as FEN and moves."
     def __init__(self, search: GameSearch):
-        self.game, self.search = search.game, search
+        super().__init__(search)
         self.reset()
 
     def reset(self) -> None:
         "Forget the game."
-        self.fen, self.moves, self.state, self.known, self.refused = "", [], self.game.new_match(), None, False
+        self.show(self.game.new_match())
+        self.fen, self.moves, self.refused = "", [], False
 
     def set(self, fen: str, moves: list[str]) -> None:
         "Continue with this game. Raise a ValueError and change nothing if it has an illegal position or move."
@@ -126,26 +128,11 @@ class GameOnBoard:
             after = self.game.play(state, action)
             state = chess_text.without_past(self.game, after)
             path = [*path, action] if path is not None and state is after else None
-        if self.known is not None: self.known = [*self.known, *path] if longer and path is not None else None
-        self.fen, self.moves, self.state, self.refused = fen, list(moves), state, False
-
-    def begin(self, only: tuple = ()) -> None:
-        "Bring the search to the position on the board, with what it knows already, or to some of its moves."
-        path, self.known = self.known, None if only else []
-        if only or path is None or not all(advance(self.search, action) for action in path):
-            self.search.start(self.state)
-        if only: restrict_root(self.search, only)
+        self.show(state, path if longer else None)
+        self.fen, self.moves, self.refused = fen, list(moves), False
 
 # %% ../../nbs/58_arena.uci.ipynb #d5df44ef
-def restrict_root(search: GameSearch, actions) -> None:
-    "Remove all moves but these from the root of a search that has just been started."
-    edges = root_edges(search.trees)
-    kept = edges[np.isin(edges["action"], actions)]
-    edges[:len(kept)] = kept
-    search.trees.nodes["count"][0] = len(kept)
-
-
-def read_allowed(board: GameOnBoard, moves) -> tuple[list[int], list[str]]:  # Actions, and the texts that are none
+def read_allowed(board: UciBoard, moves) -> tuple[list[int], list[str]]:  # Actions, and the texts that are none
     "Read the moves after `searchmoves`."
     actions, others = [], []
     for text in moves:
@@ -242,8 +229,8 @@ def warm_up_commands(game: Game) -> None:
     for action in game.legal_actions(state)[:1]: chess_text.move_to_uci(game, state, int(action))
 
 # %% ../../nbs/58_arena.uci.ipynb #e5c6afa3
-class UciProgram:
-    "An agent behind UCI. `load` returns it at the first command that needs it."
+class UciProgram(EngineSession):
+    "An agent behind UCI."
     def __init__(
         self,
         load: Callable,            # Returns an agent: a game of chess with an evaluator and settings
@@ -254,43 +241,26 @@ class UciProgram:
         **options,                 # Initial values of OPTIONS; a ValueError names one beyond its limits
     ):
         for key, number in options.items(): check_option(key, number, number)
-        self.load, self.name, self.leaves, self.room, self.board = load, name, leaves, room, None
+        super().__init__(load, say, name, leaves, room)
         self.options = {**{key: default for key, (default, _, _) in OPTIONS.items()}, **options}
-        self.lock, self.thread, self.output, self.thinking, self.gone = threading.Lock(), None, say, False, False
-        self.stopping, self.released = threading.Event(), threading.Event()
+        self.thinking, self.released = False, threading.Event()
         self.released.set()
-
-    def say(self, line: str) -> None:
-        "Write a line, whole and at once. If the board has closed the output, end the search."
-        with self.lock:
-            try:
-                if not self.gone: self.output(line)
-            except OSError:
-                self.gone = True
-                self.end_search()
 
     def complain(self, words: str) -> None: self.say(f"info string {' '.join(str(words).split())}")
 
-    def prepare(self) -> None:
-        "Load the agent and compile everything that a search needs, once."
-        if self.board is not None: return
-        agent = self.load()
-        if not chess_text.is_chess(agent.game):
-            raise ValueError(f"UCI is for chess, and this agent plays {agent.game.name}.")
-        board = GameOnBoard(GameSearch(agent.game, agent.evaluator, agent.settings, self.leaves, self.room))
-        warm_up(board.search)
-        warm_up_commands(agent.game)
-        self.board = board
+    def check(self, game: Game) -> None:
+        "Raise a ValueError for a game that is not chess."
+        if not chess_text.is_chess(game): raise ValueError(f"UCI is for chess, and this agent plays {game.name}.")
+
+    def open_board(self, search: GameSearch) -> UciBoard:
+        "Return the board of an agent whose search is compiled."
+        warm_up_commands(search.game)
+        return UciBoard(search)
 
     def end_search(self) -> None:
         "Let the search end, if one is going on."
-        self.stopping.set()
+        super().end_search()
         self.released.set()
-
-    def finish(self) -> None:
-        "Stop the search, if one is going on, and wait for its move."
-        self.end_search()
-        if self.thread is not None: self.thread.join()
 
 # %% ../../nbs/58_arena.uci.ipynb #2f9de096
 def ponder(program: UciProgram, thought: Thought) -> None:
@@ -313,7 +283,7 @@ def best_move(program: UciProgram, limits: Limits, only: tuple) -> str:
         if limits.infinite: program.stopping.wait()
     except Exception as error:
         program.complain(f"the search failed: {error}")
-        board.known = None
+        board.forget()
         if search.visits <= 1 or not np.array_equal(search.state, board.state): return "(none)"
     for line in report(search, thought): program.say(line)
     return choose_move(search)
@@ -378,7 +348,7 @@ def _position(program, words):
     program.board.set(*read_position(program.board.game, words))
 
 
-def _obstacle(board: GameOnBoard, limits: Limits, only: list) -> str:
+def _obstacle(board: UciBoard, limits: Limits, only: list) -> str:
     "Return why there is no move to search, an empty string if there is one."
     if board.refused: return "the last position was refused, so there is no move; send a position."
     if board.game.over(board.state) or no_mate_possible(board.state): return "the game is over in this position."

@@ -11,7 +11,7 @@ from ..core.game import Game
 
 # %% auto #0
 __all__ = ['FIRST', 'LAST', 'LETTERS', 'mover', 'above_at', 'root', 'beside', 'put', 'can_swap', 'mirrored', 'take_first',
-           'legal', 'play', 'returns', 'observe', 'text', 'hex']
+           'legal', 'play', 'returns', 'observe', 'board_of', 'text', 'hex']
 
 # %% ../../nbs/15e_games.hex.ipynb #3ba0b150
 _MOVER, _WINNER, _SIDE, _SWAP, _MOVES, _CELLS = range(6)
@@ -129,10 +129,15 @@ def observe(state, planes):
 LETTERS = "abcdefghijklmnopqrs"
 
 
+def board_of(state) -> np.ndarray:
+    "Return the cells, (size, size) int16: 0 empty, 1 a stone of seat 0, 2 of seat 1."
+    size = int(state[_SIDE])
+    return state[_CELLS:_CELLS + size * size].reshape(size, size)
+
+
 def text(state) -> str:
     "Return the board as text, each row half a cell further right: `.` (empty), `x` (top to bottom) and `o`."
-    size = int(state[_SIDE])
-    rows = state[_CELLS:_CELLS + size * size].reshape(size, size)
+    size, rows = int(state[_SIDE]), board_of(state)
     lines = [" " * i + f"{i + 1:2} " + " ".join(".xo"[stone] for stone in row) for i, row in enumerate(rows)]
     return "   " + " ".join(LETTERS[:size]) + "\n" + "\n".join(lines)
 

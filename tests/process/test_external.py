@@ -15,7 +15,7 @@ import pytest
 chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
 
 from alphazero_nb.arena import external
-from alphazero_nb.arena.external import EngineFailed, EngineProcess, UciPlayer, _words, play_clocked, read_spec
+from alphazero_nb.arena.external import EngineFailed, UciEngine, UciPlayer, _words, play_clocked, read_spec
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
@@ -81,18 +81,18 @@ def test_a_program_that_fails_during_a_match(stub, mode, words, monkeypatch):
     ("/etc", "did not start: "),
 ])
 def test_a_program_that_does_not_exist(command, words):
-    with pytest.raises(EngineFailed, match=words) as caught: EngineProcess(command)
+    with pytest.raises(EngineFailed, match=words) as caught: UciEngine(command)
     assert "\n" not in str(caught.value)
 
 
 def test_a_program_that_never_speaks_or_ends_at_once(stub):
-    with pytest.raises(EngineFailed, match="did not answer 'uci' with 'uciok' within 0.4 s"): EngineProcess(stub("mute"), start_s=.4)
-    with pytest.raises(EngineFailed, match=r"died after 'uci' \(exit code 1\); it said: no licence"): EngineProcess(stub("early"))
+    with pytest.raises(EngineFailed, match="did not answer 'uci' with 'uciok' within 0.4 s"): UciEngine(stub("mute"), start_s=.4)
+    with pytest.raises(EngineFailed, match=r"died after 'uci' \(exit code 1\); it said: no licence"): UciEngine(stub("early"))
 
 
 @pytest.mark.parametrize("mode", ["fair", "stubborn", "family"])
 def test_closing_ends_the_program_and_whatever_it_has_started(stub, mode):
-    with EngineProcess(stub(mode)) as engine:
+    with UciEngine(stub(mode)) as engine:
         engine.ready()
         family = children(engine.process.pid)
         assert bool(family) == (mode == "family")
@@ -103,7 +103,7 @@ def test_closing_ends_the_program_and_whatever_it_has_started(stub, mode):
 
 def test_closing_does_not_wait_for_a_process_that_holds_the_streams_open(stub):
     "The program has started one outside its group, which has its output and its errors."
-    engine = EngineProcess(stub("escape"))
+    engine = UciEngine(stub("escape"))
     left, = children(engine.process.pid)
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
@@ -117,7 +117,7 @@ def test_closing_does_not_wait_for_a_process_that_holds_the_streams_open(stub):
 def test_a_program_may_spell_its_moves_in_its_own_way(stub, fen, first):
     "It castles as the king takes the rook, and writes capitals. python-chess gets the moves from us, and would refuse wrong ones."
     game = get_game(f"chess(fen={fen})")
-    with EngineProcess(stub("careless")) as one, EngineProcess(stub("careless")) as two:
+    with UciEngine(stub("careless")) as one, UciEngine(stub("careless")) as two:
         played = play_clocked(game, (one, two), 600, 1)
     moves, state = [], game.new_match()
     for action in played.actions:
@@ -129,13 +129,13 @@ def test_a_program_may_spell_its_moves_in_its_own_way(stub, fen, first):
 def test_a_program_can_be_ended_where_there_is_no_signal_to_kill_it_with(stub, monkeypatch):
     monkeypatch.setattr(external, "_KILL", None)   # As on Windows
     for mode in ("fair", "stubborn"):
-        engine = EngineProcess(stub(mode))
+        engine = UciEngine(stub(mode))
         engine.close(.1)
         assert engine.process.returncode is not None
 
 
 def test_options_and_answers_may_have_any_letters(stub, tmp_path):
-    with EngineProcess(stub("fair"), {"Style": "静かな"}) as engine: engine.ready()
+    with UciEngine(stub("fair"), {"Style": "静かな"}) as engine: engine.ready()
     assert commands(tmp_path, "setoption")[-1][-1] == "静かな"
 
 
@@ -146,7 +146,7 @@ def test_a_command_is_split_as_its_system_does():
 
 
 def test_a_forgotten_program_ends_with_python(stub):
-    source = (f"from alphazero_nb.arena.external import EngineProcess\nengine = EngineProcess({stub('stubborn')!r})\n"
+    source = (f"from alphazero_nb.arena.external import UciEngine\nengine = UciEngine({stub('stubborn')!r})\n"
               f"print(engine.process.pid)")
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
@@ -186,7 +186,7 @@ def test_a_name_that_makes_no_sense(text, words):
 
 def test_an_option_that_the_program_does_not_have(stub):
     with pytest.raises(ValueError, match="has no option 'Skil Level'; it has: Skill Level, Style. Did you mean 'Skill Level'?"):
-        EngineProcess(stub("fair"), {"Skil Level": 1})
+        UciEngine(stub("fair"), {"Skil Level": 1})
     with pytest.raises(ValueError, match="plays chess"): get_player(f"uci:{stub('fair')}", get_game("connect4"))
 
 
@@ -195,7 +195,7 @@ def test_the_referee(stub, monkeypatch):
     game, passed = get_game(QUEENS), [0]
     monkeypatch.setattr(external, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep))
     for mode, words in (("fair", "^$"), ("die", "died"), ("illegal", "not a legal move"), ("slow", "lost on time")):
-        with EngineProcess(stub("fair")) as fair, EngineProcess(stub("fair" if mode == "slow" else mode)) as other:
+        with UciEngine(stub("fair")) as fair, UciEngine(stub("fair" if mode == "slow" else mode)) as other:
             send = other.send
 
             def send_and_wait(text):   # The slow one needs 400 seconds for each move

@@ -12,7 +12,7 @@ chess = pytest.importorskip("chess", reason="python-chess is the reference of th
 import chess.engine
 import chess.pgn
 
-from alphazero_nb.arena.external import EngineProcess, play_clocked
+from alphazero_nb.arena.external import UciEngine, play_clocked
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
@@ -51,7 +51,7 @@ def play_games(program, name, games, clock_s, increment_s, text, **options_of_ou
     "Plays games with both colours by turns. Returns the games, and writes their PGN."
     game, played = get_game("chess"), []
     words, options = PROGRAMS[name]
-    with EngineProcess(program, options_of_ours) as ours, EngineProcess(f"{FOUND[name]} {words}", options) as other:
+    with UciEngine(program, options_of_ours) as ours, UciEngine(f"{FOUND[name]} {words}", options) as other:
         for number in range(games):
             pair = (ours, other) if number % 2 == 0 else (other, ours)
             played.append(play_clocked(game, pair, clock_s, increment_s))
@@ -119,7 +119,7 @@ def test_python_chess_as_the_board(engine):
 
 def test_everything_is_compiled_before_readyok(program, monkeypatch):
     "In a process that has just begun, the compiler neither compiles nor loads anything for the first moves after `readyok`."
-    class Heard(EngineProcess):
+    class Heard(UciEngine):
         def ready(self):
             self.before = []
             self.send("isready")
