@@ -122,7 +122,7 @@ def measure_curve(
     games: int = 1200,     # At most so many
     count: int = 8,        # Levels
     gap: float = 100.0,    # Elo
-    seconds: float | None = None,   # Begin no round that would end later than this; the first is always played
+    seconds: float | None = None,   # Begin no round that would end later; the first, of 20 games, is always played
     seed: int = 0,
     listener: Callable | None = None,   # Called with MatchMoved
     clock: Callable = time.perf_counter,
@@ -132,19 +132,23 @@ def measure_curve(
     full, start = agent.settings.simulations, clock()
     seed = derive_seed(seed, Purpose.LADDER)
     places, meetings, scores = np.empty(0), np.empty((0, 2), int), np.empty(0)
-    fresh, each = KNOTS, max(2, games // 5 // len(all_pairs(len(KNOTS))))
-    while len(fresh):
-        players = [copy_at(agent, level_on_path(place, full), f"level at {place:.2f}") for place in fresh]
-        begin, pairs = clock(), all_pairs(len(players))
+    fresh, pairs = KNOTS, all_pairs(len(KNOTS))
+    each = max(2, games // 5 // len(pairs))
+    if seconds is not None: each, pairs = 2, [(k, k + 1) for k in range(len(KNOTS) - 1)]   # How long is a game?
+    while each > 0:
+        players, begin = [copy_at(agent, level_on_path(place, full), f"level at {place:.2f}") for place in fresh], clock()
         met, won = play_pairs(agent.game, players, pairs, each, derive_seed(seed, Purpose.OPENINGS, len(scores)), listener)
         meetings, places = np.vstack([meetings, met + len(places)]), np.r_[places, fresh]
         scores = np.r_[scores, won]
         curve = fit_curve(full, places, meetings, scores)
         fresh = np.unique([curve.place(level.elo) for level in curve.levels(count, gap)])
-        left, took = games - len(scores), clock() - begin
-        each = min(2 * each, -(-left // len(all_pairs(len(fresh)))))
-        more = each * len(all_pairs(len(fresh))) / len(won)
-        if left <= 0 or (seconds is not None and clock() - start + took * more > seconds): break
+        left, pairs, now = games - len(scores), all_pairs(len(fresh)), clock()
+        if not pairs: break
+        each = min(2 * each, -(-left // len(pairs)))
+        if seconds is not None:
+            fit = (seconds - (now - start)) * len(won) / max(1e-9, now - begin)   # Games in the time that is left
+            seats = agent.game.players   # Every opening is played from each
+            each = min(each, int(fit / len(pairs)) // seats * seats)
     return curve
 
 # %% ../../nbs/59_arena.level_curve.ipynb #b417192e

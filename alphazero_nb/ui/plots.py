@@ -16,25 +16,25 @@ from .progress import milestones
 from .svg import BLUE, GREY, ORANGE
 
 # %% auto #0
-__all__ = ['INK', 'UNITS', 'FORMATS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength',
+__all__ = ['INK', 'PAPER', 'UNITS', 'FORMATS', 'new_figure', 'label', 'to_png', 'plot_losses', 'elo_mark', 'plot_strength',
            'plot_measures', 'plot_history', 'plot_ladder', 'plot_layouts', 'plot_machine', 'outcome_shares',
            'plot_games', 'prior_and_visits', 'plot_policy', 'value_pairs', 'network_values', 'calibration',
            'plot_calibration', 'plot_batch_sizes', 'plot_evaluator']
 
 # %% ../../nbs/78_ui.plots.ipynb #39bfdabe
-INK = "#767676"   # Text and lines of axes: a contrast of 4.5 on white, and of more than 4 on the backgrounds of dark themes
+INK, PAPER = "#595959", "#FFFFFF"   # Text and lines of axes, and what is behind them: a contrast of 7 in every theme
 
 
 def new_figure(title: str, columns: int = 1, height: float = 2.6) -> tuple:  # figure, axes
-    "Return a closed figure, 6 inches wide, with a title and axes side by side, and the background of the page."
+    "Return a closed figure, 6 inches wide, with a title and axes side by side, on paper of its own."
     import matplotlib.pyplot as plt
     figure, axes = plt.subplots(1, columns, figsize=(6, height), layout="constrained", squeeze=False)
     plt.close(figure)
     figure.get_layout_engine().set(wspace=.06)
     figure.suptitle(title, fontsize=10, color=INK)
-    figure.patch.set_alpha(0)
+    figure.patch.set_facecolor(PAPER)
     for axis in axes[0]:
-        axis.patch.set_alpha(0)
+        axis.patch.set_facecolor(PAPER)
         axis.title.set_color(INK)
         axis.spines[["top", "right"]].set_visible(False)
         axis.spines[["bottom", "left"]].set_color(INK)
@@ -54,7 +54,7 @@ def to_png(figure, dpi: int = 130) -> bytes:
     "Return a figure as the content of a small PNG file."
     from PIL import Image
     large, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(large, format="png", dpi=dpi, facecolor="white")
+    figure.savefig(large, format="png", dpi=dpi, facecolor=PAPER)
     Image.open(large).convert("RGB").quantize(48).save(small, "png", optimize=True)
     return small.getvalue()
 

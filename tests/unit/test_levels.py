@@ -101,13 +101,20 @@ def test_pairs_play_every_opening_from_both_seats_and_the_better_one_wins():
     assert meetings.tolist() == [[0, 1]] * 20 and scores.mean() > 0.7
 
 
-def test_a_tournament_stops_with_its_time():
-    "The clock is given: a second for each look at it. A round that would end later does not begin."
-    game, ticks = get_game("tictactoe"), iter(range(10**6))
+@pytest.mark.parametrize("seconds", [0.5, 30, 100, 400])
+def test_a_tournament_stops_with_its_time(seconds):
+    "The clock counts finished games: a second each. Only the first twenty may be too many."
+    game, ended = get_game("tictactoe"), [0, 0]   # In earlier rounds, and in this one
     agent = Agent(game, UniformEvaluator(game), simulations=4)
-    short = measure_curve(agent, games=600, seconds=0.5, clock=lambda: next(ticks))
-    assert short.games == 55 * 2   # The first round
-    assert measure_curve(agent, games=150).games >= 150
+    def hear(event): ended[:] = [ended[0] + ended[1] * (event.over < ended[1]), event.over]
+    curve = measure_curve(agent, games=600, seconds=seconds, listener=hear, clock=lambda: float(sum(ended)))
+    assert curve.games == sum(ended) and curve.games <= max(20, seconds)
+    assert seconds < 100 or curve.games > seconds / 2, "and the time is used"
+
+
+def test_a_tournament_without_a_limit_plays_all_its_games():
+    game = get_game("tictactoe")
+    assert measure_curve(Agent(game, UniformEvaluator(game), simulations=4), games=150).games >= 150
 
 
 def test_a_calibrated_agent_keeps_its_levels(tmp_path):
