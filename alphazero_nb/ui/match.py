@@ -16,7 +16,7 @@ from ..core.game import Game
 from ..core.python_game import RuleError
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine
-from .tree_view import moves_text
+from .tree_view import move_rows, moves_text
 from .coach import coach, summary, why_text
 from .match_text import (first_line, move_words, next_words, player_name, points_by_name, refusal, roll_words,
                                         write_move)
@@ -26,10 +26,10 @@ from .saved_game import free_path, line_to_dict, read_saved_game
 __all__ = ['analyse_positions', 'agent_move', 'with_traps', 'simulations_of', 'with_simulations', 'viewer', 'is_open', 'may_show',
            'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
            'note_help', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
-           'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level', 'level_words',
-           'follow_results', 'game_count', 'store_level', 'rating_words', 'undo_command', 'redo_command', 'look_at',
-           'next_seats', 'deal_again', 'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats', 'save_match',
-           'load_match', 'write_agent_page', 'command', 'Match']
+           'open_analysis', 'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level',
+           'level_words', 'follow_results', 'game_count', 'store_level', 'rating_words', 'undo_command', 'redo_command',
+           'look_at', 'next_seats', 'deal_again', 'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats',
+           'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def _analyses(found) -> list[Analysis]:
@@ -280,6 +280,14 @@ def look_inside(match: MatchState) -> str:
     return f"Before the last move:\n{moves_text(match.inside)}" if over else moves_text(match.inside)
 
 
+def open_analysis(match: MatchState) -> str:
+    "Look inside for a board that shows the whole analysis. Return the best move in words."
+    look_inside(match)
+    name, _, _, points, proven, _ = move_rows(match.inside, 1)[0]
+    where = "Before the last move, the best was" if match.game.over(match.here) else "Best here:"
+    return f"{where} {name}, {points} of the points{', proven' if proven else ''}. All moves and the tree are below."
+
+
 def grade_game(match: MatchState) -> str:
     "Let the coach grade the moves of the game."
     if not hasattr(match.full, "analyse"): raise Refused("The coach needs an agent with a search.")
@@ -518,6 +526,7 @@ class Match(MatchState):
     hint, analyse, set_simulations = command(give_hint), command(analyse_game), command(change_simulations)
     set_level, match_me, keep_level = command(change_level), command(follow_results), command(store_level)
     lines, why, coach = command(look_inside), command(grade_last_move), command(grade_game)
+    open_tree = command(open_analysis)
     undo, redo, look = command(undo_command), command(redo_command), command(look_at)
     new, rematch, swap = command(start_new_game), command(start_rematch), command(swap_seats)
     set_handicap = command(change_handicap)

@@ -274,7 +274,7 @@ class BoardWidgets(DrawnParts):
             button.on_click(lambda _: setattr(self.share.file, "value", free_name(match.game.name)))
         play.hint.on_click(lambda _: do(match.hint))
         look.analyse.on_click(lambda _: do(match.analyse))
-        look.inside.on_click(lambda _: do(match.lines))
+        look.inside.on_click(lambda _: do(match.open_tree))
         look.coach.on_click(lambda _: (match.say(f"The coach looks at {len(match.line.actions)} moves. This may take a minute."),
                                        self.draw(thinking=True), do(match.coach)))
         self.lesson.look = lambda ply: do(match.look, ply)

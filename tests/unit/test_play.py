@@ -1162,7 +1162,7 @@ def finish(match):
     while not match.over: match.reply() if match.waiting else match.move(match.game.legal_actions(match.state)[0])
 
 
-HELP = dict(hint=lambda match: match.hint(), lines=lambda match: match.lines(), why=lambda match: match.why(),
+HELP = dict(hint=lambda match: match.hint(), lines=lambda match: match.lines(), tree=lambda match: match.open_tree(), why=lambda match: match.why(),
             coach=lambda match: match.coach(), analysis=lambda match: match.analyse(), undo=lambda match: match.undo(),
             swap=lambda match: match.swap(), branch=lambda match: match.look(0) and match.move(8))
 
@@ -1377,5 +1377,7 @@ def test_a_look_inside_after_the_end_is_about_the_last_move():
     match, widgets = board.match, board.widgets
     finish(match)
     widgets.look.inside.click()
-    assert np.array_equal(match.inside.state, match.line.states[-2]) and match.said.startswith("Before the last move:\n")
-    assert "<pre" in widgets.panel.value and "<table" in widgets.lesson.widget.children[0].value
+    assert np.array_equal(match.inside.state, match.line.states[-2]) and match.said.startswith("Before the last move, the best was ")
+    assert "<pre" not in widgets.panel.value and "<table" in widgets.lesson.widget.children[0].value, "the table stands once, below"
+    assert widgets.lesson.widget.children[0].value.count("expects") == 1
+    assert match.lines() and match.said.startswith("Before the last move:\n"), "a terminal gets the table"
