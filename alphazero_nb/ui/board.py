@@ -16,8 +16,8 @@ from .svg import (BLUE, GREEN, ORANGE, svg_chessman, svg_circle, svg_line, svg_p
                                  svg_rect, svg_text)
 
 # %% auto #0
-__all__ = ['SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'LIGHT', 'DARK', 'LAST', 'ALERT', 'Square', 'Step', 'Board', 'stone_board',
-           'next_click', 'turn_board', 'register_drawing', 'falling_board', 'plane_owners', 'after_move',
+__all__ = ['MARGIN', 'SEATS', 'TILES', 'PANEL', 'EMPTY', 'INK', 'LIGHT', 'DARK', 'LAST', 'ALERT', 'Square', 'Step', 'Board',
+           'stone_board', 'next_click', 'turn_board', 'register_drawing', 'falling_board', 'plane_owners', 'after_move',
            'has_piece_planes', 'plane_board', 'registered_drawing', 'find_drawing', 'Marks', 'last_places',
            'visit_marks', 'winning_lines', 'square_name', 'seat_color', 'piece_svg', 'board_margin', 'board_svg',
            'letters_svg']
@@ -46,7 +46,7 @@ class Step:
 @dataclass(frozen=True)
 class Board:
     "A position to draw: a grid of squares, row by row."
-    look: str              # cells, crosses, lines, holes, edges, tiles or chess; table for a board with its own `paint`
+    look: str              # cells, crosses, lines, holes, hexes, edges, tiles or chess; table for a board with its own `paint`
     heights: tuple         # Height of each row in pixels
     widths: tuple          # Width of each column in pixels
     squares: tuple         # Square objects in reading order
@@ -65,6 +65,20 @@ class Board:
         return {**aims, **{step.action: step.to for step in self.steps}}
 
 # %% ../../nbs/73_ui.board.ipynb #63c19645
+MARGIN = 24   # Around squares with labels, in pixels
+
+
+def _hex_board(squares: tuple, height: int, width: int, side: int, rows: tuple, columns: tuple) -> Board:
+    "Return a board of hexagons, each row half a hexagon further right than the one above."
+    side = side // 2 * 2
+    high, tip = round(0.866 * side), round(0.15 * side)   # tip: of a hexagon above its area
+    areas = tuple((MARGIN + side * column + side // 2 * row, MARGIN + tip + high * row, side, high)
+                  for row, column in product(range(height), range(width)))
+    def parts(total, count): return tuple(total * (k + 1) // count - total * k // count for k in range(count))
+    whole = 2 * MARGIN + side * width + side // 2 * (height - 1), 2 * (MARGIN + tip) + high * height
+    return Board("hexes", parts(whole[1], height), parts(whole[0], width), squares, rows, columns, areas)
+
+
 def stone_board(
     owners,            # (height, width) seat that owns the piece, −1 for none
     actions=None,      # (height, width) action of a click, −1 for none; default: numbered in reading order
@@ -81,6 +95,7 @@ def stone_board(
     side = int(min(84, max(26, 360 // max(height, width))))
     squares = zip(actions.ravel().tolist(), owners.ravel().tolist(), aims.ravel().tolist())
     squares = tuple(Square(*square) for square in squares)
+    if look == "hexes": return _hex_board(squares, height, width, side, tuple(rows), tuple(columns))
     return Board(look, (side,) * height, (side,) * width, squares, tuple(rows), tuple(columns), run=run)
 
 # %% ../../nbs/73_ui.board.ipynb #2da35bdb
@@ -143,6 +158,12 @@ def _go(game, state):
     return stone_board(board_of(state) - 1, look="lines", rows=range(size, 0, -1), columns=LETTERS[:size])
 
 
+def _hex(game, state):
+    from alphazero_nb.games.hex import LETTERS, board_of
+    size = game.shape[1]
+    return stone_board(board_of(state) - 1, look="hexes", rows=range(1, size + 1), columns=LETTERS[:size])
+
+
 def _twenty48(game, state):
     tiles = [Square(seat=int(tile) - 1, sign=str(2 ** int(tile)) if tile else "") for tile in state[:16]]
     return Board("tiles", (84,) * 4, (84,) * 4, tuple(tiles))
@@ -152,6 +173,7 @@ register_drawing("2048", _twenty48)
 register_drawing("connect4", _connect4)
 register_drawing("go", _go)
 register_drawing("gomoku", _gomoku)
+register_drawing("hex", _hex)
 register_drawing("othello", _othello)
 
 # %% ../../nbs/73_ui.board.ipynb #dc1366bc
@@ -349,7 +371,7 @@ TILES = ("#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDC
          "#0072B2")   # From 2 to 2048
 PANEL, EMPTY, INK = "#E6EAF0", "#FBFCFD", "#3A3F45"
 _STYLES = dict(cells=(PANEL, 0.36), crosses=(PANEL, 0.27), lines=("#EFE3CB", 0.45), holes=("#C9D3E2", 0.40),
-               edges=(PANEL, 0.3), tiles=("#BBADA0", 0.44),
+               edges=(PANEL, 0.3), tiles=("#BBADA0", 0.44), hexes=(PANEL, 0.38),
                chess=(PANEL, 0.45))   # Colour behind the squares; radius of a piece, in squares
 LIGHT, DARK, LAST, ALERT = "#F1EEE6", "#A3B8CF", "#F2C94C", "#C8202F"   # Squares of chess, and marks behind its pieces
 
@@ -385,15 +407,36 @@ def piece_svg(look: str, seat: int, x: float, y: float, side: float, sign: str =
 def board_margin(board: Board) -> int:
     "Return the margin around the squares in pixels."
     if board.areas: return 0
-    return 24 if board.rows or board.columns else 10
+    return MARGIN if board.rows or board.columns else 10
 
 
 def _places(board: Board) -> list[tuple]:
     "Return the centre and size of each square: x, y, width, height."
+    if board.areas: return [(x + w / 2, y + h / 2, w, h) for x, y, w, h in board.areas]
     margin = board_margin(board)
     xs, ys = ([margin + end - size / 2 for end, size in zip(np.cumsum(sizes), sizes)]
               for sizes in (board.widths, board.heights))
     return [(x, y, w, h) for y, h in zip(ys, board.heights) for x, w in zip(xs, board.widths)]
+
+
+def _hexes(board: Board, places: list) -> str:
+    "Return empty hexagons, and the sides that each of two players connects, in that player's colour."
+    columns, rows, body = len(board.widths), len(board.heights), ""
+    def corner(place, k):   # From the top, clockwise
+        x, y, w, _ = places[place]
+        far, angle = w / math.sqrt(3), math.pi * k / 3
+        return x + far * math.sin(angle), y - far * math.cos(angle)
+    for place in range(len(places)):
+        body += svg_polygon([corner(place, k) for k in range(6)], fill=EMPTY, stroke="#B4BECB", stroke_width=1)
+    last, side = (rows - 1) * columns, range(rows)
+    ends = [(0, [(column, k) for column in range(columns) for k in (5, 0)] + [(columns - 1, 1)]),
+            (0, [(last + column, k) for column in range(columns) for k in (4, 3)] + [(last + columns - 1, 2)]),
+            (1, [(row * columns, k) for row in side for k in (5, 4)]),
+            (1, [(row * columns + columns - 1, k) for row in side for k in (1, 2)])]
+    for seat, line in ends:
+        points = [corner(*spot) for spot in line]
+        body += "".join(svg_line(*a, *b, seat_color("hexes", seat), 4) for a, b in zip(points, points[1:]))
+    return body
 
 
 def _background(board: Board, places: list, width: float, height: float) -> str:
@@ -406,6 +449,10 @@ def _background(board: Board, places: list, width: float, height: float) -> str:
         ends = [(places[row * columns], places[row * columns + columns - 1]) for row in range(len(board.heights))]
         ends += [(places[column], places[column - columns]) for column in range(columns)]
         body += "".join(svg_line(a[0], a[1], b[0], b[1], "#8F7F5F", 1) for a, b in ends)
+    if board.look == "hexes":
+        beside = [(x - 0.5 * w - 12, y, name) for name, (x, y, w, _) in zip(board.rows, places[::columns])]
+        above = [(x, y - w / math.sqrt(3) - 11, name) for name, (x, y, w, _) in zip(board.columns, places)]
+        return body + _hexes(board, places) + "".join(svg_text(x, y, name, 12, "#434B55") for x, y, name in beside + above)
     if board.look == "chess":
         dark = [(place // columns + len(board.heights) - 1 + place % columns) % 2 == 0 for place in range(len(places))]
         body += "".join(svg_rect(x - w / 2, y - h / 2, w, h, fill=DARK if shade else LIGHT)

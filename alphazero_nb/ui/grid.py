@@ -15,7 +15,7 @@ from .board import Board, Step, registered_drawing, stone_board
 __all__ = ['GRID_LOOKS', 'GridDrawing', 'grid_fault', 'owner_of', 'click_actions', 'grid_drawing']
 
 # %% ../../nbs/73a_ui.grid.ipynb #956fe5f5
-GRID_LOOKS = "cells", "crosses", "lines", "holes"
+GRID_LOOKS = "cells", "crosses", "lines", "holes", "hexes"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class GridDrawing:
     height: int
     width: int
     at: int = 0                    # Index of the first square in the row of a state
-    look: str = "cells"            # cells, crosses, lines or holes
+    look: str = "cells"            # cells, crosses, lines, holes or hexes
     seats: dict | None = None      # Owner of a piece by its number in the row; default: 1 is seat 0, 2 is seat 1 and so on
     signs: dict = field(default_factory=dict)   # Letters on a piece by its number in the row
     actions: tuple | None = None   # Action of a click on each place, −1 for none; default: its place

@@ -14,6 +14,8 @@ function stoneBoard(
   squares = owners.map((seat, place) => square(place, seat)),
 ) {
   const side = Math.min(84, Math.max(26, Math.floor(360 / Math.max(height, width))));
+  const even = 2 * Math.floor(side / 2);   // Half a hexagon is a whole number
+  if (look === "hexes") return board(look, repeat(Math.round(0.866 * even), height), repeat(even, width), squares, more);
   return board(look, repeat(side, height), repeat(side, width), squares, more);
 }
 

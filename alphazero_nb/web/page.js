@@ -7,7 +7,7 @@ const BLUE = "#0072B2", ORANGE = "#D55E00", GREEN = "#009E73", INK = "#3A3F45", 
 const SEATS = [BLUE, "#E69F00", "#CC79A7", "#56B4E9", ORANGE, "#6B6B6B"];
 const TILES = ["#EEE4DA", "#EDE0C8", "#F2B179", "#F59563", "#F67C5F", "#F65E3B", "#EDCF72", "#EDC850", "#D9B13B",
                GREEN, BLUE];
-const STYLES = { cells: [PANEL, 0.36], crosses: [PANEL, 0.27], lines: ["#EFE3CB", 0.45], holes: ["#C9D3E2", 0.4],
+const STYLES = { cells: [PANEL, 0.36], hexes: [PANEL, 0.38], crosses: [PANEL, 0.27], lines: ["#EFE3CB", 0.45], holes: ["#C9D3E2", 0.4],
                  edges: [PANEL, 0.3], tiles: ["#BBADA0", 0.44], chess: [PANEL, 0.45] };
 const MEN = { P: "pawn", N: "knight", B: "bishop", R: "rook", Q: "queen", K: "king" };
 const at = (id) => document.getElementById(id);
@@ -32,6 +32,7 @@ function shape(name, attributes = {}, ...children) {
 
 const rect = (x, y, width, height, style) => shape("rect", { x, y, width, height, ...style });
 const circle = (cx, cy, r, style) => shape("circle", { cx, cy, r, ...style });
+const polygon = (points, style) => shape("polygon", { points: points.map((point) => point.join(",")).join(" "), ...style });
 const stroke = (x1, y1, x2, y2, color, width, opacity = 1) =>
   shape("line", { x1, y1, x2, y2, stroke: color, stroke_width: width, stroke_opacity: opacity,
                   stroke_linecap: "round" });
@@ -87,7 +88,16 @@ function piece(look, seat, x, y, side, sign) {
   return [circle(x, y, r, { fill: color }), ...(seat % 2 ? [circle(x, y, 0.66 * r, ring)] : []), ...letters];
 }
 
+function hexLayout({ widths, heights }) {   // Each row lies half a hexagon further right
+  const side = widths[0], high = heights[0], tip = Math.round(0.15 * side), margin = 24;
+  const places = heights.flatMap((_, row) => widths.map((_, column) =>
+    [margin + side * (column + row / 2 + 0.5), margin + tip + high * (row + 0.5), side, high]));
+  const width = 2 * margin + side * (widths.length + (heights.length - 1) / 2);
+  return { places, margin, width, height: 2 * (margin + tip) + high * heights.length };
+}
+
 function layout(board) {   // Centre and size of each square
+  if (board.look === "hexes") return hexLayout(board);
   const margin = board.rows.length || board.columns.length ? 24 : 10, places = [];
   let y = margin;
   for (const height of board.heights) {
@@ -99,8 +109,34 @@ function layout(board) {   // Centre and size of each square
   return { places, margin, width: sum(board.widths), height: sum(board.heights) };
 }
 
+function hexes(board, places) {   // Empty hexagons, the sides that each player connects, and the labels
+  const columns = board.widths.length, rows = board.heights.length, last = (rows - 1) * columns;
+  const corner = ([place, k]) => {   // From the top, clockwise
+    const [x, y, w] = places[place], far = w / Math.sqrt(3), angle = (Math.PI * k) / 3;
+    return [x + far * Math.sin(angle), y - far * Math.cos(angle)];
+  };
+  const body = places.map((_, place) => polygon([0, 1, 2, 3, 4, 5].map((k) => corner([place, k])),
+    { fill: EMPTY, stroke: "#B4BECB", stroke_width: 1 }));
+  const along = (count, place, ks) => Array.from({ length: count }, (_, i) => ks.map((k) => [place(i), k])).flat();
+  const ends = [
+    [0, [...along(columns, (i) => i, [5, 0]), [columns - 1, 1]]],
+    [0, [...along(columns, (i) => last + i, [4, 3]), [last + columns - 1, 2]]],
+    [1, along(rows, (i) => i * columns, [5, 4])],
+    [1, along(rows, (i) => i * columns + columns - 1, [1, 2])],
+  ];
+  for (const [seat, line] of ends) {
+    const points = line.map(corner);
+    points.slice(1).forEach((b, i) => body.push(stroke(...points[i], ...b, seatColor("hexes", seat), 4)));
+  }
+  const ink = "#434B55", [, y, w] = places[0];
+  body.push(...board.rows.map((name, row) => words(places[row * columns][0] - w / 2 - 12, places[row * columns][1], name, 12, ink)));
+  body.push(...board.columns.map((name, column) => words(places[column][0], y - w / Math.sqrt(3) - 11, name, 12, ink)));
+  return body;
+}
+
 function background(board, { places, margin, width, height }) {
   const body = [rect(0, 0, width, height, { rx: 10, fill: STYLES[board.look][0] })], columns = board.widths.length;
+  if (board.look === "hexes") return [...body, ...hexes(board, places)];
   if (board.look === "holes") body.push(...places.map(([x, y, w]) => circle(x, y, 0.42 * w, { fill: EMPTY })));
   if (board.look === "cells" || board.look === "crosses" || board.look === "tiles")
     body.push(

@@ -43,8 +43,12 @@ def _grid(game: Game, word: str) -> GridDrawing | None:
     "Return the grid of a game of the package whose drawing is a function."
     if word == "tictactoe": return GridDrawing(3, 3, look="crosses", run=3)
     if word == "go": return _go_grid(game)
+    height, width = game.shape[1:] if len(game.shape) == 3 else (0, 0)
+    if word == "hex":
+        from alphazero_nb.games.hex import LETTERS
+        return GridDrawing(height, width, game.state_size - 2 * height * width, "hexes",
+                           rows=tuple(range(1, height + 1)), columns=tuple(LETTERS[:width]))
     if word not in ("connect4", "gomoku", "othello"): return None
-    height, width = game.shape[1:]
     names = [game.action_name(width * (height - 1) * (word == "gomoku") + column) for column in range(width)]
     if word == "connect4": return GridDrawing(height, width, look="holes", falls=True, columns=tuple(names), run=4)
     rows = range(height, 0, -1) if word == "gomoku" else range(1, height + 1)
@@ -168,7 +172,8 @@ def _pretrained_facts(game: Game) -> list:
 
 def _run_facts(path: Path) -> list:
     saved = read_saved(path if path.is_dir() else path.parent).checkpoint
-    return [f"Trained for {saved.seconds / 60:.0f} minutes: {saved.iteration:,} iterations, {saved.games_played:,} games"]
+    return [f"Trained for {saved.seconds / 60:.0f} minutes: {saved.iteration:,} iteration{'s' * (saved.iteration != 1)}, "
+            f"{saved.games_played:,} games"]
 
 
 def find_agent(agent) -> tuple:   # Game, network, facts

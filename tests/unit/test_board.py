@@ -1,5 +1,6 @@
 """Positions as pictures: every game's board against its rules, games of one's own, marks, and what a picture says."""
 import importlib.util
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
-from alphazero_nb.ui.board import (Board, Marks, Square, Step, board_svg, find_drawing, has_piece_planes, last_places,
+from alphazero_nb.ui.board import (Board, Marks, Square, Step, board_svg, find_drawing, has_piece_planes, last_places, seat_color, square_name,
                                    letters_svg, next_click, register_drawing, stone_board, turn_board, visit_marks)
 from alphazero_nb.ui import board as board_module
 from alphazero_nb.ui.svg import svg_image
@@ -308,3 +309,29 @@ def test_the_numbers_of_2048_can_be_read():
     for tile, color in enumerate(board_module.TILES):
         text = ElementTree.fromstring(f"<g>{board_module.piece_svg('tiles', tile, 0, 0, 84, '2')}</g>").find("text")
         assert contrast(text.get("fill"), color) >= 3, "large bold text"
+
+
+@pytest.mark.parametrize("size", [2, 5, 11])
+def test_neighbours_on_a_board_of_hex_lie_side_by_side(size):
+    "The rules say which cells are neighbours; on the picture their centres are one hexagon apart, and no others are that near."
+    from alphazero_nb.games.hex import beside
+    game = get_game(f"hex(size={size})")
+    board, state = find_drawing(game)([game.new()], []), game.new()
+    centres = [(x + w / 2, y + h / 2) for x, y, w, h in board.areas]
+    side = board.areas[0][2]
+    for cell in range(size * size):
+        near = {other for other in range(size * size) if other != cell and np.hypot(*np.subtract(centres[cell], centres[other])) < 1.1 * side}
+        assert near == {beside(state, cell, way) for way in range(6)} - {-1}
+    assert all(0 <= x and 0 <= y and x + w <= sum(board.widths) and y + h <= sum(board.heights) for x, y, w, h in board.areas)
+
+
+def test_the_sides_of_a_board_of_hex_have_the_colours_of_those_who_connect_them():
+    game = get_game("hex(size=4)")
+    svg = board_svg(find_drawing(game)([game.new()], []))
+    lines = re.findall(r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"[^>]*stroke="(#\w+)"[^>]*stroke-width="4', svg)
+    def middles(color): return [((float(a) + float(c)) / 2, (float(b) + float(d)) / 2) for a, b, c, d, one in lines if one == color]
+    first, second = middles(seat_color("hexes", 0)), middles(seat_color("hexes", 1))
+    ys = [y for _, y in first]
+    assert len(first) == 16 and len(second) == 14 and len({y > sum((min(ys), max(ys))) / 2 for y in ys}) == 2
+    assert all(y < min(ys) + 20 or y > max(ys) - 20 for y in ys), "seat 0: above and below"
+    assert square_name(find_drawing(game)([game.new()], []), 5, ("yours", "theirs")) == "b2, empty"
