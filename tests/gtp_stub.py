@@ -33,7 +33,7 @@ for line in sys.stdin:
     sign, answer = "=", ""
     if word == "quit": break
     if word == "protocol_version": answer = "1" if MODE == "old" else "2"
-    elif word == "list_commands": answer = "boardsize\nplay\ngenmove"
+    elif word == "list_commands": answer = "boardsize"
     elif word == "boardsize":
         size = int(rest[0])
         if MODE == "small": sign, answer = "?", "unacceptable size"

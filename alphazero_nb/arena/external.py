@@ -118,9 +118,11 @@ class UciEngine(EngineProcess):
         ready_s: float = 120.0,        # Longest time until `readyok`: a program may compile or read large files
     ):
         super().__init__(command)
-        self.ready_s, self.options = ready_s, []
+        self.ready_s, lines = ready_s, []
         self.send("uci")
-        self.wait_for("uciok", start_s, lambda line: line.startswith("option ") and self.options.append(line))
+        self.wait_for("uciok", start_s, lines.append)
+        self.options = [line for line in lines if line.startswith("option ")]
+        self.title = next((line[len("id name "):] for line in lines if line.startswith("id name ")), "")   # Name and version
         for name, value in (options or {}).items(): self._set(name, value)
         self.ready()
 

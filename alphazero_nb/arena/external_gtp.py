@@ -29,7 +29,7 @@ class GtpEngine(EngineProcess):
         self.number = 0
         if (version := self.ask("protocol_version", start_s)) != "2":
             raise self.fail(f"speaks version {version[:20]!r} of GTP; this page speaks version 2")
-        self.commands = set(self.ask("list_commands", start_s).split())
+        self.title = f"{self.ask('name', start_s)} {self.ask('version', start_s)}"
 
     def ask(
         self,

@@ -169,11 +169,11 @@ def _outcome_name(outcome: int) -> str:
 
 
 def twenty48(
-    goal: int = 2048,  # Tile that ends the game, a power of 2 from 16 to 8192
+    goal: int = 2048,  # Tile that ends the game, a power of 2 from 16 to 131072, the largest that can be
 ) -> Game:             # Raises a ValueError for any other goal
     "Return 2048: slide, merge, and keep room."
-    if goal not in [2 ** k for k in range(4, 14)]:
-        raise ValueError(f"2048: goal is {goal!r}; choose a power of 2 from 16 to 8192.")
+    if goal not in [2 ** k for k in range(4, 18)]:
+        raise ValueError(f"2048: goal is {goal!r}; choose a power of 2 from 16 to 131072.")
     exponent = int(goal).bit_length() - 1
     return Game(f"2048(goal={int(goal)})", start=_start(exponent), mover=mover, legal=legal, play=play, returns=returns,
                 observe=observe, chance=chance, outcomes=32, rewards=True, state_size=_SIZE, players=1, actions=4,

@@ -750,3 +750,18 @@ def test_the_default_players_exist():
         for player in ("random", "rollouts:5", *["heuristic"] * (game.heuristic is not None)):
             ends, _ = play_tables(game, [game.new(1)], [[get_player(player, game)] * game.players])
             assert game.over(ends[0])
+
+
+@pytest.mark.parametrize("tile", [1024, 8192, 32768])
+def test_2048_plays_on_after_its_tile(tile):
+    "With the largest goal, two tiles of 1024 or more merge and the game goes on; at the default goal of 2048 it is over."
+    game, exponent = get_game("2048(goal=131072)"), tile.bit_length() - 1
+    state = game.new(0)
+    state[:16] = [exponent, exponent] + [0] * 14
+    after = game.play(state, 3)   # To the left
+    assert after[0] == exponent + 1 and not game.over(after) and 1000 * int(after[18]) + int(after[17]) == 2 * tile
+    assert game.measures(game.pass_chance(after, 5)[0])["score"] == [2.0 * tile]
+    usual = get_game("2048")
+    state = usual.new(0)
+    state[:16] = [10, 10] + [0] * 14
+    assert usual.over(usual.play(state, 3)) and usual.returns(usual.play(state, 3))[0] == 1
