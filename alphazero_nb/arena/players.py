@@ -24,7 +24,7 @@ from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import draw_worlds, expand, init_root, read_result, roll
 from ..search.agent import Agent
-from .connect4_search import guess_scores
+
 from .solvers import Unsolved, get_solver
 
 # %% auto #0
@@ -200,9 +200,9 @@ class SolverPlayer(Player):
         return np.array([self.rng.choice(np.flatnonzero(row == row.max())) for row in scores])
 
     def _scores(self, state) -> np.ndarray:
-        "Return the solver's scores, or a guess where it finds none in time: moves that create winning cells."
+        "Return the solver's scores, or its guess where it finds none in time."
         try: return self.solver.scores(state)
-        except Unsolved: return guess_scores(state)
+        except Unsolved: return self.solver.guess(state)
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
 _LIBRARY = dict(greedy="material", minimax="material", uci="external", gtp="external_gtp")   # Module of a player with its own page

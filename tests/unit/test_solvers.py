@@ -5,7 +5,7 @@ import pytest
 from alphazero_nb.arena.connect4_search import (BOTTOM, ILLEGAL, UNKNOWN, Connect4Search, count_ones, follow_up_bound,
                                                read_bits, read_bounds, winning_cells, write_bounds)
 from alphazero_nb.arena.players import SolverPlayer
-from alphazero_nb.arena.solvers import DotsSolver, Unsolved, get_solver
+from alphazero_nb.arena.solvers import DotsSolver, TableSolver, Unsolved, get_solver
 from alphazero_nb.core.registry import get_game
 
 pyspiel = pytest.importorskip("pyspiel")
@@ -168,3 +168,72 @@ def test_the_player_moves_where_its_solver_gives_up():
     player = SolverPlayer(game)
     player.solver.limit = 1000
     assert player.act(game.new()) == 3, "the middle column makes the most lines"
+
+
+# Hex ---------------------------------------------------------------------------------------------
+
+HEX_5 = """....W
+           .WWWW
+           .WWW.
+           WWWW.
+           W...."""   # The openings that win, row by row
+
+
+@pytest.mark.parametrize("name, games", [("hex(size=2)", 5), ("hex(size=2,swap=1)", 20), ("hex(size=3)", 40)])
+def test_hex_agrees_with_a_table_of_every_position(name, games):
+    game, rng = get_game(name), np.random.default_rng(0)
+    fast, slow = get_solver(game), TableSolver(game)
+    for _ in range(games):
+        state = game.new()
+        while not game.over(state):
+            assert fast.results(state).tolist() == slow.results(state).tolist()
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+
+
+@pytest.mark.parametrize("size, stones, positions", [(4, 7, 40), (5, 16, 40)])
+def test_hex_agrees_with_plain_minimax(size, stones, positions):
+    "Minimax over the rules, in Python, from random positions in which nine cells are empty."
+    game, rng = get_game(f"hex(size={size})"), np.random.default_rng(1)
+    solver = get_solver(game)
+
+    def wins(state, known):   # The mover
+        key = state.tobytes()
+        if key not in known:
+            afters = [game.play(state, action) for action in game.legal_actions(state)]
+            known[key] = any(game.over(after) or not wins(after, known) for after in afters)
+        return known[key]
+    for _ in range(positions):
+        state = game.new()
+        for _ in range(stones):
+            if not game.over(state): state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        if game.over(state): continue
+        known, results = {}, solver.results(state)
+        for action in game.legal_actions(state):
+            after = game.play(state, action)
+            assert results[action] == (1 if game.over(after) or not wins(after, known) else -1)
+
+
+@pytest.mark.slow
+def test_the_openings_of_hex_5x5():
+    """A board without symmetry of colours has one half turn. The corners a1 and b1 lose and c3 wins on every board from
+    5 × 5 on (hexwiki.net, "Open problems"). From each opening that wins, the solver beats random replies."""
+    game, rng = get_game("hex(size=5)"), np.random.default_rng(0)
+    solver, wins = get_solver(game, limit=None), np.array([[sign == "W" for sign in row.strip()] for row in HEX_5.split("\n")])
+    found = solver.results(game.new()).reshape(5, 5) == 1
+    assert (found == wins).all() and (found == found[::-1, ::-1]).all()
+    assert not found[0, 0] and not found[0, 1] and found[2, 2]
+    for opening in np.flatnonzero(found):
+        state = game.play(game.new(), int(opening))
+        while not game.over(state):
+            action = int(rng.choice(game.legal_actions(state))) if game.mover(state) else int(solver.results(state).argmax())
+            state = game.play(state, action)
+        assert game.returns(state)[0] == 1
+
+
+def test_hex_says_where_its_solver_ends():
+    with pytest.raises(ValueError, match="hex: size 7 cannot be solved here; sizes 2 to 5 can"): get_solver(get_game("hex"))
+    game = get_game("hex(size=5)")
+    with pytest.raises(Unsolved, match="are not solved within 1,000 nodes"): get_solver(game, 1000).results(game.new())
+    hasty = SolverPlayer(game)
+    hasty.solver = get_solver(game, 1000)
+    assert hasty.act(game.new()) in game.legal_actions(game.new()), "a player has to move in any case"
