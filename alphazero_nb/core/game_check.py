@@ -14,10 +14,11 @@ import numpy as np
 from .base_game import BaseGame
 from .calls import CHANCE, OVER
 from .compiled import VERSIONS, Rewired
+from .random_games import random_games
 from .registry import file_stem
 
 # %% auto #0
-__all__ = ['UNWRITTEN', 'ContractError', 'broken_law', 'seat_law', 'IndexWatch', 'broken_by_legal', 'broken_by_chance',
+__all__ = ['UNWRITTEN', 'MANY', 'ContractError', 'broken_law', 'seat_law', 'IndexWatch', 'broken_by_legal', 'broken_by_chance',
            'broken_by_results', 'Checker', 'CheckReport', 'check_game', 'CallTrace', 'child_main', 'check_in_process',
            'check_new_rules']
 
@@ -359,6 +360,18 @@ def _check_symmetries(checker: Checker) -> None:
     checker.law(closed, "symmetries", "two of them in succession must be one of them")
 
 # %% ../../nbs/01a_core.game_check.ipynb #01ad7752
+MANY = 500   # Random games without a look at each position, for each one with it
+
+
+def _look_at_many(game: BaseGame, games: int, seed: int, seconds: float, trace) -> list[str]:
+    "Return the warnings of many random games."
+    if seconds <= 0: return []
+    if trace: trace("a random game", [], seed)
+    try: return random_games(game, games, seconds, seed).warnings(game.action_name)
+    except Exception as error:
+        raise ContractError(f"{game.name}: a rule raised {game.cause(error)!r} in one of up to {games:,} random games.") from error
+
+
 def check_game(
     game: BaseGame,
     games: int = 20,
@@ -376,7 +389,8 @@ def check_game(
         checker.seed = seed + number
         _play_one(checker, tally, rng, turns[number % len(turns)], end)
         if time.monotonic() > end: break
-    return tally.report(checker.watch.warnings())
+    many = _look_at_many(game, MANY * games, seed, min(5.0, end - time.monotonic()), trace)
+    return tally.report([*checker.watch.warnings(), *many])
 
 # %% ../../nbs/01a_core.game_check.ipynb #01a87555
 class CallTrace:

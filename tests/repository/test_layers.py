@@ -9,7 +9,7 @@ HOME = Path(__file__).resolve().parents[2]/PACKAGE
 
 # From the ground up. The modules of `games` stand side by side, but chess has four; `all` and `cli` may import everything.
 GROUPS = dict(
-    core=["help", "device", "transfers", "patches", "compiled", "streams", "events", "calls", "base_game", "registry", "game_check", "game", "python_game", "records", "intervals"],
+    core=["help", "device", "transfers", "patches", "compiled", "streams", "events", "calls", "base_game", "registry", "random_games", "game_check", "game", "python_game", "records", "intervals"],
     games=None,
     network=["networks", "spiking", "fused_boards", "fused_cards", "int8", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
     search=["tree", "cache", "search", "one_game", "levels", "analysis", "traps", "agent"],
