@@ -119,8 +119,7 @@ class GtpPlayer(ProgramPlayer):
     def __init__(self, game: Game, text: str, seed: int = 0):
         self.kind, spec = require_gtp(game), read_spec(text, "gtp", "gnugo --mode gtp")
         if spec.options or spec.nodes or spec.depth or spec.increment_s:
-            raise ValueError(f"gtp:{text} may have movetime=MILLISECONDS or clock=SECONDS after the question mark; "
-                             "everything else is a word of the command.")
+            raise ValueError(f"gtp:{text} may end in ?movetime=MILLISECONDS or ?clock=SECONDS, and in nothing else.")
         super().__init__(game, spec, "gtp")
         self.places, self.told = gtp_places(game), None   # told: moves on the program's board; None: unknown
         self.engine = GtpEngine(spec.command)

@@ -107,8 +107,8 @@ def test_a_program_that_does_not_fit(stub, mode, words):
 
 @pytest.mark.parametrize("name, game, words", [
     ("gtp:", HEX, "gtp: needs a command; write for example gtp:gnugo --mode gtp"),
-    ("gtp:x?level=3", HEX, "may have movetime=MILLISECONDS or clock=SECONDS"),
-    ("gtp:x?clock=3+1", HEX, "may have movetime=MILLISECONDS or clock=SECONDS"),
+    ("gtp:x?level=3", HEX, "may end in .movetime=MILLISECONDS or .clock=SECONDS, and in nothing else"),
+    ("gtp:x?clock=3+1", HEX, "may end in .movetime=MILLISECONDS or .clock=SECONDS, and in nothing else"),
     ("gtp:x?nonsense", HEX, "has 'nonsense' after the question mark"),
     ("gtp:x", "connect4", "GTP is spoken for go, hex and othello here, and the game is connect4"),
     ("gtp:no-such-program", HEX, "'no-such-program' did not start: No such file or directory"),
