@@ -177,7 +177,7 @@ def _ladder(trainer, args) -> list[dict]:
               f"Against each opponent: {args.ladder_games} {what}.")
     progress = None if args.json else TextProgress()
     agent = trainer.agent(simulations, worlds=search.worlds)
-    for match in run_ladder(trainer.game, agent, args.ladder_games, listener=progress):
+    for match in run_ladder(trainer.game, agent, args.ladder_games, listener=progress, luck=True):
         rows.append(match.to_dict())
         if not args.json: progress(Message(_match_line(rows[-1])))
     return rows
@@ -185,16 +185,17 @@ def _ladder(trainer, args) -> list[dict]:
 
 def _match_line(row: dict) -> str:
     "Return a result as one line: the measures of duplicate deals, else points. It says if games repeat."
-    from alphazero_nb.core.events import describe_games, describe_measures
+    from alphazero_nb.core.events import describe_games, describe_luck, describe_measures
     games = describe_games(row["games"], row["different"])
     games = f"; {games}" if "different" in games else ""
+    luck = f"; {describe_luck(row['luck'])}" if row.get("luck") else ""
     if row.get("measures"):
         return (f"{row['player']} against {row['opponent']} on {row['deals']:,} deals, from every seat: "
-                f"{describe_measures(row['measures'])}{games}")
+                f"{describe_measures(row['measures'])}{luck}{games}")
     elo = "" if row["elo"] is None else f", Elo {row['elo']:+.0f}"
     return (f"{row['player']} against {row['opponent']:13} {row['score']:6.1%} of the points "
             f"({row['low']:.1%} to {row['high']:.1%}{elo}; "
-            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost{games})")
+            f"{row['wins']} won, {row['draws']} drawn, {row['losses']} lost{games}){luck}")
 
 # %% ../nbs/82_cli.ipynb #9973ff8f
 def _play(args):
@@ -298,7 +299,7 @@ def _arena(args):
         for i, name in enumerate((args.player, args.opponent)):
             players.append(get_player(name, game, args.simulations or 64, args.device, args.seed + i,
                                       **_given(worlds=args.worlds)))
-        result = play_series(game, *players, args.games, args.seed, progress)
+        result = play_series(game, *players, args.games, args.seed, progress, luck=True)
     finally: _close(players)
     if args.pgn: _write_pgn(game, result, args.pgn)
     if args.json: return result.to_dict()

@@ -43,11 +43,12 @@ def run_ladder(
     ladder: tuple | None = None,  # Names of opponents; default: those of `default_ladder`
     seed: int = 0,
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
+    luck=None,              # As for `play_match`
 ):
     "Yield the result of `player` against each rung as soon as it is ready."
     seed = derive_seed(seed, Purpose.LADDER)
     for rung in default_ladder(game) if ladder is None else ladder:
-        yield play_series(game, player, get_player(rung, game, seed=seed), games, seed, listener)
+        yield play_series(game, player, get_player(rung, game, seed=seed), games, seed, listener, luck)
 
 # %% ../../nbs/54_arena.ladder.ipynb #263844e3
 def check_match(game: Game, baseline: str, evaluate_games: int) -> None:

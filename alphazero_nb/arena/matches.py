@@ -11,15 +11,16 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 from ..core.streams import Purpose, derive_seed
-from ..core.events import MatchMoved, MatchPlayed, describe_games, describe_measures
+from ..core.events import MatchMoved, MatchPlayed, describe_games, describe_luck, describe_measures
 from ..core.intervals import elo, linked_groups, mean_interval, score_interval
 from ..core.game import Game
 from ..search.search import require_number
+from .luck import game_luck, luck_evaluator
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'PlayedGame', 'game_keys', 'deal_groups', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'play_match',
-           'measure', 'DuplicateResult', 'play_duplicate', 'play_series']
+           'PlayedGame', 'game_keys', 'deal_groups', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'own_part',
+           'find_luck', 'play_match', 'measure', 'DuplicateResult', 'play_duplicate', 'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
 def canonical(game: Game, state) -> tuple:
@@ -132,11 +133,14 @@ class MatchResult:
     lengths: np.ndarray # (games,) int
     deals: np.ndarray | None = None  # (games,) int: opening or deal of each game, from 0, in order; None: each its own
     games: tuple = field(default=(), repr=False)   # PlayedGame of each game, or of each table with a single player
+    results: np.ndarray | None = field(default=None, repr=False)  # (games,) float: the player's own, see `own_part`
+    luck: np.ndarray | None = field(default=None, repr=False)     # (games,) float: what chance gave of it, if measured
 
     def __str__(self):
         low, high = self.interval
         return (f"{self.player} against {self.opponent}: {self.score:.1%} of the points "
-                f"({low:.1%} to {high:.1%}, {describe_games(len(self.scores), self.different)})")
+                f"({low:.1%} to {high:.1%}, {describe_games(len(self.scores), self.different)})"
+                + (f"; {describe_luck(self.means)}" if self.means else ""))
 
     @property   # Of each score: place in its deal, start and actions; two games with one player
     def keys(self) -> list[tuple]: return game_keys(self.games, self._deals) if self.games else []
@@ -157,13 +161,20 @@ class MatchResult:
     @property
     def score(self) -> float: return float(self.independent.mean())
 
+    @property   # result, adjusted: the mean result as it was and without luck, with 95 % intervals; {}: not measured
+    def means(self) -> dict[str, list]:
+        if self.luck is None: return {}
+        by_deal = lambda values: np.bincount(self._deals, values) / np.bincount(self._deals)
+        return {name: mean_interval(by_deal(values), self.groups)
+                for name, values in (("result", self.results), ("adjusted", self.results - self.luck))}
+
     @property   # 95 %, low and high end
     def interval(self) -> tuple[float, float]: return score_interval(self.independent, self.groups)
 
     def event(self, iteration: int = -1) -> MatchPlayed:
         "Return the result as an event of this iteration of a run; −1 outside a run."
         return MatchPlayed(self.player, self.opponent, self.score, *self.interval, len(self.scores), iteration,
-                           different=self.different)
+                           different=self.different, luck=self.means)
 
     def to_dict(self) -> dict:
         "Return plain data. Elo is the difference that predicts this score; a win beats over half of the opponents."
@@ -171,7 +182,7 @@ class MatchResult:
         wins, draws, losses = (int(chosen.sum()) for chosen in (self.scores > .5, self.scores == .5, self.scores < .5))
         return dict(player=self.player, opponent=self.opponent, games=len(self.scores), different=self.different,
                     score=self.score, low=low, high=high, wins=wins, draws=draws, losses=losses,
-                    elo=elo(self.score), elo_low=elo(low), elo_high=elo(high))
+                    elo=elo(self.score), elo_low=elo(low), elo_high=elo(high), **dict(luck=self.means) if self.means else {})
 
 # %% ../../nbs/53_arena.matches.ipynb #0a93877f
 OPENING_PLIES = 4   # Random moves before a match, in games without hidden information
@@ -195,6 +206,20 @@ def read_scores(game: Game, states) -> list[float]:
     return [share_beaten([mine[0], theirs[0]], 0) for mine, theirs in zip(results[::2], results[1::2])]
 
 
+def own_part(values) -> np.ndarray:   # (games,); `values`: (tables, players) by seat, with the player in each seat in turn
+    "Return the player's own values at the tables of a match. With one player, the opponent's are subtracted."
+    values = np.asarray(values, float)
+    if values.shape[1] == 1: return values[::2, 0] - values[1::2, 0]
+    return values[np.arange(len(values)), np.arange(len(values)) % values.shape[1]]
+
+
+def find_luck(game: Game, luck, player, opponent, starts, lines, tables, seed: int) -> np.ndarray | None:
+    "Return the luck of some games, (games, players); None if no evaluator measures it, or the game has no luck."
+    if luck is True: luck = luck_evaluator(game, player, opponent)
+    if luck is None or not (game.has_chance or game.has_hidden_information): return None
+    return game_luck(game, luck, starts, lines, tables, seed)
+
+
 def play_match(
     game: Game,
     player,               # Has a name and acts(states)
@@ -203,6 +228,7 @@ def play_match(
     opening_plies: int = OPENING_PLIES,  # Without hidden information; fewer if the game is shorter
     seed: int = 0,        # Seed of the openings
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
+    luck=None,            # Evaluator that measures luck; True: that of the player, else of the opponent, if there is one
 ) -> MatchResult:
     "Play `games` games side by side from varied openings, with the player in every seat in turn."
     require_number("games", games, 1, 1_000_000)
@@ -218,7 +244,9 @@ def play_match(
     if game.players == 1: moves = moves[::2]
     scores = np.array(read_scores(game, states))
     deals = np.repeat(np.arange(len(starts)), len(scores) // len(starts))
-    return MatchResult(player.name, opponent.name, scores, moves + plies, deals, tuple(played))
+    gave = find_luck(game, luck, player, opponent, first, lines, tables, seed)
+    return MatchResult(player.name, opponent.name, scores, moves + plies, deals, tuple(played),
+                       own_part([game.returns(state) for state in states]), None if gave is None else own_part(gave))
 
 # %% ../../nbs/53_arena.matches.ipynb #6fb5f1d9
 def measure(game: Game, state) -> dict[str, list[float]]:
@@ -275,6 +303,7 @@ def play_duplicate(
     deals: int = 200,
     seed: int = 0,         # Seed of the deals
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
+    luck=None,             # As for `play_match`
 ) -> DuplicateResult:
     "Play every deal with the player in each seat in turn, and once with opponents only."
     if not game.has_hidden_information:
@@ -289,16 +318,18 @@ def play_duplicate(
     values, scores = _read_tables(game, states, deals)
     sat = np.isfinite(scores)
     lengths = moves.reshape(deals, -1)[:, :-1][sat]
-    names = [tuple(player.name for player in table) for table in tables]
-    played = [PlayedGame(names[table], starts[i], lines[i]) for deal, table in np.argwhere(sat).tolist()
-              for i in [deal * len(tables) + table]]
-    match = MatchResult(player.name, opponent.name, scores[sat], lengths, np.nonzero(sat)[0], tuple(played))
+    mine = [(deal * len(tables) + table, table) for deal, table in np.argwhere(sat).tolist()]   # Game, seat of the player
+    played = [PlayedGame(tuple(one.name for one in tables[seat]), starts[i], lines[i]) for i, seat in mine]
+    gave = find_luck(game, luck, player, opponent, *zip(*((starts[i], lines[i], tables[seat]) for i, seat in mine)), seed)
+    own = np.array([game.returns(states[i])[seat] for i, seat in mine], float)
+    match = MatchResult(player.name, opponent.name, scores[sat], lengths, np.nonzero(sat)[0], tuple(played), own,
+                        None if gave is None else np.array([row[seat] for row, (_, seat) in zip(gave, mine)]))
     return DuplicateResult(match, {name: rows[:, seats, seats] for name, rows in values.items()},
                            {name: rows[:, -1] for name, rows in values.items()})
 
 # %% ../../nbs/53_arena.matches.ipynb #707a917e
-def play_series(game: Game, player, opponent, games: int = 100, seed: int = 0, listener: Callable | None = None):
+def play_series(game: Game, player, opponent, games: int = 100, seed: int = 0, listener: Callable | None = None, luck=None):
     "Play a match of `games` games, or duplicate deals if cards are hidden. Both results have event() and to_dict()."
     duplicate = game.has_hidden_information and game.players > 1
-    if duplicate: return play_duplicate(game, player, opponent, games, seed, listener)
-    return play_match(game, player, opponent, games, seed=seed, listener=listener)
+    if duplicate: return play_duplicate(game, player, opponent, games, seed, listener, luck)
+    return play_match(game, player, opponent, games, seed=seed, listener=listener, luck=luck)

@@ -12,10 +12,10 @@ from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'PhaseStarted', 'MatchMoved', 'MatchPlayed',
-           'describe_games', 'describe_measure', 'describe_measures', 'describe_keeps', 'known_baselines', 'Message',
-           'WorkerStarted', 'WorkerLost', 'EngineStatus', 'NodesStatus', 'SelfPlayStopped', 'RunStarted', 'RunDone',
-           'FolderAway', 'Events', 'event_to_dict', 'JsonLines', 'read_events', 'set_default_listener',
-           'default_listeners', 'shell_command']
+           'describe_games', 'describe_measure', 'describe_measures', 'describe_luck', 'describe_keeps',
+           'known_baselines', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'NodesStatus',
+           'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events', 'event_to_dict', 'JsonLines',
+           'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class MatchPlayed:
     iteration: int = -1      # Iteration of the training run; −1 outside a run
     measures: dict = field(default_factory=dict)  # Input of `describe_measures`, if the same deals were played twice
     different: int | None = None  # Different games, each counted once; None if this is not known
+    luck: dict = field(default_factory=dict)  # Input of `describe_luck`, if the luck of the games was measured
 
 # %% ../../nbs/05_core.events.ipynb #fe7ec9c4
 def describe_games(games: int, different: int | None) -> str:
@@ -121,6 +122,14 @@ def describe_measures(
 ) -> str:
     "Describe the player's results on some deals beside the opponents' results on the same deals."
     return "; ".join("{} {} against {}: {}".format(name, *describe_measure(row)) for name, row in measures.items())
+
+
+def describe_luck(
+    luck: dict,  # result, adjusted: the player's mean result, and the same without the luck of rolls and deals, as above
+) -> str:
+    "Describe a player's mean result as it was and without luck, each with its 95 % interval."
+    words = ("{:+.3f} ({:+.3f} to {:+.3f})".format(*luck[name]) for name in ("result", "adjusted"))
+    return "result {}, without luck {}".format(*words)
 
 
 def describe_keeps(keeps) -> str:   # IterationDone.keeps; checked, because events.jsonl can be edited

@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     SAMPLES = 10        # Outcomes of chance that one search draws
     DICE = 11           # Rolls of the games from opening `number` of a match
     LEVEL_MOVES = 12    # Moves that a level chooses after its `number`th search
+    LUCK = 13           # Fresh rolls and deals, with which those of a game are compared
 
 # %% ../../nbs/04_core.streams.ipynb #d3fb87ee
 def require_seed(seed: int) -> None:

@@ -12,6 +12,7 @@ from ..core.game import Game
 from ..core.intervals import elo, mean_interval, wilson_interval
 from ..core.records import GameRecord
 from ..search.agent import Agent
+from ..arena.luck import seat_values
 from .progress import milestones
 from .svg import BLUE, GREY, ORANGE
 
@@ -362,12 +363,8 @@ def network_values(game: Game, evaluator, records: list[GameRecord]) -> np.ndarr
     movers = np.concatenate([record.movers for record in records])
     decided = movers >= 0   # Nobody evaluates a roll
     states = np.concatenate([game.states_of(record.actions, record.seed)[:-1] for record in records])[decided]
-    inputs, seats = np.array([game.inputs(state) for state in states]), movers[decided]
-    relative = evaluator.evaluate(inputs, np.zeros(len(seats) + 1, np.int32), np.zeros(0, np.int32))[1]
-    values, by_seat = np.full((len(movers), game.players), np.nan, np.float32), np.empty_like(relative)
-    np.put_along_axis(by_seat, (seats[:, None] + np.arange(game.players)) % game.players, relative, 1)
-    if game.rewards: by_seat = np.array([game.returns(state) for state in states]) + 2 * by_seat   # See page 31
-    values[decided] = by_seat
+    values = np.full((len(movers), game.players), np.nan, np.float32)
+    values[decided] = seat_values(game, evaluator, states)
     return values
 
 # %% ../../nbs/78_ui.plots.ipynb #2efa0dc0

@@ -15,7 +15,7 @@ from ..core.device import has_kernel
 from ..core.events import (EngineStatus, FolderAway, GameFinished, IterationDone, MatchMoved, MatchPlayed,
                                       Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone,
                                       SelfPlayStopped, StepsTaken, WorkerLost, WorkerStarted, describe_games,
-                                      describe_keeps, describe_measures, known_baselines, read_events)
+                                      describe_keeps, describe_luck, describe_measures, known_baselines, read_events)
 
 # %% auto #0
 __all__ = ['PHASES', 'MOST_SOURCES', 'PLAIN', 'Pace', 'Tally', 'clock_time', 'speed_unit', 'iteration_line', 'describe',
@@ -247,7 +247,8 @@ def _describe_training(event) -> str | None:
         case MatchPlayed():
             means, of = (describe_measures(event.measures) + "; ", "opponents beaten") if event.measures else ("", "points")
             return (f"{event.player} against {event.opponent}: {means}{event.score:.1%} of the {of} "
-                    f"({event.low:.1%} to {event.high:.1%}, {describe_games(event.games, event.different)})")
+                    f"({event.low:.1%} to {event.high:.1%}, {describe_games(event.games, event.different)})"
+                    + (f"; {describe_luck(event.luck)}" if event.luck else ""))
         case RunStarted(): return f"{event.game}, {event.preset} network on {event.device}, into {event.folder}."
         case RunDone(): return _describe_end(event)
         case FolderAway(): return _describe_absence(event)
