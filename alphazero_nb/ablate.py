@@ -14,14 +14,14 @@ import numpy as np
 from .core.events import RunDone, describe_games
 from .core.game import Game
 from .core.registry import did_you_mean, file_stem, get_game
-from .core.intervals import linked_groups, score_interval, student_factor
+from .core.intervals import linked_groups, mean_interval, score_interval, student_factor
 from .network.checkpoint import parse_json, write_whole
 from .network.networks import PolicyValueNet
 from .search.agent import Agent
 from .selfplay.settings import default_settings
 from .arena.judge import PositionSet, answer_positions, read_positions
 from .arena.ladder import check_match
-from .arena.matches import play_match
+from .arena.matches import MatchResult, play_match
 from .arena.players import names_program
 from .training.learner import default_training
 from .training.trainer import Trainer, make_plan
@@ -29,10 +29,10 @@ from .ui.plots import label, new_figure
 from .ui.svg import BLUE, GREY
 
 # %% auto #0
-__all__ = ['GROUPS', 'LARGEST', 'GAMES', 'require_kind', 'check_groups', 'trainer_arguments', 'check_run', 'Experiment',
-           'find_program', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack', 'unpack', 'seed_spread', 'compare',
-           'Points', 'points_row', 'measure_name', 'set_names', 'Examiner', 'judged_rows', 'trained_row', 'Laboratory',
-           'experiment_table', 'plot_experiment']
+__all__ = ['GROUPS', 'LARGEST', 'GAMES', 'WITHOUT_LUCK', 'require_kind', 'check_groups', 'trainer_arguments', 'check_run',
+           'Experiment', 'find_program', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack', 'unpack',
+           'seed_spread', 'compare', 'Points', 'adjusted_scores', 'points_row', 'measure_name', 'set_names', 'Examiner',
+           'judged_rows', 'trained_row', 'Laboratory', 'experiment_table', 'plot_experiment']
 
 # %% ../nbs/81_ablate.ipynb #bd6c9869
 GROUPS = ("preset", "train", "play", "search")
@@ -338,6 +338,7 @@ def compare(
 
 # %% ../nbs/81_ablate.ipynb #f7ed0d09
 GAMES = "points against the control"
+WITHOUT_LUCK = f"{GAMES}, without luck"
 
 
 @dataclass(frozen=True)
@@ -347,20 +348,28 @@ class Points:
     groups: list      # Group of each opening, see `MatchResult.groups`
     games: int
     different: int    # Games, each counted once
+    adjusted: list | None = None   # Mean score of each opening without the luck of its dice, if there are any
 
     def __post_init__(self):
         fits = len(self.scores) == len(self.groups) > 0 and all(0 <= score <= 1 for score in self.scores)
+        if self.adjusted is not None: fits = fits and len(self.adjusted) == len(self.scores) and np.isfinite(self.adjusted).all()
         if not (fits and all(type(number) is int for number in (*self.groups, self.games, self.different))):
             raise ValueError("a match has no scores")
 
 
-def points_row(name: str, found: list[Points], spread: float) -> dict:   # One result per seed; NaN for a single seed
+def adjusted_scores(match: MatchResult) -> list | None:
+    "Return the mean score of each opening without luck, if it was measured and two players share a point."
+    if match.luck is None or not np.allclose(match.results, 2 * match.scores - 1): return None
+    return (np.bincount(match.deals, (1 + match.results - match.luck) / 2) / np.bincount(match.deals)).tolist()
+
+
+def points_row(name: str, found: list[Points], spread: float, adjusted: bool = False) -> dict:
     "Return the row of a variant: its share of the points, and the difference from a half with its 95 % interval."
-    scores = np.concatenate([points.scores for points in found])
+    scores = np.concatenate([points.adjusted if adjusted else points.scores for points in found])   # A result per seed
     groups = linked_groups([(seed, group) for seed, points in enumerate(found) for group in points.groups])
-    (low, high), mean = score_interval(scores, groups), float(scores.mean())
+    mean, (low, high) = float(scores.mean()), mean_interval(scores, groups)[1:] if adjusted else score_interval(scores, groups)
     half = 0.0 if math.isnan(spread) else spread
-    return dict(measure=GAMES, phase="all", name=name, mean=mean, difference=mean - .5, low=min(low, mean - half) - .5,
+    return dict(measure=WITHOUT_LUCK if adjusted else GAMES, phase="all", name=name, mean=mean, difference=mean - .5, low=min(low, mean - half) - .5,
                 high=max(high, mean + half) - .5, games=sum(points.games for points in found),
                 different=sum(points.different for points in found))
 
@@ -407,8 +416,8 @@ class Examiner:
         def play():
             self.say(f"{games} games of {name}, seed {seed}, against the control")
             players = [self.runs.agent(one, seed, simulations) for one in (name, "control")]
-            match = play_match(self.game, *players, games, seed=seed)
-            return [match.independent.tolist(), match.groups.tolist(), len(match.scores), match.different]
+            match = play_match(self.game, *players, games, seed=seed, luck=True)
+            return [match.independent.tolist(), match.groups.tolist(), len(match.scores), match.different, adjusted_scores(match)]
         key = self.key(name, seed, self.key("control", seed), games, simulations)
         return self.results.get(key, play, lambda row: Points(*row))
 
@@ -445,7 +454,10 @@ class Laboratory(Examiner):
         names = self.experiment.names[1:]
         found = {name: [self.points(name, seed) for seed in self.experiment.seeds] for name in names}
         spread = seed_spread([[np.mean(points.scores) for points in found[name]] for name in names])
-        return [points_row(name, found[name], spread) for name in names]
+        rows = [points_row(name, found[name], spread) for name in names]
+        if any(points.adjusted is None for name in names for points in found[name]): return rows
+        spread = seed_spread([[np.mean(points.adjusted) for points in found[name]] for name in names])
+        return rows + [points_row(name, found[name], spread, adjusted=True) for name in names]
 
     def trained(self) -> list[dict]:
         "Return a row for each run: what it did with its time."
@@ -463,9 +475,10 @@ class Laboratory(Examiner):
 # %% ../nbs/81_ablate.ipynb #361d48c4
 def _cell(row: dict) -> str:
     "Return a row as text: the share of the control, or the difference from it in percentage points."
-    if row["name"] == "control" and row["measure"] != GAMES: return f"{row['mean']:.1%}"
+    played = row["measure"] in (GAMES, WITHOUT_LUCK)
+    if row["name"] == "control" and not played: return f"{row['mean']:.1%}"
     half = 100 * (row["high"] - row["low"]) / 2
-    if row["measure"] == GAMES: return f"{row['mean']:.1%} ± {half:.1f}"
+    if played: return f"{row['mean']:.1%} ± {half:.1f}"
     return f"{100 * row['difference']:+.1f} ± {half:.1f}"
 
 

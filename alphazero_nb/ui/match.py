@@ -14,6 +14,7 @@ from typing import Callable
 import numpy as np
 from ..core.game import Game
 from ..core.python_game import RuleError
+from ..arena.luck import game_luck, luck_evaluator
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine
 from .tree_view import move_rows, moves_text
@@ -25,11 +26,12 @@ from .saved_game import free_path, line_to_dict, read_saved_game
 # %% auto #0
 __all__ = ['analyse_positions', 'agent_move', 'with_traps', 'simulations_of', 'with_simulations', 'viewer', 'is_open', 'may_show',
            'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
-           'note_help', 'count_game', 'play_move', 'play_reply', 'give_hint', 'analyse_game', 'look_inside',
-           'open_analysis', 'grade_game', 'grade_last_move', 'seconds_words', 'change_simulations', 'change_level',
-           'level_words', 'follow_results', 'game_count', 'store_level', 'rating_words', 'undo_command', 'redo_command',
-           'look_at', 'next_seats', 'deal_again', 'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats',
-           'save_match', 'load_match', 'write_agent_page', 'command', 'Match']
+           'measure_luck', 'luck_words', 'note_help', 'count_game', 'play_move', 'play_reply', 'give_hint',
+           'analyse_game', 'look_inside', 'open_analysis', 'grade_game', 'grade_last_move', 'seconds_words',
+           'change_simulations', 'change_level', 'level_words', 'follow_results', 'game_count', 'store_level',
+           'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again', 'start_new_game',
+           'start_rematch', 'change_handicap', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command',
+           'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def _analyses(found) -> list[Analysis]:
@@ -137,6 +139,7 @@ class MatchState:
         self.seconds = {}                        # {simulations: seconds of the fastest reply with them}
         self.finished = {}                       # {seed of a finished game: {player: points}}
         self.aided = {}                          # {seed of a game: the help for which it changes no rating}
+        self.lucks = {}                          # {(seed, actions, rolls) of a finished game: what chance gave the person}
         self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
         self.inside = None                       # The last PositionAnalysis of `lines`
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
@@ -189,6 +192,28 @@ def keep_and_continue(match: MatchState, line: GameLine, words: str) -> str:
     match.past, match.future = (*match.past, match.line), ()
     return continue_with(match, line, words)
 
+# %% ../../nbs/75_ui.match.ipynb #33869074
+def _line_key(line: GameLine) -> tuple: return line.seed, line.actions, line.rolls
+
+
+def measure_luck(match: MatchState) -> None:
+    "Measure what rolls and deal gave the person in a game that has just ended, if one person plays and the agent can tell."
+    line, evaluator = match.line, luck_evaluator(match.game, match.full)
+    if evaluator is None or not match.over or len(line.seats) != 1 or _line_key(line) in match.lucks: return
+    if line.handicap and not match.game.has_chance: return
+    moves = [move for action, rolled in zip(line.actions, line.rolls) for move in (action, *rolled)]
+    table = [match.full] * match.game.players   # Its network plays a deal in all seats
+    luck = game_luck(match.game, evaluator, [line.states[0]], [moves], [table], line.seed)
+    match.lucks = {**match.lucks, _line_key(line): float(luck[0, line.seats[0]])}
+
+
+def luck_words(match: MatchState) -> str:
+    "Return what chance gave the person in this finished game, in words; an empty string if it was not measured."
+    gave = match.lucks.get(_line_key(match.line))
+    if gave is None: return ""
+    result = match.game.returns(match.state)[match.line.seats[0]]
+    return f"Luck gave you {gave:+.2f}: without it, your result of {result:+.2f} would be {result - gave:+.2f}."
+
 # %% ../../nbs/75_ui.match.ipynb #5d1607a3
 def note_help(match: MatchState, what: str) -> None:
     "Note what makes this game too easy to change the person's rating, unless it has been counted already."
@@ -217,6 +242,7 @@ def play_move(match: MatchState, action: int) -> str:
     line, left = start.after(action), "" if match.shown is None else " Undo brings the other continuation back."
     words = keep_and_continue(match, line, f"{words}.{left}{roll_words(line)}")
     count_game(match)
+    measure_luck(match)
     return words
 
 
@@ -233,6 +259,7 @@ def play_reply(match: MatchState) -> str:
     line = match.line.with_analysis(len(match.line.actions), analysis).after(action)
     words = continue_with(match, line, f"{words}{cost}.{roll_words(line)}")
     count_game(match)
+    measure_luck(match)
     return words
 
 # %% ../../nbs/75_ui.match.ipynb #80493ad6

@@ -20,7 +20,7 @@ from .board import (Board, Marks, board_svg, find_drawing, last_places, letters_
                                    piece_svg, seat_color, turn_board, visit_marks, winning_lines)
 from .card_table import find_table
 from .progress import safe_output
-from .match import (Match, is_open, level_words, may_show, rating_words, seat_view, viewer,
+from .match import (Match, is_open, level_words, luck_words, may_show, rating_words, seat_view, viewer,
                                    visible_values)
 from .coach import RED, lesson_text
 from .match_text import first_line, player_name, refusal, result_words, score_words, title_words, write_move
@@ -286,7 +286,7 @@ def banner_html(view: MatchView) -> str:
     if not match.game.over(match.here): return ""
     lines = winning_lines(board) if board else ()
     how = f" {max(map(len, lines))} in a row." if lines else f" {board.ending.capitalize()}." if board and board.ending else ""
-    more = " ".join(filter(None, (score_words(list(match.finished.values())), rating_words(match))))
+    more = " ".join(filter(None, (luck_words(match), score_words(list(match.finished.values())), rating_words(match))))
     return (f'<div style="background:{BLUE};color:#FFFFFF;border-radius:6px;padding:8px 12px;margin:6px 0">'
             f'<b style="font-size:15px">{html.escape(result_words(match.line, match.name))}</b>{html.escape(how)}'
             f'<div>{html.escape(more)}</div></div>')
@@ -469,7 +469,7 @@ def play_text(
         if not match.waiting and not (match.state is printed and match.line.seats == seats):
             say(text_board(view, letters))
             printed, seats = match.state, match.line.seats
-            if match.over: say(result_words(match.line, match.name))
+            if match.over: say(" ".join(filter(None, (result_words(match.line, match.name), luck_words(match)))))
         prompt = ENDED if match.over else "Press Enter to ask the agent again: " if match.waiting else "Your move: "
         try: words = (ask or input)(prompt).strip()
         except (EOFError, KeyboardInterrupt): return match
