@@ -212,7 +212,7 @@ def luck_words(match: MatchState) -> str:
     gave = match.lucks.get(_line_key(match.line))
     if gave is None: return ""
     result = match.game.returns(match.state)[match.line.seats[0]]
-    return f"Luck gave you {gave:+.2f}: without it, your result of {result:+.2f} would be {result - gave:+.2f}."
+    return f"Luck gave you {gave:+.2f}; without it, your result of {result:+.2f} would be {result - gave:+.2f}."
 
 # %% ../../nbs/75_ui.match.ipynb #5d1607a3
 def note_help(match: MatchState, what: str) -> None:

@@ -455,9 +455,9 @@ def test_other_games_with_a_person_end_without_a_word_about_luck():
 def test_pig_against_the_optimal_policy_needs_a_tenth_of_the_games(tmp_path):
     from alphazero_nb.training.learner import TrainSettings
     from alphazero_nb.training.trainer import Trainer
-    run = Trainer("pig", preset="tiny", device="cpu", folder=tmp_path / "pig", games=64, simulations=16, listeners=(),
-                  train_settings=TrainSettings(games_per_iteration=64, evaluate_every=0))
-    run.fit(iterations=40)
+    run = Trainer("pig", preset="tiny", device="cpu", folder=tmp_path / "pig", games=128, simulations=16, threads=1, listeners=(),
+                  train_settings=TrainSettings(games_per_iteration=128, evaluate_every=0))
+    run.fit(iterations=30)
     agent, game = run.agent(1), run.game
     match = play_match(game, NetworkAlone(game, agent.evaluator), Best(game, solve_pig(100, 1e-9)), 10_000, luck=agent.evaluator)
     (plain, *ends), (adjusted, low, high) = match.means["result"], match.means["adjusted"]
