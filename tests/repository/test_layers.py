@@ -18,7 +18,7 @@ GROUPS = dict(
     training=["replay", "learner", "run_folder", "shared_folder", "producer", "inbox", "trainer", "forecast", "operator_check"],
     ui=["svg", "progress", "widgets", "board", "grid", "card_table", "dashboard", "game_line", "saved_game", "match_text", "tree_view", "coach", "puzzles", "match", "match_view", "click_grid", "play", "plots", "report"],
     web=["linker", "exports", "network", "wasm", "driver", "modules", "page"],
-    bench_fixtures=[], benchmark=[], ablate=[], cli=[], all=[], __main__=[])
+    bench_fixtures=[], benchmark=[], ablate=[], lab=["strong_games", "measures", "verdict", "report", "study"], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 CHESS = ["games.chess_board", "games.chess_moves", "games.chess", "games.chess_text"]
 HEAVY = ["torch", "numba", "matplotlib"]
