@@ -5,7 +5,7 @@
 # %% ../../nbs/87_lab.study.ipynb #9ff124a2
 from __future__ import annotations
 
-import json, time
+import json, math, time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
@@ -48,9 +48,14 @@ class StudyPlan:
     minutes: float = 15.0        # Of the whole study
     seeds: tuple = (0, 1, 2)
     strengths: tuple = STRENGTHS # Simulations per move, rising; 0: random play
+    iterations: int | None = None   # Of each run, instead of a share of the minutes: a study that does not depend on the machine
+    rounds: int | None = None       # Of games, likewise
 
     def __post_init__(self):
         require_kind("minutes", self.minutes, "float", 1_000_000)
+        for name in ("iterations", "rounds"):
+            require_kind(name, value := getattr(self, name), "int | None", 1_000_000)
+            if value is not None and value < 1: raise ValueError(f"{name} is {value}; it must be at least 1.")
         if not self.minutes > 0: raise ValueError(f"minutes is {self.minutes}; it must be above 0.")
         if not self.seeds: raise ValueError("seeds is empty; a study needs one or more.")
         for seed in self.seeds: require_kind("an entry of seeds", seed, "int", 2**63 - 1)
@@ -96,25 +101,36 @@ class Study:
     def run(self) -> dict:
         "Train, play and report. Return the result as plain data. Raise Stopped if the user stops it."
         try:
-            self.runs.train()
+            self.train()
             rounds = None if self.too_short() else play_rounds(self)
         except Stopped: raise
         except KeyboardInterrupt: raise Stopped(f"The runs and games are in {self.folder}; the same command continues them.") from None
         except Exception as error:   # Rules can raise anything
             raise ValueError(f"the study stopped: {first_line(error)}. What was trained and played is kept in {self.folder}; the same "
                              f"command continues.") from error
-        if rounds is None: raise ValueError(self.too_short())
+        if rounds is None: raise ValueError(f"{self.too_short()} What was trained is kept in {self.folder}.")
         result = make_result(self, rounds)
         write_whole(self.folder / "result.json", json.dumps(result, indent=0).encode())
         write_whole(self.folder / "report.html", study_page(result).encode())
         return result
 
+    def train(self) -> None:
+        "Train all runs for their time, or for their iterations."
+        if self.plan.iterations is None: return self.runs.train()
+        for name, seed in self.runs:
+            run = self.runs.trainer(name, seed)
+            if run.iteration < self.plan.iterations: run.fit(iterations=self.plan.iterations - run.iteration)
+            if run.iteration < self.plan.iterations: raise KeyboardInterrupt   # A stop ends `fit` without an error
+
     def too_short(self) -> str | None:
-        "Return a sentence if a run has not finished an iteration, else None."
-        late = [name for name, seed in self.runs if self.runs.trainer(name, seed).iteration == 0]
-        if not late: return None
-        return (f"{self.plan.minutes:g} minutes are too short: {late[0]} had {60 * self.runs.experiment.minutes:.0f} seconds of training "
-                f"and finished no iteration. Give more minutes or fewer seeds; the same folder continues.")
+        "Return a sentence if the first iteration of a run took more than twice the time that the run should have, else None."
+        planned_s, count = 60 * self.runs.experiment.minutes, len(self.runs.experiment.names) * len(self.plan.seeds)
+        runs = {name: self.runs.trainer(name, seed) for name, seed in self.runs}
+        late = [(name, run.seconds) for name, run in runs.items() if run.iteration == 1 and run.seconds > 2 * planned_s]
+        if not late or self.plan.iterations: return None
+        (name, seconds), least = late[0], math.ceil(2 * max(seconds for _, seconds in late) * count / TRAINING / 60)
+        return (f"{self.plan.minutes:g} minutes are too short: an iteration of {name} takes {seconds:.0f} s, and each of the {count} runs "
+                f"has {planned_s:.0f} s. Give at least {least} minutes, or fewer seeds.")
 
 # %% ../../nbs/87_lab.study.ipynb #8105b493
 def _round_file(study: Study, name: str, seed: int, number: int) -> Path:
@@ -140,8 +156,8 @@ def play_round(study: Study, name: str, seed: int, number: int) -> dict:
 def play_rounds(study: Study) -> dict:   # {(variant, seed): list of rounds}
     "Play as many rounds of all agents as fit into the time, at least one."
     budget, found, spent, longest = 60 * (1 - TRAINING) * study.plan.minutes, {key: [] for key in study.runs}, 0.0, 0.0
-    for number in range(MOST_ROUNDS):
-        if number and spent + longest > budget: break
+    for number in range(max(MOST_ROUNDS, study.plan.rounds or 0)):
+        if number >= study.plan.rounds if study.plan.rounds else number and spent + longest > budget: break
         before = spent
         for name, seed in study.runs:
             found[name, seed].append(play_round(study, name, seed, number))
@@ -231,11 +247,12 @@ def study(
     seeds: int = 3,             # Agents of each variant
     folder: str | Path | None = None,   # Default: runs/study-GAME
     say: Callable = print,      # Called with a line of text after each step
+    **plan,                     # Other fields of `StudyPlan`
 ) -> StudyResult:               # Raises a ValueError for bad input, and Stopped if the user stops it
     "Train agents for a game and its variants, let them play, and report what their games say about the rules."
     require_kind("seeds", seeds, "int", 100)
     if seeds < 1: raise ValueError(f"seeds is {seeds}; it must be at least 1.")
     names = tuple(find_variant(name) for name in (game, *variants))
-    plan = StudyPlan(names, float(minutes), tuple(range(seeds)))
+    plan = StudyPlan(names, float(minutes), tuple(range(seeds)), **plan)
     folder = Path(folder or f"runs/study-{file_stem(names[0])}")
     return StudyResult(Study(plan, folder, say).run(), folder)

@@ -27,26 +27,10 @@ def nim():
     sys.path[:] = kept
 
 
-class Clock:
-    "A clock that moves on by a step with each look."
-    def __init__(self, step: float): self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
-
-
 def prepared(folder, variants=("nim(stones=5)", "nim(stones=4)"), iterations: int = 2, rounds: int = 2, say=lambda text: None) -> Study:
-    "A study whose training takes iterations and whose games take rounds, however fast the machine is."
-    made = Study(StudyPlan(variants, 10.0, (0, 1), SMALL), folder, say)
-    def train():
-        for key in made.runs:
-            run = made.runs.trainer(*key)
-            run.events.listeners[:] = []
-            if run.iteration < iterations: run.fit(iterations=iterations - run.iteration)
-    made.runs.train = train
-    agents, budget_s = len(variants) * 2, 60 * (1 - lab.TRAINING) * 10.0
-    made.clock = Clock(budget_s / agents / (rounds + .5))   # So many rounds fit into the time
+    "A study that takes iterations and rounds, however fast the machine is."
+    made = Study(StudyPlan(variants, 10.0, (0, 1), SMALL, iterations, rounds), folder, say)
+    for key in made.runs: made.runs.trainer(*key).events.listeners[:] = []
     return made
 
 
@@ -97,14 +81,17 @@ def test_a_finished_study_is_read_and_not_played_again(finished, monkeypatch):
     assert again.run() == result
 
 
-def test_a_stop_loses_nothing(tmp_path, finished):
-    "Ctrl-C in the second round; the same study continues, and ends as one that was never stopped."
+def test_a_stop_loses_nothing(tmp_path):
+    "Ctrl-C after the first round; the same study continues with the games and the agents that it has."
     def stop(text):
         if text.startswith("round 1"): raise KeyboardInterrupt
     with pytest.raises(Stopped, match="the same command continues"): prepared(tmp_path, say=stop).run()
-    assert len(list(tmp_path.glob("rounds/*.json"))) == 4
-    result = prepared(tmp_path).run()
-    for key in ("rows", "gaps", "verdict", "choices"): assert result[key] == finished[1][key], key
+    before = {path: path.read_bytes() for path in tmp_path.glob("rounds/*.json")}
+    again = prepared(tmp_path)
+    trained = {key: again.runs.trainer(*key).iteration for key in again.runs}
+    result = again.run()
+    assert len(before) == 4 and set(trained.values()) == {2} and result["games"] == 20
+    assert all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_more_training_replaces_the_games(tmp_path):
@@ -155,20 +142,19 @@ class Breaking:
         self.left, self.seat = self.left - action - 1, 1 - self.seat
 
 
-@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize("iterations", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_rules_that_raise_keep_what_was_trained(tmp_path, iterations):
     "In the games (everything is trained), and in the training of the second seed."
     register("breaking", lambda: PythonGame("breaking", lambda seed: Breaking(), players=2, actions=2, shape=(5,), max_length=4))
     Breaking.calls, Breaking.limit = 0, math.inf
-    def say(text): pass
-    made = prepared(tmp_path, ("breaking",), iterations=1, say=say)
-    train = made.runs.train
+    made = prepared(tmp_path, ("breaking",), iterations=1)
+    train = made.train
     def limited():
         made.runs.trainer("breaking", 0).fit(iterations=1)
         if iterations == 1: train()
         Breaking.limit = Breaking.calls + 10
         if iterations == 2: train()
-    made.runs.train = limited
+    made.train = limited
     with pytest.raises(ValueError) as error: made.run()
     assert "the heap fell over" in str(error.value) and "is kept in" in str(error.value) and "\n" not in str(error.value)
     Breaking.limit = math.inf
@@ -177,9 +163,12 @@ def test_rules_that_raise_keep_what_was_trained(tmp_path, iterations):
 
 
 def test_too_little_time_for_an_iteration(tmp_path):
-    made = prepared(tmp_path)
-    made.runs.train = lambda: None
-    with pytest.raises(ValueError, match="10 minutes are too short: .* finished no iteration. Give more minutes"): made.run()
+    "A run takes one iteration at least. If this is far more than its time, a sentence says how many minutes it takes."
+    made = Study(StudyPlan(("nim(stones=5)",), 1e-6, (0, 1), SMALL), tmp_path, lambda text: None)
+    with pytest.raises(ValueError, match=r"1e-06 minutes are too short: an iteration of nim.* at least \d+ minutes, or fewer seeds. What was trained is kept"):
+        made.run()
+    result = prepared(tmp_path, ("nim(stones=5)",), iterations=1, rounds=1).run()
+    assert [row["iterations"] for row in result["runs"]] == [1, 1]
 
 
 @pytest.mark.parametrize("variants, words", [
@@ -190,7 +179,8 @@ def test_variants_that_cannot_be_compared(variants, words):
 
 
 @pytest.mark.parametrize("given, words", [(dict(minutes=0.0), "minutes is 0.0; it must be above 0"), (dict(seeds=()), "seeds is empty"),
-                                          (dict(minutes=math.nan), "minutes is nan")])
+                                          (dict(minutes=math.nan), "minutes is nan"),
+                                          (dict(rounds=0), "rounds is 0; it must be at least 1"), (dict(iterations=1.5), "iterations is 1.5; it must be a whole number")])
 def test_numbers_that_are_none(given, words):
     with pytest.raises(ValueError, match=words): StudyPlan(("tictactoe",), **given)
 
@@ -212,7 +202,7 @@ def test_bad_input_of_the_command_is_one_line(words, said, capsys, tmp_path):
     assert said in error and error.count("\n") == 1 and not (tmp_path/"x").exists()
 
 
-@pytest.mark.parametrize("name, measure", [("race", "points of seat 2"), ("pegs", "result")])
+@pytest.mark.parametrize("name, measure", [pytest.param("race", "points of seat 2", marks=pytest.mark.slow), ("pegs", "result")])
 def test_other_numbers_of_players(name, measure, tmp_path):
     "Points of every seat with three players, the result with one."
     import_rules(NIM.with_name(f"{name}.py"))
