@@ -36,7 +36,7 @@ from alphazero_nb.web.wasm import EXPORTS, NotExportable, compile_game
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
 GAMES = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "dots": 1000, "othello": 1000, "chess": 1000,
          "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000, "nim": 1000, "go(size=5)": 1000, "go(size=9)": 50,
-         "hex(size=7)": 1000, "hex(size=5,swap=1)": 1000}   # Random games compared
+         "hex(size=7)": 1000, "hex(size=5,swap=1)": 1000, "backgammon": 1000}   # Random games compared
 SEARCHED = {"connect4": 200, "gomoku(size=9)": 200, "chess(variant=gardner)": 200, "pig": 200}   # Searches compared
 
 
