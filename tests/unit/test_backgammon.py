@@ -277,3 +277,22 @@ def test_bad_names(name, words):
 ])
 def test_impossible_positions(own, other, dice, words):
     with pytest.raises(ValueError, match=words): position(own, other, dice)
+
+
+def test_points_of_a_match():
+    "`tools/measure_engines.py` reports the mean points of the player, whichever seat it has."
+    from measure_engines import points_per_game
+    from alphazero_nb.arena.matches import play_match
+    from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
+    game, first = get_game("backgammon"), RolloutPlayer(get_game("backgammon"), 4)
+    result = play_match(game, first, RandomPlayer(game, 1), 12, opening_plies=0, seed=3)
+    found, points = points_per_game(game, result, first.name), []
+    for played in result.games:
+        state = played.start
+        assert board(state) == board(game.new()) and game.mover(state) == 0
+        for action in played.actions: state = game.play(state, action)
+        points.append(3 * game.returns(state)[played.players.index(first.name)])
+    assert np.array_equal(np.sign(points), 2 * result.scores - 1) and {played.players.index(first.name) for played in result.games} == {0, 1}
+    assert found["points"] == pytest.approx(np.mean(points)) and found["points_low"] < found["points"] < found["points_high"]
+    pig = get_game("pig(goal=20)")
+    assert points_per_game(pig, play_match(pig, RandomPlayer(pig), RandomPlayer(pig, 1), 2), "random") == {}
