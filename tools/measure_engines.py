@@ -53,7 +53,8 @@ def points_per_game(game, result, name: str) -> dict:
     "Return the mean points of a player and their interval, over the openings; nothing if the game counts no points."
     if game.measures is None or "points" not in game.measures(last_state(game, result.games[0])): return {}
     ends = [last_state(game, played) for played in result.games]
-    points = np.array([game.measures(end)["points"][played.players.index(name)] for end, played in zip(ends, result.games)])
+    seats = [played.players.index(name) for played in result.games]
+    points = np.array([game.measures(end)["points"][seat] for end, seat in zip(ends, seats)])
     found = mean_interval(np.bincount(result.deals, points) / np.bincount(result.deals), result.groups)
     return dict(points=found[0], points_low=found[1], points_high=found[2])
 

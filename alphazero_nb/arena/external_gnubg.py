@@ -45,7 +45,8 @@ for line in iter(sys.stdin.readline, ""):
 AT_ONCE = 100   # Boards in one request
 
 
-def _quoted(path: Path) -> str: return subprocess.list2cmdline([str(path)]) if os.name == "nt" else shlex.quote(str(path))
+def _quoted(path: Path) -> str:
+    return subprocess.list2cmdline([str(path)]) if os.name == "nt" else shlex.quote(str(path))
 
 
 class GnubgEngine(EngineProcess):
@@ -59,7 +60,7 @@ class GnubgEngine(EngineProcess):
         with tempfile.TemporaryDirectory(prefix="alphazero_nb-", ignore_cleanup_errors=True) as folder:
             script = Path(folder)/"bridge.py"
             script.write_text(BRIDGE, encoding="utf-8")
-            super().__init__(f"{command} -t -q -r -p {_quoted(script)}")   # Text, quiet, no settings of the user, script
+            super().__init__(f"{command} -t -q -r -p {_quoted(script)}")   # Text, quiet, no file of settings, script
             self.command = command
             for line in self.lines(start_s, " with 'bridge ready'"):
                 if line.startswith("GNU Backgammon "): self.title = line
@@ -85,11 +86,13 @@ class GnubgEngine(EngineProcess):
 
     def _read(self, answer: str, count: int) -> np.ndarray:
         "Return the numbers of an answer. Raise EngineFailed if it is a refusal or has others than it should."
-        if answer.startswith("?"): raise self.fail(f"refused {self.asked}: {answer[1:].strip()[:200].rstrip('.') or 'no reason given'}")
-        try: found = np.array([[float(number) for number in pair.split(":")] for pair in answer.split()]).reshape(count, 2)
+        if answer.startswith("?"):
+            raise self.fail(f"refused {self.asked}: {answer[1:].strip()[:200].rstrip('.') or 'no reason given'}")
+        try: found = np.array([list(map(float, pair.split(":"))) for pair in answer.split()]).reshape(count, 2)
         except ValueError: found = np.full((1, 2), np.nan)
         if not (np.abs(found - [.5, 0]) <= [.51, 3.01]).all():   # False for NaN
-            raise self.fail(f"answered {answer[:40]!r} to {self.asked}, which is not a probability and an equity for each")
+            raise self.fail(f"answered {answer[:40]!r} to {self.asked}, which is not a probability and an equity "
+                            f"for each")
         return found
 
 # %% ../../nbs/57c_arena.external_gnubg.ipynb #7411ac7c
@@ -108,7 +111,8 @@ class GnubgPlayer(Player):
             raise ValueError(f"gnubg:{text} plays backgammon, and the game is {game.name}.")
         spec = read_spec(text, "gnubg", "gnubg")
         plies = spec.options.get("plies", "0")
-        if spec.options.keys() - {"plies"} or plies not in ("0", "1", "2") or spec.movetime or spec.nodes or spec.depth or spec.clock_s:
+        limits = spec.movetime or spec.nodes or spec.depth or spec.clock_s
+        if limits or spec.options.keys() - {"plies"} or plies not in ("0", "1", "2"):
             raise ValueError(f"gnubg:{text} may end in ?plies=0, 1 or 2, and in nothing else.")
         self.game, self.plies, self.name = game, int(plies), f"gnubg:{spec.command}?plies={plies}"
         self.gammons = "gammons=0" not in game.name

@@ -108,7 +108,7 @@ def list_pairs(state, actions):
 @lean_kernel
 def most_steps(state, seat, first, die, left):
     "Return how many of `left` equal dice can be used from place `first` on, without going back."
-    own, other, coming, used, stays = side(seat), side(1 - seat), 0, 0, 0   # stays: the farthest place that keeps a checker
+    own, other, coming, used, stays = side(seat), side(1 - seat), 0, 0, 0   # stays: the farthest that keeps one
     for place in range(BAR, 0, -1):
         count, target = int(state[own + place]) + (coming & 7), place - die
         coming >>= 3
@@ -225,7 +225,8 @@ def observe(state, planes):
         own = side(state[_SEAT] if other == 0 else 1 - state[_SEAT])
         for place in range(1, BAR + 1):
             count, at = int(state[own + place]), 100 * other + 4 * (place - 1)
-            planes[at], planes[at + 1], planes[at + 2], planes[at + 3] = count > 0, count > 1, count > 2, max(0, count - 3)
+            planes[at], planes[at + 1], planes[at + 2] = count > 0, count > 1, count > 2
+            planes[at + 3] = max(0, count - 3)
         for k in range(15): planes[200 + 15 * other + k] = k < state[own + OFF]
     for k in range(6): planes[230 + k], planes[236 + k] = state[_HIGH] == k + 1, state[_LOW] == k + 1
     for k in range(4): planes[242 + k] = k < state[_LEFT]
@@ -264,7 +265,8 @@ def _row(state, points, level: int) -> str:
     "Return one line of a half of the board; the fifth checker from the edge shows the number of a high stack."
     def cell(point):
         owner, count = _column(state, point)
-        return f"{count:>3}" if level == 4 and count > 5 else f"  {owner if count > level else '·' if level == 0 else ' '}"
+        sign = owner if count > level else "·" if level == 0 else " "
+        return f"{count if level == 4 and count > 5 else sign:>3}"
     return "".join(map(cell, points[:6])) + "  |" + "".join(map(cell, points[6:]))
 
 
@@ -277,7 +279,8 @@ def text(state) -> str:
     count = lambda place: ", ".join(f"{'xo'[seat]} {state[side(seat) + place]}" for seat in range(2))
     dice = [int(state[_HIGH])] * int(state[_LEFT]) + [int(state[_LOW])] * int(state[_LOW] > 0)
     turn = f"{'xo'[state[_SEAT]]} {'has ' + ' '.join(map(str, dice)) if dice else 'rolls'}"
-    return "\n".join([names[0], *half[0], "", *half[1][::-1], names[1], f"bar: {count(BAR)}; off: {count(OFF)}; {turn}"])
+    counts = f"bar: {count(BAR)}; off: {count(OFF)}; {turn}"
+    return "\n".join([names[0], *half[0], "", *half[1][::-1], names[1], counts])
 
 # %% ../../nbs/15f_games.backgammon.ipynb #369b51f0
 def measures(state) -> dict[str, list[float]]:
@@ -300,18 +303,26 @@ def backgammon(
                 action_names=_action_name, move_names=_move_name, outcome_names=_outcome_name)
 
 # %% ../../nbs/15f_games.backgammon.ipynb #af77eb97
-def position(own: dict, other: dict, dice: tuple, gammons: int = 1) -> np.ndarray:   # {place: checkers}; larger die first
+def position(
+    own: dict,     # {place: checkers} of seat 0
+    other: dict,   # Of seat 1, numbered from its own view
+    dice: tuple,   # The larger one first
+    gammons: int = 1,
+) -> np.ndarray:
     "Return the row of a position with seat 0 to move. A ValueError says what is wrong."
     state = np.zeros(_SIZE, np.int16)
     for seat, places in enumerate((own, other)):
         for place, count in places.items():
-            if place not in range(1, BAR + 1) or not 0 <= count <= 15: raise ValueError(f"{place}: {count} is no place with checkers.")
+            if place not in range(1, BAR + 1) or not 0 <= count <= 15:
+                raise ValueError(f"{place}: {count} is no place with checkers; give {{place from 1 to 25: count}}.")
             state[side(seat) + place] = count
         state[side(seat) + OFF] = 15 - sum(places.values())
-        if not 0 <= state[side(seat) + OFF] < 15: raise ValueError(f"seat {seat} has {sum(places.values())} checkers; give 1 to 15.")
+        if not 0 <= state[side(seat) + OFF] < 15:
+            raise ValueError(f"seat {seat} has {sum(places.values())} checkers; give 1 to 15.")
     if any(state[side(0) + point] and state[side(1) + 25 - point] for point in range(1, 25)):
-        raise ValueError("both seats have checkers on the same point.")
-    if len(dice) != 2 or not 6 >= dice[0] >= dice[1] >= 1: raise ValueError(f"dice are {dice!r}; give two, the larger one first.")
+        raise ValueError("both seats have checkers on the same point; move one of them.")
+    if len(dice) != 2 or not 6 >= dice[0] >= dice[1] >= 1:
+        raise ValueError(f"dice are {dice!r}; give two, the larger one first.")
     state[_GAMMONS] = gammons
     set_dice(state, *dice)
     return state
