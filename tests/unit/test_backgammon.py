@@ -296,3 +296,16 @@ def test_points_of_a_match():
     assert found["points"] == pytest.approx(np.mean(points)) and found["points_low"] < found["points"] < found["points_high"]
     pig = get_game("pig(goal=20)")
     assert points_per_game(pig, play_match(pig, RandomPlayer(pig), RandomPlayer(pig, 1), 2), "random") == {}
+
+
+def test_a_terminal_takes_moves_by_their_names():
+    from alphazero_nb.arena.players import RandomPlayer
+    from alphazero_nb.ui.match import Match
+    from alphazero_nb.ui.play import play_text
+    game = get_game("backgammon")
+    match, said = Match(game, RandomPlayer(game, 1), seat=0, seed=3), []
+    def ask(prompt):
+        if len(match.history) > 20: raise EOFError
+        return names(match.state)[0]
+    play_text(match, ask=ask, say=said.append)
+    assert len(match.history) > 20 and any("/" in line for line in said) and any("bar: x" in line for line in said)
