@@ -524,7 +524,7 @@ _MEASURE_COMMANDS = {
               "with hidden cards, the same deals from every seat",
               dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), "
                           "greedy or minimax:N (if it counts material), "
-                          "uci:COMMAND (a program that plays chess), gtp:COMMAND (Go, Hex or Othello), "
+                          "uci:COMMAND (a program that plays chess), gtp:COMMAND (Go, Hex or Othello), gnubg:COMMAND (backgammon), "
                           "or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",

@@ -18,8 +18,8 @@ __all__ = ['game_module', 'register', 'list_games', 'import_rules', 'did_you_mea
            'same_game', 'check_loadable']
 
 # %% ../../nbs/01b_core.registry.ipynb #01ga0002
-_LIBRARY = ("2048", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello", "pig",
-            "tictactoe")
+_LIBRARY = ("2048", "backgammon", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello",
+            "pig", "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
 
 
