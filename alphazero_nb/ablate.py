@@ -184,6 +184,10 @@ class Experiment:
     @property
     def names(self) -> list[str]: return ["control", *self.variants]
 
+    def game_of(self, name: str) -> str:
+        "Return the game of a run."
+        return self.game
+
     def settings(self, name: str) -> dict:
         "Return the settings of the control or of a variant, as far as they differ from the defaults."
         merged = {group: dict(value) if isinstance(value, dict) else value for group, value in self.control.items()}
@@ -252,8 +256,9 @@ class Runs:
     def trainer(self, name: str, seed: int) -> Trainer:
         "Return the trainer of a run."
         if (name, seed) not in self.found:
-            arguments = trainer_arguments(get_game(self.experiment.game), self.experiment.settings(name))
-            self.found[name, seed] = Trainer(self.experiment.game, folder=self.path(name, seed), seed=seed,
+            game = self.experiment.game_of(name)
+            arguments = trainer_arguments(get_game(game), self.experiment.settings(name))
+            self.found[name, seed] = Trainer(game, folder=self.path(name, seed), seed=seed,
                                              layout="threads", listeners=(), **arguments)
         return self.found[name, seed]
 

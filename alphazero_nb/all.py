@@ -47,6 +47,7 @@ from alphazero_nb.ui.plots import (plot_batch_sizes, plot_calibration, plot_eval
                                    prior_and_visits)
 from alphazero_nb.ui.report import report
 from alphazero_nb.web.page import export_page
+from alphazero_nb.lab.study import study
 from alphazero_nb.benchmark import bench_cards, bench_kernels, bench_layouts, bench_machine, bench_selfplay
 
 __all__ = [
@@ -64,5 +65,5 @@ __all__ = [
     "plot_calibration", "plot_evaluator", "plot_games", "plot_history", "plot_ladder", "plot_layouts",
     "plot_losses", "plot_machine", "plot_policy", "plot_strength", "prior_and_visits", "produce_games", "read_events",
     "read_positions", "register", "register_drawing", "register_handicaps", "register_table", "report", "retrace", "run_folder",
-    "run_ladder", "stone_board", "train",
+    "run_ladder", "stone_board", "study", "train",
 ]

@@ -9,7 +9,7 @@ import argparse, importlib, json, re, sys
 from pathlib import Path
 
 # %% auto #0
-__all__ = ['import_rules', 'make_parser', 'main']
+__all__ = ['make_parser', 'main']
 
 # %% ../nbs/82_cli.ipynb #30d2853c
 def _check_device(args):
@@ -44,15 +44,10 @@ def _get_game(args):
     return get_game(f"{word.strip()}({','.join(arguments)})")
 
 
-def import_rules(file: str) -> None:
-    """Run a Python file that registers a game, so that commands and worker processes know the game.
-    Raise a ValueError if it is no Python file or has the name of another module."""
-    path = Path(file).resolve()
-    if path.suffix != ".py" or not path.is_file(): raise ValueError(f"--rules {file} is not a Python file.")
-    sys.path.insert(0, str(path.parent))
-    module = importlib.import_module(path.stem)
-    if Path(getattr(module, "__file__", None) or "").resolve() != path:
-        raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
+def _import_rules(file: str) -> None:
+    "Run the file of --rules."
+    from alphazero_nb.core.registry import import_rules
+    import_rules(file)
 
 
 def _selfplay(game, args):
@@ -275,6 +270,18 @@ def _ablate(args):
     if args.json: return result
     print(f"\n{experiment_table(result)}\n\n{folder} has these figures in result.json, and a plot in plot.png.")
 
+
+def _study(args):
+    from alphazero_nb.ablate import Stopped
+    from alphazero_nb.lab.study import study
+    say = lambda text: print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+    try: found = study(args.game, args.variants, folder=args.folder, say=say, seeds=args.seeds, **_given(minutes=args.minutes))
+    except Stopped as error:
+        print(error, file=sys.stderr)
+        raise KeyboardInterrupt from error
+    if args.json: return found.data
+    print(f"\n{found}\n\n{found.path} shows this with figures; all numbers are in result.json beside it.")
+
 # %% ../nbs/82_cli.ipynb #43fbc40d
 def _game_of(args, *players):
     "Return the game of --game, or that of the first player who is a training run."
@@ -415,7 +422,8 @@ _COMMON = {
     "--worlds": dict(type=_count, help="with hidden cards: worlds per search (see --effort; 5 in play and arena)"),
     "--effort": dict(choices=["light", "medium", "heavy"],
                      help="with hidden cards: 2 worlds of 20 simulations, 3 of 30, or 5 of 50 (light)"),
-    "--folder": dict(help="folder of the run (runs/GAME, or runs/FILE for an experiment); what is in it is continued"),
+    "--folder": dict(help="folder of the run (runs/GAME, runs/FILE for an experiment, or runs/study-GAME); "
+                            "what is in it is continued"),
 }
 
 # %% ../nbs/82_cli.ipynb #2390f07e
@@ -441,7 +449,7 @@ _SELFPLAY = {
 _TRAINING = {
     "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp, cards or spiking (cards for Blob, else small)"),
     "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given), "
-                                       "or of self-play (until Ctrl-C)"),
+                                       "of self-play (until Ctrl-C), or of a whole study (15)"),
     "--iterations": dict(type=_count, help="iterations of training"),
     "--games-per-iter": dict(type=_count,
                              help="games between two updates of the weights "
@@ -473,6 +481,8 @@ _OTHERS = {
     "--level": dict(type=_between(float, 1, 100), help="strength of the agent, from 1 for a beginner (full strength)"),
     "--handicap": dict(metavar="NAME", help="your advantage at the start: a piece at chess, such as knight, "
                                             "or '2 corners' at Othello (none)"),
+    "--variants": dict(nargs="+", default=(), metavar="GAME", help="more games, or Python files, to compare with it"),
+    "--seeds": dict(type=_count, default=3, help="agents of each variant, each with another seed (3)"),
     "--levels": dict(action="store_true", help="at the end, measure the levels of the agent for a twentieth of the minutes"),
     "--seat": dict(type=_whole, default=0, help="your seat; seat 0 moves first (0)"),
     "--windows": dict(type=_count, default=12, help="alternating windows of self-play and bare network (12)"),
@@ -515,7 +525,7 @@ _MEASURE_COMMANDS = {
               "with hidden cards, the same deals from every seat",
               dict(player="random, rollouts:N, heuristic, solver or pretrained (if the game has one), "
                           "greedy or minimax:N (if it counts material), "
-                          "uci:COMMAND (a program that plays chess), gtp:COMMAND (Go, Hex or Othello), "
+                          "uci:COMMAND (a program that plays chess), gtp:COMMAND (Go, Hex or Othello), gnubg:COMMAND (backgammon), "
                           "or the folder of a run",
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
@@ -532,6 +542,9 @@ _MEASURE_COMMANDS = {
     "ablate": (_ablate, "train variants of settings and a control for the same time, and compare their agents",
                dict(file="a JSON file that says what to compare; the laboratory's page shows one"),
                ["--rules", "--folder", "--json"]),
+    "study": (_study, "train agents for a game and its variants, and report what their games say about the rules",
+              dict(game="a game, or a Python file that registers one"),
+              ["--variants", "--minutes", "--seeds", "--folder", "--rules", "--json"]),
     "page": (_page, "write an agent as one HTML file that plays in any browser",
              dict(agent="the folder of a run, or pretrained:GAME for an agent of the package"),
              ["--out", "--title", "--author", "--note", "--simulations", "--rules"]),
@@ -581,7 +594,7 @@ def _run(argv: list[str] | None) -> int:
     "Run a command. Return its exit code."
     args = make_parser().parse_args(argv)
     try:
-        if getattr(args, "rules", None): import_rules(args.rules)
+        if getattr(args, "rules", None): _import_rules(args.rules)
         report = args.function(args)
     except (ValueError, ImportError, OSError) as error:
         print(f"alphazero-nb: {error}", file=sys.stderr)

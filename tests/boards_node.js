@@ -4,11 +4,12 @@
 const fs = require("fs");
 const [file, driver, module_] = process.argv.slice(2);
 const text = [driver, file].filter(Boolean).map((name) => fs.readFileSync(name, "utf8")).join("\n");
-const part = new Function(`${text}; return { drawBoard, lastPlaces, winningLines, caption, chessMove${driver ? ", Compiled" : ""} };`)();
+const part = new Function(`${text}; return { drawBoard, lastPlaces, winningLines, caption, chessMove, backgammonStep${driver ? ", Compiled" : ""} };`)();
 
 function draw(game, drawing, { states, legal, before, action }) {
   const rows = states.map((state) => Int16Array.from(state)), state = rows[rows.length - 1];
-  const board = part.drawBoard(game, drawing, rows, legal), names = drawing.kind === "chess" ? legal.map((each) => part.chessMove(state, each, drawing)) : [];
+  const board = part.drawBoard(game, drawing, rows, legal), names = drawing.kind === "chess" ? legal.map((each) => part.chessMove(state, each, drawing))
+    : drawing.kind === "backgammon" ? legal.map((each) => part.backgammonStep(state, each)) : [];
   const last = before ? part.lastPlaces(part.drawBoard(game, drawing, rows.slice(0, -1), before), board, action) : [];
   return { board, names, last: last.sort((a, b) => a - b), caption: part.caption(state, drawing), won: board ? part.winningLines(board) : [] };
 }

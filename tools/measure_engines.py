@@ -2,17 +2,22 @@
 
     python tools/measure_engines.py AGENT OPPONENT [--games 100] [--simulations 400] [--label TEXT] [--out FILE]
 
-AGENT is the folder of a run, or a game of which the package has an agent. OPPONENT is `gtp:COMMAND`, `uci:COMMAND` or any
-other player. Games begin after four random moves, each opening from both seats. FILE gets a row for each pair of agent
-and label; an older row of the same pair is replaced.
+AGENT is the folder of a run, or a game of which the package has an agent. OPPONENT is `gtp:COMMAND`, `uci:COMMAND`,
+`gnubg:COMMAND` or any other player. Games begin after four random moves, each opening from both seats. With dice they
+begin at the start of the game, because the rolls make them different, and both seats get the same rolls. If the game
+counts points, as backgammon does, the row also has their mean for each game, with its interval. FILE gets a row for each
+pair of agent and label; an older row of the same pair is replaced.
 """
 import argparse, json, platform, time
 from datetime import date
 from pathlib import Path
 
+import numpy as np
+
 import alphazero_nb as az
-from alphazero_nb.arena.matches import play_match
+from alphazero_nb.arena.matches import OPENING_PLIES, play_match
 from alphazero_nb.arena.players import get_player
+from alphazero_nb.core.intervals import mean_interval
 
 
 class Timed:
@@ -37,15 +42,33 @@ def processor() -> str:
     return name + ", AMX" * ("amx_tile" in text)
 
 
+def last_state(game, played):
+    "Return the final position of a game of a match."
+    state = played.start
+    for action in played.actions: state = game.play(state, action)
+    return state
+
+
+def points_per_game(game, result, name: str) -> dict:
+    "Return the mean points of a player and their interval, over the openings; nothing if the game counts no points."
+    if game.measures is None or "points" not in game.measures(last_state(game, result.games[0])): return {}
+    ends = [last_state(game, played) for played in result.games]
+    seats = [played.players.index(name) for played in result.games]
+    points = np.array([game.measures(end)["points"][seat] for end, seat in zip(ends, seats)])
+    found = mean_interval(np.bincount(result.deals, points) / np.bincount(result.deals), result.groups)
+    return dict(points=found[0], points_low=found[1], points_high=found[2])
+
+
 def measure(agent, opponent: str, games: int, label: str, seed: int) -> dict:
     other = get_player(opponent, agent.game)
     mine, theirs = Timed(agent), Timed(other)
-    try: result = play_match(agent.game, mine, theirs, games, seed=seed)
+    try: result = play_match(agent.game, mine, theirs, games, 0 if agent.game.has_chance else OPENING_PLIES, seed)
     finally: getattr(other, "close", lambda: None)()
     row = result.to_dict()
     return dict(game=agent.game.name, label=label or opponent, command=opponent,
                 program=getattr(getattr(other, "engine", None), "title", ""), simulations=agent.settings.simulations,
                 **{key: row[key] for key in ("games", "different", "score", "low", "high", "wins", "draws", "losses", "elo")},
+                **points_per_game(agent.game, result, mine.name),
                 move_s=mine.move_s, their_move_s=theirs.move_s, cpu=processor(), date=str(date.today()))
 
 

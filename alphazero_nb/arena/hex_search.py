@@ -5,6 +5,8 @@
 # %% ../../nbs/50a_arena.hex_search.ipynb #c663c949
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from ..core.compiled import kernel
 
@@ -136,5 +138,10 @@ class HexSearch:
     ) -> bool | None:
         "Return True if the seat to move wins, and None if nothing is left before that is known."
         own, other = (np.uint64(sum(1 << int(cell) for cell in np.flatnonzero(stones == 1 + who))) for who in (seat, 1 - seat))
-        found = search_hex(own, other, seat, self.sides, self.n, self.west, self.east, self.whole, self.keys, self.table, left)
+        with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
+            try: found = pool.submit(search_hex, own, other, seat, self.sides, self.n, self.west, self.east, self.whole, self.keys,
+                                     self.table, left).result()
+            except BaseException:
+                left[0] = 0   # Ends the search
+                raise
         return None if left[0] < 0 else bool(found & WIN)

@@ -205,7 +205,8 @@ class SolverPlayer(Player):
         except Unsolved: return self.solver.guess(state)
 
 # %% ../../nbs/52_arena.players.ipynb #701a1f21
-_LIBRARY = dict(greedy="material", minimax="material", uci="external", gtp="external_gtp")   # Module of a player with its own page
+_LIBRARY = dict(greedy="material", minimax="material", uci="external", gtp="external_gtp",
+                gnubg="external_gnubg")   # Module of a player with its own page
 _NEED_GAME = "random", "heuristic", "solver", "rollouts", "determinized-rollouts", "pretrained"
 _registry: dict[str, Callable] = {}
 _programs: set[str] = set()
@@ -231,7 +232,7 @@ def names_program(name: str) -> bool:
 # %% ../../nbs/52_arena.players.ipynb #a5316583
 def get_player(
     name,                   # "random", "heuristic", "solver", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
-                            # "gtp:COMMAND", "pretrained", a run folder or a network
+                            # "gtp:COMMAND", "gnubg:COMMAND", "pretrained", a run folder or a network
     game: Game | None = None,  # Required, except for a run folder, which has its own
     simulations: int = 64,  # For a trained agent
     device: str = "auto",   # For a trained agent
@@ -258,7 +259,7 @@ def get_player(
             raise ValueError(f"{name} plays {agent.game.name}, not {game.name}{other}.")
         return agent
     known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
-             "gtp:COMMAND"]
+             "gtp:COMMAND", "gnubg:COMMAND"]
     raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N, heuristic, solver, pretrained, "
-                     f"greedy, minimax:N, uci:COMMAND, gtp:COMMAND, or the folder of a run."
+                     f"greedy, minimax:N, uci:COMMAND, gtp:COMMAND, gnubg:COMMAND, or the folder of a run."
                      f"{did_you_mean(str(name), known)}{see('players')}")

@@ -5,7 +5,8 @@
 # %% ../../nbs/07_core.intervals.ipynb #737a84fc
 from __future__ import annotations
 
-import math
+import functools, math
+from statistics import NormalDist
 
 import numpy as np
 
@@ -71,14 +72,16 @@ def score_interval(scores, groups=None) -> tuple[float, float]:   # As for `inde
     return float(low), float(high)
 
 # %% ../../nbs/07_core.intervals.ipynb #07e10002
-_STUDENT = 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228   # For 1 to 10 degrees of freedom
-
-
-def student_factor(degrees: int) -> float:
-    "Return how many estimated standard deviations a 95 % interval extends to each side, by degrees of freedom."
-    if degrees <= len(_STUDENT): return _STUDENT[degrees - 1]
-    z, n = Z95, degrees
-    return z + (z ** 3 + z) / (4 * n) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * n * n)   # Cornish and Fisher, 1938
+@functools.lru_cache(maxsize=1000)
+def student_factor(
+    degrees: int,          # Of freedom, at least 1
+    level: float = .95,    # Share of samples whose interval contains the true mean, below 1
+) -> float:
+    "Return how many estimated standard deviations an interval extends to each side."
+    if degrees > 10_000: return NormalDist().inv_cdf((1 + level) / 2)
+    angles = np.linspace(0, math.pi / 2, 400_001)   # With t = √n tan(angle), the density of the angle is cos(angle)^(n − 1)
+    below = np.cumsum(np.cos((angles[1:] + angles[:-1]) / 2) ** (degrees - 1))
+    return math.sqrt(degrees) * math.tan(np.interp(level, np.r_[0, below] / below[-1], angles))
 
 # %% ../../nbs/07_core.intervals.ipynb #9e738d61
 def mean_interval(

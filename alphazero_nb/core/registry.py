@@ -5,7 +5,8 @@
 # %% ../../nbs/01b_core.registry.ipynb #64a55def
 from __future__ import annotations
 
-import difflib, importlib, importlib.util, inspect, re
+import difflib, importlib, importlib.util, inspect, re, sys
+from pathlib import Path
 from typing import Callable
 
 from .help import see
@@ -13,12 +14,12 @@ from .base_game import BaseGame
 from .calls import OUTCOMES, STATE_SIZE
 
 # %% auto #0
-__all__ = ['game_module', 'register', 'list_games', 'did_you_mean', 'file_stem', 'game_title', 'get_game', 'same_game',
-           'check_loadable']
+__all__ = ['game_module', 'register', 'list_games', 'import_rules', 'did_you_mean', 'file_stem', 'game_title', 'get_game',
+           'same_game', 'check_loadable']
 
 # %% ../../nbs/01b_core.registry.ipynb #01ga0002
-_LIBRARY = ("2048", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello", "pig",
-            "tictactoe")
+_LIBRARY = ("2048", "backgammon", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello",
+            "pig", "tictactoe")
 _NEEDS = dict(openspiel="pyspiel")   # Package that a game of the library requires
 
 
@@ -48,6 +49,22 @@ def list_games() -> list[str]:
     "Return the names of all available games in alphabetical order."
     return sorted(word for word in {*_LIBRARY, *_registry}
                   if word not in _NEEDS or importlib.util.find_spec(_NEEDS[word]) is not None)
+
+# %% ../../nbs/01b_core.registry.ipynb #01bf0002
+_files: dict[Path, list[str]] = {}   # Names of games by the file that registered them
+
+
+def import_rules(file: str | Path) -> list[str]:   # Names of the games that it registers
+    """Run a Python file that registers games, so that commands and worker processes know them.
+    Raise a ValueError if it is no Python file or has the name of another module."""
+    path = Path(file).resolve()
+    if path.suffix != ".py" or not path.is_file(): raise ValueError(f"{file} is not a Python file.")
+    if str(path.parent) not in sys.path: sys.path.insert(0, str(path.parent))
+    before = dict(_registry)
+    module = importlib.import_module(path.stem)
+    if Path(getattr(module, "__file__", None) or "").resolve() != path:
+        raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
+    return _files.setdefault(path, [name for name, made in _registry.items() if before.get(name) is not made])
 
 # %% ../../nbs/01b_core.registry.ipynb #2f81983b
 def did_you_mean(word: str, known) -> str:

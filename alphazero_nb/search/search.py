@@ -21,6 +21,7 @@ from ..core.game import Game
 from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 from .cache import lookup
+from .gumbel import select_halving
 
 # %% auto #0
 __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root',
@@ -66,11 +67,13 @@ class SearchSettings:
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
+    root: str = "puct"            # Choice at the root of full searches in self-play: puct or gumbel
 
     def __post_init__(self):
         require(self, simulations=(1, 10_000_000), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
                 noise_total=(1e-3, None), worlds=(1, 63))
         if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
+        if self.root not in ("puct", "gumbel"): raise ValueError(f"root is {self.root!r}; choose puct or gumbel.")
 
 # %% ../../nbs/31_search.search.ipynb #b6811cec
 @lean_kernel
@@ -156,7 +159,7 @@ def spread_of(nodes, edges, root):
 
 # %% ../../nbs/31_search.search.ipynb #c4b1ca8b
 @lean_kernel
-def run_to_leaf(api, trees, tree, budget, settings, pending=None):
+def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
     "Run simulations. Return the node that needs the network, −1 when the root has its visits or is proven, or PAUSED."
     counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
     states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
@@ -176,8 +179,10 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None):
                 continue
             if pending is not None:
                 if nodes[node].visits == 0: return node
-            edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu,
-                               pending)
+            edge = -1
+            if halving is not None:
+                if node == root and halving.on[tree]: edge = select_halving(trees, tree, halving)
+            if edge < 0: edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu, pending)
             if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(trees, node)
             child = edges[edge].child
             if child >= 0:
@@ -369,10 +374,10 @@ class Requests:
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @lean_kernel
-def run_to_request(api, trees, requests, tree, budget, settings, count, pending=None, cache=None):
+def run_to_request(api, trees, requests, tree, budget, settings, count, pending=None, cache=None, halving=None):
     """Run a tree to its next leaf, and make it request number `count` unless the cache knows it or it is pending.
     Return the number of requests, and what `run_to_leaf` returned."""
-    node = run_to_leaf(api, trees, tree, budget, settings, pending)
+    node = run_to_leaf(api, trees, tree, budget, settings, pending, halving)
     if node < 0: return count, node
     if pending is not None:
         add_pending(trees.nodes, pending, node, 1)

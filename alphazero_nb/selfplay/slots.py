@@ -22,6 +22,7 @@ from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_s
 from ..search.search import (PAUSED, Breaks, Requests, count_worlds, init_root, merge_worlds, read_result,
                                         run_to_request, settings_row)
 from ..search.cache import ROOM, insert, make_cache, reset
+from ..search.gumbel import begin_halving, finish_halving, make_halving
 from .settings import SelfPlaySettings
 
 # %% auto #0
@@ -236,7 +237,7 @@ def make_move(api, trees, slots, log, slot, edge):
 
 # %% ../../nbs/42_selfplay.slots.ipynb #8d18fbb0
 @lean_kernel
-def add_noise_to_worlds(trees, requests, slots, slot):
+def add_noise_to_worlds(trees, requests, slots, slot, halving=None):
     "Add noise to the roots of a full search that have just got their priors."
     row, settings = slots.rows[slot], slots.settings[0]
     worlds = int(settings.worlds)
@@ -244,19 +245,20 @@ def add_noise_to_worlds(trees, requests, slots, slot):
         tree, bit = slot * worlds + world, np.uint64(1) << np.uint64(world)
         root = root_of(trees, tree)
         if row.noisy & bit and requests.waiting[tree] == 0 and trees.nodes[root].visits > 0:
-            add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
+            if halving is not None: begin_halving(trees, halving, tree, slots.random, slot, slot * worlds)
+            else: add_noise(trees, root, slots.random, slot, settings.noise_fraction, settings.noise_total)
             row.noisy ^= bit
 
 
 @lean_kernel
-def search_slot(api, trees, requests, cache, slots, slot, count):
+def search_slot(api, trees, requests, cache, slots, slot, count, halving=None):
     "Run a slot's trees to their next requests or a pause. Return the number of rows, and False if the search is over."
     row, settings, waits = slots.rows[slot], slots.settings[0], False
     worlds = int(settings.worlds)
     for tree in range(slot * worlds, (slot + 1) * worlds):
         while requests.waiting[tree] == 0:
-            if row.noisy: add_noise_to_worlds(trees, requests, slots, slot)
-            count, node = run_to_request(api, trees, requests, tree, row.budget, settings, count, cache=cache)
+            if row.noisy: add_noise_to_worlds(trees, requests, slots, slot, halving)
+            count, node = run_to_request(api, trees, requests, tree, row.budget, settings, count, None, cache, halving)
             if node == PAUSED: waits = True
             if node < 0: break
         waits |= requests.waiting[tree] > 0
@@ -264,7 +266,7 @@ def search_slot(api, trees, requests, cache, slots, slot, count):
 
 # %% ../../nbs/42_selfplay.slots.ipynb #d8eee29e
 @lean_kernel
-def play_step(api, trees, requests, cache, slots, log, count):
+def play_step(api, trees, requests, cache, slots, log, count, halving=None):
     "Advance every slot to its next request, after `count` others. Return the count, and True if a slot lacks space."
     worlds, log_full, nodes, rows = int(slots.settings[0].worlds), False, trees.nodes, slots.rows
     offsets, entries = log.offsets, log.policy_actions.shape[1]
@@ -276,16 +278,24 @@ def play_step(api, trees, requests, cache, slots, log, count):
                 if row.full and offsets[slot, row.ply] + nodes[root].count > entries:
                     log_full = True
                     break
-                count, waits = search_slot(api, trees, requests, cache, slots, slot, count)
+                count, waits = search_slot(api, trees, requests, cache, slots, slot, count, halving)
                 if waits: break
                 merge_worlds(trees, slot * worlds, worlds)
-                drop_refuted(trees, root)
-            if row.random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
-            else: edge = choose(trees, root, slots, slot)
+            edge = -1
+            if halving is not None:
+                if halving.on[slot * worlds]: edge = finish_halving(trees, slot * worlds, worlds, halving)
+            if edge >= 0: pass
+            elif row.random: edge = nodes[root].first + int(uniform(slots.random, slot) * nodes[root].count)
+            else:
+                if nodes[root].count > 1: drop_refuted(trees, root)
+                edge = choose(trees, root, slots, slot)
             check_room(row, log)
             write_move(trees, root, slots, log, slot, edge)
             row.ply += 1
-            if make_move(api, trees, slots, log, slot, edge): begin_search(slots, slot)
+            if make_move(api, trees, slots, log, slot, edge):
+                begin_search(slots, slot)
+                if halving is not None:
+                    if row.full: init_worlds(api, trees, slots, slot)   # No visits of an earlier search
             else:
                 read_result(api, slots.true_states[slot], log.outcome[slot])
                 row.done = 1
@@ -301,6 +311,8 @@ class SlotGames:
                                 game.players, game.outcomes)
         self.requests, self.log, self.breaks = Requests(game, self.trees), GameLog(game, slots), Breaks(self.trees)
         self.tables = _make_slots(game, slots, settings)
+        gumbel = settings.search.root == "gumbel"
+        self.halving = make_halving(slots * self.worlds, settings.search.simulations, game.max_legal) if gumbel else None
         self.slots, self.true_states = self.tables.rows, self.tables.true_states
         self.versions, self.seeds = np.zeros(slots, np.int64), np.zeros(slots, np.uint64)
         self.evaluations, self.batches, self.busy_s, self.ticket = 0, 0, 0.0, None
@@ -335,7 +347,7 @@ class SlotBlock(SlotGames):
             try:
                 with self.breaks:
                     r.count, log_full = play_step(self.game.api, self.trees, r.tables, self.cache, self.tables,
-                                                 self.log.tables, r.count)
+                                                 self.log.tables, r.count, self.halving)
             except NotFinite: raise
             except Exception as error: raise game_failed(self, error) from self.game.cause(error)
             if log_full: self.log.grow()

@@ -27,7 +27,7 @@ from .plots import (calibration, label, plot_calibration, plot_games, plot_ladde
                                    value_pairs)
 
 # %% auto #0
-__all__ = ['read_games', 'Run', 'read_run', 'html_text', 'html_image', 'html_table', 'replay_record', 'report']
+__all__ = ['read_games', 'Run', 'read_run', 'html_text', 'html_image', 'html_table', 'replay_record', 'html_page', 'report']
 
 # %% ../../nbs/79_ui.report.ipynb #b05e605b
 def _number(value) -> bool: return type(value) in (int, float) and -1e15 < value < 1e15
@@ -337,7 +337,8 @@ td,th{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid #ddd}"
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def _page(title: str, body: str) -> str:
+def html_page(title: str, body: str) -> str:   # Both as HTML
+    "Return a page that needs no other file, and runs no script."
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"/>'
@@ -361,6 +362,6 @@ def report(
     parts = [_learning_part(run, ladder), _policy_part(run), _games_part(run), _how_part(run, name)]
     parts.append(_settings_part(run))
     path = run.folder / "report.html"
-    try: write_whole(path, _page(title, f"<p>{about}.</p>" + "\n".join(parts)).encode())
+    try: write_whole(path, html_page(title, f"<p>{about}.</p>" + "\n".join(parts)).encode())
     except OSError as error: raise ValueError(str(error)) from error   # It names the file
     return path

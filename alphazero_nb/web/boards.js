@@ -211,7 +211,42 @@ function drawBoard(game, drawing, states, legal) {   // A board, or null for a g
   }
 }
 
+// Backgammon: who is to move, the seat, the dice left, how often the first may be used, and from 8 on 26 places for each seat
+// as it counts them itself, from those off to the bar.
+const checkersOf = (state, seat, place) => state[8 + 26 * seat + place];
+
+function backgammonStep(state, action) {   // 13/8, bar/20, 6/off, with a star for a hit
+  if (action === 50) return "pass";
+  const origin = (action >> 1) + 1, seat = state[1], die = state[2 + (action % 2)], low = state[3], target = origin - die;
+  const word = (place) => (place === 25 ? "bar" : place <= 0 ? "off" : String(place));
+  const hit = target > 0 && checkersOf(state, 1 - seat, 25 - target) === 1;
+  let last = 25;
+  while (last > 0 && checkersOf(state, seat, last) === 0) last--;
+  const both = target <= 0 && low > 0 && origin <= low && origin === last;
+  return `${word(origin)}/${word(target)}${hit ? "*" : ""}${both ? `(${die})` : ""}`;
+}
+
+function backgammonLines(state) {   // The board as text: x is seat 0, who moves from 24 down to 1
+  const sign = (point, level) => {
+    const mine = checkersOf(state, 0, point), theirs = checkersOf(state, 1, 25 - point), count = mine || theirs;
+    if (level === 4 && count > 5) return count;
+    return count > level ? (mine ? "x" : "o") : level === 0 ? "·" : " ";
+  };
+  const line = (points, middle, cell) => {
+    const words = points.map((point) => String(cell(point)).padStart(3));
+    return [...words.slice(0, 6), middle, ...words.slice(6)].join("");
+  };
+  const top = Array.from({ length: 12 }, (_, k) => 13 + k), bottom = top.map((_, k) => 12 - k);
+  const half = (points) => [0, 1, 2, 3, 4].map((level) => line(points, "  |", (point) => sign(point, level)));
+  const names = (points) => line(points, "   ", (point) => point);
+  const both = (place) => `x ${checkersOf(state, 0, place)}, o ${checkersOf(state, 1, place)}`;
+  const dice = [...Array(state[4]).fill(state[2]), ...(state[3] > 0 ? [state[3]] : [])];
+  const turn = `${"xo"[state[1]]} ${dice.length ? `has ${dice.join(" ")}` : "rolls"}`;
+  return [names(top), ...half(top), "", ...half(bottom).reverse(), names(bottom), `bar: ${both(25)}; off: ${both(0)}; ${turn}`];
+}
+
 function caption(state, drawing) {   // Lines below the board
+  if (drawing.kind === "backgammon") return backgammonLines(state);
   if (drawing.kind === "tiles") return [`Score: ${1000 * state[18] + state[17]}`];
   if (drawing.kind === "pig")
     return [

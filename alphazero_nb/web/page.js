@@ -668,9 +668,21 @@ function drawBoard() {
   if (hadFocus) frame.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
 }
 
-function drawNumbers(frame) {   // A game without a board: its planes as the network sees them, or the points of pig
+function drawText(frame, lines) {   // Lines of text, each sign as wide as the others
+  const wide = Math.max(...lines.map((line) => line.length)), high = 18 * lines.length + 16;
+  const body = [rect(0, 0, 360, high, { rx: 10, fill: PANEL })];
+  for (const [i, line] of lines.entries()) {
+    const size = Math.min(14, 340 / (0.62 * wide)), made = shape("text", { x: 10, y: 22 + 18 * i, font_size: size, fill: INK }, line);
+    Object.assign(made.style, { fontFamily: "monospace", whiteSpace: "pre" });
+    body.push(made);
+  }
+  frame.append(shape("svg", { viewBox: `0 0 360 ${high}`, role: "img", "aria-label": lines.join("; ") }, ...body));
+}
+
+function drawNumbers(frame) {   // A game without a board: its planes as the network sees them, the points of pig, or text
   frame.style.maxWidth = "560px";
   const shown = viewed || position;
+  if (data.drawing.kind === "backgammon") { drawText(frame, shown.caption); return; }
   if (!shown.planes) {
     const points = shown.caption.map((line) => Number(line.match(/\d+/)[0])),
       goal = Number(shown.caption[2].match(/of (\d+)/)[1]);

@@ -85,7 +85,7 @@ def page_drawing(game: Game) -> dict:
         return dict(asdict(grid), kind="grid")
     if word == "dots": return dict(kind="dots", height=height, width=width, cells=game.cells.tolist())
     if word == "chess": return _chess(game)
-    if word in ("2048", "pig"): return dict(kind=dict(pig="pig").get(word, "tiles"))
+    if word in ("2048", "pig", "backgammon"): return dict(kind={"2048": "tiles"}.get(word, word))
     if not game.has_chance and has_piece_planes(game): return dict(kind="planes", height=height, width=width)
     if not game.has_chance and _has_pieces(game):
         return dict(kind="cells", height=height, width=width, cells=game.cells.tolist())

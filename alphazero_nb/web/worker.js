@@ -34,6 +34,7 @@ function startLine(seed) {
 
 function nameOf(state, mover, action) {
   if (mover === -2) return data.outcomes[action];
+  if (data.drawing.kind === "backgammon") return backgammonStep(state, action);
   return data.drawing.kind === "chess" ? chessMove(state, action, data.drawing) : data.names[action] ?? String(action);
 }
 
@@ -81,7 +82,7 @@ function position() {   // What the page shows
   if (drawn && by >= 0) last = lastPlaces(boardAt(by), drawn, line.moves[by]);
   game.state.set(state);
   const planes =
-    drawn || data.drawing.kind === "pig" ? null : Array.from(game.inputs().subarray(0, game.size.observation));
+    drawn || ["pig", "backgammon"].includes(data.drawing.kind) ? null : Array.from(game.inputs().subarray(0, game.size.observation));
   return {
     moves: [...line.moves],
     names: [...line.names],

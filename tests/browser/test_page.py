@@ -26,7 +26,7 @@ from alphazero_nb.web.wasm import compile_game
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>" + "long " * 400
 PAWN = "chess(fen=1n2k2r/P6p/8/8/8/8/p6P/1N2K2R w Kk - 0 1)"
 PLAYED = ["tictactoe", "gomoku(size=5)", "dots(rows=3,cols=3)", "othello(size=6)"]   # With clicks, to the end
-COMPARED = [*PLAYED, "connect4", PAWN, "pig", "2048", "nim", pytest.param("chess(variant=gardner)", marks=pytest.mark.slow)]
+COMPARED = [*PLAYED, "connect4", PAWN, "pig", "backgammon", "2048", "nim", pytest.param("chess(variant=gardner)", marks=pytest.mark.slow)]
 
 
 @functools.cache
@@ -177,7 +177,7 @@ def test_undo_takes_dice_back(exported, visit):
     assert page.locator("#undo").is_disabled() and page.evaluate("position.caption")[2].startswith("This turn: 0 points")
 
 
-@pytest.mark.parametrize("name", ["othello(size=6)", "pig"])
+@pytest.mark.parametrize("name", ["othello(size=6)", "pig", "backgammon"])
 def test_a_link_opens_the_same_position(name, exported, visit):
     first = visit(exported(name))
     for turn in range(3):
@@ -275,7 +275,7 @@ def random_game(game, draw, rng, most=60):
         state, board = states[-1], draw(states, actions)
         mover, legal = game.mover(state), game.legal_actions(state)
         drawn = [[square.seat, square.sign] for square in board.squares] if board else game.observe(state).tolist()
-        seen.append([mover, legal if mover >= 0 else [], game.returns(state).tolist(), None if "pig" in game.name else drawn])
+        seen.append([mover, legal if mover >= 0 else [], game.returns(state).tolist(), None if game.name.startswith(("pig", "backgammon")) else drawn])
         if not legal or len(actions) == most: return dict(seed=seed, moves=actions), seen
         actions = [*actions, int(rng.choice(legal))]
         states = [*states, game.play(state, actions[-1])]

@@ -13,6 +13,7 @@ from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.arena.connect4_search import Connect4Search
+from alphazero_nb.arena.hex_search import HexSearch
 from alphazero_nb.arena.players import RolloutPlayer, get_player
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
@@ -61,6 +62,7 @@ def self_play(n):
                         settings=SelfPlaySettings(settings(n), fast_simulations=n)) as engine:
         engine.generate_games(2)
 
+corner = np.eye(1, 25, dtype=np.int16)[0]   # One stone in the corner of 5 × 5 cells; a small table makes it take hours
 dots, four, many = get_game("dots(rows=6,cols=6)"), get_game("connect4"), 10_000_000
 calls = dict(   # A function of the calls, and the calls with a number of simulations
     search=("gather", lambda n: searched(short, 1, n)), block=("gather", lambda n: searched(short, 3, n)),
@@ -68,7 +70,8 @@ calls = dict(   # A function of the calls, and the calls with a number of simula
     python=("gather", lambda n: searched(slow, 1, n)), one_game=("gather", one_game), self_play=("advance", self_play),
     rollouts=("_search", lambda n: acts(RolloutPlayer(short, n), short)),
     minimax=("_act", lambda n: acts(get_player("minimax:12" if n == many else "minimax:1", dots), dots)),
-    solver=("scores", lambda n: Connect4Search().scores(four.new(), limit=1 << 62 if n == many else 10)))
+    solver=("scores", lambda n: Connect4Search().scores(four.new(), limit=1 << 62 if n == many else 10)),
+    hex_solver=("win", lambda n: HexSearch(5, 1024).win(corner, 1, np.array([1 << 62 if n == many else 10]))))
 
 def interrupt(name):
     "Interrupt the main thread once a thread is inside this function."
@@ -103,7 +106,7 @@ for key, what in calls.items():
     if child == 0: run(*what)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 '''
-CALLS = ["search", "block", "leaves", "python", "one_game", "self_play", "rollouts", "minimax", "solver"]
+CALLS = ["search", "block", "leaves", "python", "one_game", "self_play", "rollouts", "minimax", "solver", "hex_solver"]
 
 
 def test_an_interrupt_ends_a_search_that_needs_no_network():

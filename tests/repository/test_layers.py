@@ -12,13 +12,13 @@ GROUPS = dict(
     core=["help", "device", "transfers", "patches", "compiled", "streams", "events", "calls", "base_game", "registry", "random_games", "game_check", "game", "python_game", "records", "intervals"],
     games=None,
     network=["networks", "spiking", "fused_boards", "fused_cards", "int8", "inference", "evaluator", "checkpoint", "saved_run", "pretrained"],
-    search=["tree", "cache", "search", "one_game", "levels", "analysis", "traps", "agent"],
+    search=["tree", "cache", "gumbel", "search", "one_game", "levels", "analysis", "traps", "agent"],
     selfplay=["settings", "layout", "contracts", "slots", "scheduler", "actors", "worker_process", "workers", "cluster", "pools", "calibration", "engine"],
-    arena=["connect4_search", "hex_search", "solvers", "players", "luck", "matches", "ladder", "judge", "material", "sgf", "external", "external_gtp", "session", "uci", "gtp", "level_curve"],
+    arena=["connect4_search", "hex_search", "solvers", "players", "luck", "matches", "ladder", "judge", "material", "sgf", "external", "external_gtp", "session", "external_gnubg", "uci", "gtp", "level_curve"],
     training=["replay", "learner", "run_folder", "shared_folder", "producer", "inbox", "trainer", "forecast", "operator_check"],
     ui=["svg", "progress", "widgets", "board", "grid", "card_table", "dashboard", "game_line", "saved_game", "match_text", "tree_view", "coach", "puzzles", "match", "match_view", "click_grid", "play", "plots", "report"],
     web=["linker", "exports", "network", "wasm", "driver", "modules", "page"],
-    bench_fixtures=[], benchmark=[], ablate=[], cli=[], all=[], __main__=[])
+    bench_fixtures=[], benchmark=[], ablate=[], lab=["strong_games", "measures", "verdict", "report", "study"], cli=[], all=[], __main__=[])
 ORDER = [(group, module) for group, modules in GROUPS.items() for module in modules or [""]]
 CHESS = ["games.chess_board", "games.chess_moves", "games.chess", "games.chess_text"]
 HEAVY = ["torch", "numba", "matplotlib"]

@@ -22,7 +22,7 @@ GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",
             "dots(rows=2,cols=4)", "dots(rows=1,cols=2)", "dots(rows=1,cols=1)", "othello(size=8)", "othello(size=6)",
             "go(size=5,komi=7)", "go(size=9,komi=6.5)", "hex(size=5)", "hex(size=7,swap=1)"]
-DICE = ["pig(goal=100)", "2048(goal=2048)", "2048(goal=32)"]
+DICE = ["pig(goal=100)", "backgammon", "backgammon(gammons=0)", "2048(goal=2048)", "2048(goal=32)"]
 # OpenSpiel's gomoku and its mnk both let five or more win; gomoku is the faster of the two.
 TWINS = {
     "tictactoe": "tic_tac_toe", "connect4": "connect_four",
@@ -293,7 +293,7 @@ def own(monkeypatch):
     monkeypatch.setattr(registry, "_registry", {})
 
 
-@pytest.mark.parametrize("name", ["2048", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello", "pig", "tictactoe"])
+@pytest.mark.parametrize("name", ["2048", "backgammon", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello", "pig", "tictactoe"])
 def test_a_name_of_the_package_cannot_be_registered(own, name):
     "`train dots --rules own.py` trained the package's dots and said nothing."
     with pytest.raises(ValueError, match=f"^the package has a game {name}, so yours needs another name, such as my_{name}.$"):

@@ -36,7 +36,7 @@ from alphazero_nb.web.wasm import EXPORTS, NotExportable, compile_game
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
 GAMES = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "dots": 1000, "othello": 1000, "chess": 1000,
          "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000, "nim": 1000, "go(size=5)": 1000, "go(size=9)": 50,
-         "hex(size=7)": 1000, "hex(size=5,swap=1)": 1000}   # Random games compared
+         "hex(size=7)": 1000, "hex(size=5,swap=1)": 1000, "backgammon": 1000}   # Random games compared
 SEARCHED = {"connect4": 200, "gomoku(size=9)": 200, "chess(variant=gardner)": 200, "pig": 200}   # Searches compared
 
 
@@ -519,7 +519,7 @@ def test_other_networks_are_refused():
 
 DRAWN = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "gomoku(size=15)": 100, "dots": 1000, "othello": 1000,
          "othello(size=6)": 100, "go(size=9)": 1000, "go(size=5)": 100,
-         "chess": 1000, "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000,
+         "chess": 1000, "chess(variant=gardner)": 1000, "pig": 1000, "2048": 1000, "backgammon": 1000,
          "chess(fen=r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1)": 300}   # Positions compared
 
 
@@ -563,12 +563,13 @@ def expected_board(game, draw, states, actions) -> tuple:
     if board and actions and game.mover(states[-2]) >= 0:
         job |= dict(before=game.legal_actions(states[-2]), action=actions[-1])
         last = sorted(last_places(draw(states[:-1], actions[:-1]), board, actions[-1]))
-    names = [game.move_name(states[-1], action) for action in legal] if name == "chess" else []
+    names = [game.move_name(states[-1], action) for action in legal] if name in ("chess", "backgammon") else []
     return dict(board=as_data(board), names=names, last=last, won=[list(line) for line in winning_lines(board)] if board else []), job
 
 
 def numbers_below(game, state) -> list[str]:
     "The numbers in the lines below the board, from the game's text."
+    if game.name == "backgammon": return re.findall(r"\d+", game.text(state))
     if game.name.startswith("2048"): return re.findall(r"score (\d+)", game.text(state))
     return [*re.findall(r": (\d+)", game.text(state)), "100"] if game.name == "pig(goal=100)" else []
 
@@ -581,7 +582,9 @@ def test_the_drawings_are_those_of_python(name):
     lines = list(line_positions(game, rng, DRAWN[name]))
     expected, jobs = zip(*(expected_board(game, draw, *line) for line in lines))
     for (states, _), theirs, ours in zip(lines, expected, boards_in_node(drawing, jobs), strict=True):
-        assert re.findall(r"\d+", " ".join(ours.pop("caption"))) == numbers_below(game, states[-1])
+        below = ours.pop("caption")
+        assert re.findall(r"\d+", " ".join(below)) == numbers_below(game, states[-1])
+        if name == "backgammon": assert "\n".join(below) == game.text(states[-1])
         assert ours == theirs, states[-1].tolist()
 
 

@@ -1,0 +1,219 @@
+"""A study trains, plays, stops, continues and reports; bad input is one sentence, and nothing is lost."""
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alphazero_nb.ablate import Stopped
+from alphazero_nb.cli import main
+from alphazero_nb.core.registry import get_game, import_rules, register
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.lab import study as lab
+from alphazero_nb.lab.study import Study, StudyPlan, find_variant, games_of, study
+from alphazero_nb.lab.verdict import who_is_ahead
+
+NIM = Path(__file__).resolve().parents[2]/"examples"/"nim.py"
+SMALL = (0, 2, 8)   # Strengths
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nim():
+    kept = list(sys.path)
+    import_rules(NIM)
+    yield
+    sys.path[:] = kept
+
+
+def prepared(folder, variants=("nim(stones=5)", "nim(stones=4)"), iterations: int = 2, rounds: int = 2, say=lambda text: None) -> Study:
+    "A study that takes iterations and rounds, however fast the machine is."
+    made = Study(StudyPlan(variants, 10.0, (0, 1), SMALL, iterations, rounds), folder, say)
+    for key in made.runs: made.runs.trainer(*key).events.listeners[:] = []
+    return made
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    made = prepared(folder)
+    return made, made.run()
+
+
+def test_the_result_is_plain_data_with_all_parts(finished):
+    made, result = finished
+    assert json.loads((made.folder/"result.json").read_text()) == json.loads(json.dumps(result))
+    assert result["games"] == 20 and len(result["runs"]) == 4
+    assert result["exact"] == {"nim(stones=5)": "first", "nim(stones=4)": "second"}
+    rows = {(row["variant"], row["strength"], row["measure"]) for row in result["rows"]}
+    for variant in result["variants"]:
+        for strength in SMALL: assert {(variant, strength, name) for name in ("points of seat 0", "draws", "length", "forced moves")} <= rows
+        assert (variant, 8, "Elo above random play") in rows and (variant, 8, "Elo of a doubling") in rows
+    for row in result["rows"]: assert row["low"] <= row["mean"] <= row["high"] and math.isfinite(row["high"] - row["low"]), row
+    assert {row["measure"] for row in result["gaps"]} == {row["measure"] for row in result["rows"] if row["strength"] == 8}
+
+
+def test_means_are_those_of_the_stored_games(finished):
+    "Counted again from the files of the rounds."
+    made, result = finished
+    for variant in result["variants"]:
+        files = sorted(made.folder.glob(f"rounds/{variant.replace('(', '-').replace('=', '-').strip(')')}-*.json"))
+        assert len(files) == 4   # Two seeds, two rounds
+        games = [game for file in files for game in json.loads(file.read_text())["games"]["8"]]
+        row = next(row for row in result["rows"] if (row["variant"], row["strength"], row["measure"]) == (variant, 8, "points of seat 0"))
+        assert math.isclose(row["mean"], np.mean([(game["results"][0] + 1) / 2 for game in games]))
+        row = next(row for row in result["rows"] if (row["variant"], row["strength"], row["measure"]) == (variant, 8, "length"))
+        assert math.isclose(row["mean"], np.mean([len(game["movers"]) for game in games]))
+
+
+def test_the_page_has_the_verdict_and_no_program(finished):
+    made, result = finished
+    page = (made.folder/"report.html").read_text(encoding="utf-8")
+    assert "<script" not in page and page.count("<img") == 4 and "With perfect play the second player wins." in page
+    for said in result["verdict"].values(): assert said[0] in page
+
+
+def test_a_finished_study_is_read_and_not_played_again(finished, monkeypatch):
+    made, result = finished
+    monkeypatch.setattr(lab, "play_strong", None)   # Would fail if it were called
+    again = prepared(made.folder)
+    assert again.run() == result
+
+
+def test_a_stop_loses_nothing(tmp_path):
+    "Ctrl-C after the first round; the same study continues with the games and the agents that it has."
+    def stop(text):
+        if text.startswith("round 1"): raise KeyboardInterrupt
+    with pytest.raises(Stopped, match="the same command continues"): prepared(tmp_path, say=stop).run()
+    before = {path: path.read_bytes() for path in tmp_path.glob("rounds/*.json")}
+    again = prepared(tmp_path)
+    trained = {key: again.runs.trainer(*key).iteration for key in again.runs}
+    result = again.run()
+    assert len(before) == 4 and set(trained.values()) == {2} and result["games"] == 20
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_more_training_replaces_the_games(tmp_path):
+    first = prepared(tmp_path, ("nim(stones=3)",), rounds=1).run()
+    before = {path.name: json.loads(path.read_text())["network"] for path in tmp_path.glob("rounds/*.json")}
+    prepared(tmp_path, ("nim(stones=3)",), iterations=3, rounds=1).run()
+    after = {path.name: json.loads(path.read_text())["network"] for path in tmp_path.glob("rounds/*.json")}
+    assert first["games"] == 10 and before.keys() == after.keys() and not set(before.values()) & set(after.values())
+
+
+def test_the_stored_games_follow_the_rules(finished):
+    made, result = finished
+    for name in result["variants"]:
+        game, rounds = get_game(name), [json.loads(path.read_text()) for path in made.folder.glob("rounds/*.json") if name[-2] in path.name.split("-")[2]]
+        for strength in SMALL:
+            for played in games_of(rounds, strength):
+                state = game.new_match(played.seed)
+                for k, action in enumerate(played.actions):
+                    legal = game.legal_actions(state)
+                    assert action in legal and played.legal[k] == len(legal) and played.movers[k] == game.mover(state)
+                    assert 1 <= played.choices[k] <= len(legal) + 1e-3
+                    state = game.play(state, action)
+                assert game.over(state) and game.returns(state).tolist() == played.results
+
+
+def test_another_study_in_the_folder_is_refused(tmp_path):
+    prepared(tmp_path)
+    with pytest.raises(ValueError, match=r"has a study of nim\(stones=5\), nim\(stones=4\).*another folder"): prepared(tmp_path, ("tictactoe",))
+
+
+class Breaking:
+    "Nim in Python whose rules raise from some call on."
+    calls, limit = 0, math.inf
+
+    def __init__(self): self.left, self.seat = 4, 0
+    def mover(self): return self.seat if self.left else -1
+    def legal(self): return list(range(min(2, self.left)))
+    def copy(self):
+        other = Breaking()
+        other.left, other.seat = self.left, self.seat
+        return other
+    def text(self): return f"{self.left} {self.seat}"
+    def returns(self): return [1.0, -1.0] if self.seat else [-1.0, 1.0]
+    def observe(self): return np.eye(5, dtype=np.int8)[self.left]
+    def play(self, action):
+        Breaking.calls += 1
+        if Breaking.calls > Breaking.limit: raise IndexError("the heap fell over")
+        self.left, self.seat = self.left - action - 1, 1 - self.seat
+
+
+@pytest.mark.parametrize("iterations", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_rules_that_raise_keep_what_was_trained(tmp_path, iterations):
+    "In the games (everything is trained), and in the training of the second seed."
+    register("breaking", lambda: PythonGame("breaking", lambda seed: Breaking(), players=2, actions=2, shape=(5,), max_length=4))
+    Breaking.calls, Breaking.limit = 0, math.inf
+    made = prepared(tmp_path, ("breaking",), iterations=1)
+    train = made.train
+    def limited():
+        made.runs.trainer("breaking", 0).fit(iterations=1)
+        if iterations == 1: train()
+        Breaking.limit = Breaking.calls + 10
+        if iterations == 2: train()
+    made.train = limited
+    with pytest.raises(ValueError) as error: made.run()
+    assert "the heap fell over" in str(error.value) and "is kept in" in str(error.value) and "\n" not in str(error.value)
+    Breaking.limit = math.inf
+    result = prepared(tmp_path, ("breaking",), iterations=1).run()
+    assert [row["iterations"] for row in result["runs"]] == [1, 1]
+
+
+def test_too_little_time_for_an_iteration(tmp_path):
+    "A run takes one iteration at least. If this is far more than its time, a sentence says how many minutes it takes."
+    made = Study(StudyPlan(("nim(stones=5)",), 1e-6, (0, 1), SMALL), tmp_path, lambda text: None)
+    with pytest.raises(ValueError, match=r"1e-06 minutes are too short: an iteration of nim.* at least \d+ minutes, or fewer seeds. What was trained is kept"):
+        made.run()
+    result = prepared(tmp_path, ("nim(stones=5)",), iterations=1, rounds=1).run()
+    assert [row["iterations"] for row in result["runs"]] == [1, 1]
+
+
+@pytest.mark.parametrize("variants, words", [
+    (("pig", "2048"), "the same number of players"), (("tictactoe", "tictactoe"), "the same game"), (("tictacto",), "Did you mean 'tictactoe'"),
+    (("nothing.py",), "nothing.py is not a Python file")])
+def test_variants_that_cannot_be_compared(variants, words):
+    with pytest.raises(ValueError, match=words): StudyPlan(tuple(map(find_variant, variants)))
+
+
+@pytest.mark.parametrize("given, words", [(dict(minutes=0.0), "minutes is 0.0; it must be above 0"), (dict(seeds=()), "seeds is empty"),
+                                          (dict(minutes=math.nan), "minutes is nan"),
+                                          (dict(rounds=0), "rounds is 0; it must be at least 1"), (dict(iterations=1.5), "iterations is 1.5; it must be a whole number")])
+def test_numbers_that_are_none(given, words):
+    with pytest.raises(ValueError, match=words): StudyPlan(("tictactoe",), **given)
+
+
+def test_files_of_rules(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert find_variant(NIM) == find_variant(str(NIM)) == "nim(stones=15)"
+    (tmp_path/"rules_without_a_game.py").write_text("x = 1\n")
+    with pytest.raises(ValueError, match="registers no game"): find_variant(tmp_path/"rules_without_a_game.py")
+    (tmp_path/"rules_of_two_games.py").write_text("from alphazero_nb.all import register\nfor name in ('a1', 'a2'): register(name, lambda: None)\n")
+    with pytest.raises(ValueError, match="registers a1, a2; run it with --rules"): find_variant(tmp_path/"rules_of_two_games.py")
+
+
+@pytest.mark.parametrize("words, said", [(["pig", "--variants", "2048"], "same number of players"), (["nothing.py"], "not a Python file"),
+                                         (["tictactoe", "--variants", "tictactoe"], "the same game")])
+def test_bad_input_of_the_command_is_one_line(words, said, capsys, tmp_path):
+    assert main(["study", *words, "--folder", str(tmp_path/"x")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1 and not (tmp_path/"x").exists()
+
+
+@pytest.mark.parametrize("name, measure", [pytest.param("race", "points of seat 2", marks=pytest.mark.slow), ("pegs", "result")])
+def test_other_numbers_of_players(name, measure, tmp_path):
+    "Points of every seat with three players, the result with one."
+    import_rules(NIM.with_name(f"{name}.py"))
+    result = prepared(tmp_path, (get_game(name).name,), iterations=1, rounds=1).run()
+    assert any(row["measure"] == measure and row["strength"] == 8 for row in result["rows"])
+    assert all(sentence.endswith(".") for sentence in next(iter(result["verdict"].values())))
+
+
+@pytest.mark.slow
+def test_the_verdict_on_nim(tmp_path):
+    "Two minutes find out who wins, and that the heaps differ."
+    found = study("nim(stones=15)", ["nim(stones=16)"], minutes=3, seeds=2, folder=tmp_path, say=lambda text: None).data
+    ahead = [who_is_ahead([row for row in found["rows"] if row["variant"] == name]) for name in found["variants"]]
+    assert ahead == ["first", "second"] and any(row["measure"] == "points of seat 0" and row["low"] > 0 for row in found["gaps"])
