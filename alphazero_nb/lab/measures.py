@@ -18,8 +18,8 @@ from .strong_games import PairScores, StrongGame, perplexity
 
 # %% auto #0
 __all__ = ['LEAD', 'DECIDED', 'Sample', 'share_sample', 'mean_sample', 'jackknife', 'result_measures', 'choice_measures',
-           'lead_changes', 'decided_at', 'drama_measures', 'describe_play', 'describe_depth', 'Estimate', 'angle',
-           'pooled_variance', 'estimate', 'difference']
+           'lead_changes', 'decided_at', 'drama_measures', 'luck_measures', 'describe_play', 'describe_depth',
+           'Estimate', 'angle', 'pooled_variance', 'estimate', 'difference']
 
 # %% ../../nbs/84_lab.measures.ipynb #7c7199db
 class Sample(NamedTuple):
@@ -104,9 +104,20 @@ def drama_measures(games: list[StrongGame]) -> dict[str, Sample]:
     return found
 
 # %% ../../nbs/84_lab.measures.ipynb #61a653b1
+def luck_measures(games: list[StrongGame]) -> dict[str, Sample]:
+    "Return the share of the variance of the results that dice or deals explain; nothing without them."
+    if not all(game.luck for game in games): return {}
+    pairs = [(tuple(game.results), tuple(game.luck)) for game in games]
+    def share(pairs) -> float:
+        results, luck = np.array(pairs).transpose(1, 0, 2)
+        whole = results.var(0).sum()
+        return max(0.0, 1 - (results - luck).var(0).sum() / whole) if whole > 0 else 0.0
+    return {"luck": jackknife(share, pairs)}
+
+
 def describe_play(games: list[StrongGame]) -> dict[str, Sample]:   # At least two games of one agent at one strength
     "Return all measures of some games."
-    return result_measures(games) | choice_measures(games) | drama_measures(games)
+    return result_measures(games) | choice_measures(games) | drama_measures(games) | luck_measures(games)
 
 # %% ../../nbs/84_lab.measures.ipynb #2128c369
 def describe_depth(steps: list[PairScores]) -> tuple[dict, set]:   # {(strength, measure): Sample}, and keys of lower bounds

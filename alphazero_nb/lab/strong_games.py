@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..core.game import Game
 from ..core.streams import Purpose, derive_seed
 from ..search.levels import FLOOR
 from ..arena.level_curve import play_pairs
+from ..arena.luck import game_luck, luck_evaluator
 from ..arena.matches import canonical
 from ..arena.players import get_player
 
@@ -61,13 +62,15 @@ class StrongGame:
     choices: list    # Perplexity of the visits; 1 for a forced move
     values: list     # Expected result by seat before the move; empty for random play
     opening: str     # The position after four moves, equal for mirrored positions; "" with chance, hidden cards, or less moves
+    luck: list = field(default_factory=list)   # By seat: the part of the result that dice or the deal gave; empty without them
 
 # %% ../../nbs/83_lab.strong_games.ipynb #a59dac12
 class _Table:
     "A game in progress."
     def __init__(self, game: Game, seed: int, number: int):
         self.game, self.seed = game, derive_seed(seed, Purpose.OPENINGS, number)
-        self.state, self.rolls, self.opening, self.actions = game.new_match(self.seed), 0, "", []
+        self.start = self.state = game.new_match(self.seed)
+        self.rolls, self.opening, self.actions = 0, "", []
         self.movers, self.legal, self.choices, self.values = [], [], [], []
 
     def play(self, action: int, choices: float, values: list) -> None:
@@ -112,7 +115,10 @@ def play_strong(
         for k in set(range(len(going))) - set(asked):
             table = going[k]
             table.play(legal[k][0], 1.0, table.values[-1] if table.values else [0.0] * game.players if player else [])
-    return [table.finish() for table in tables]
+    played = [table.finish() for table in tables]
+    if (evaluator := luck_evaluator(game, player)) is None: return played
+    luck = game_luck(game, evaluator, [t.start for t in tables], [t.actions for t in tables], [[player] * game.players] * games, seed)
+    return [replace(game, luck=[round(float(value), 4) for value in row]) for game, row in zip(played, luck)]
 
 # %% ../../nbs/83_lab.strong_games.ipynb #732300c4
 class PairScores(NamedTuple):

@@ -9,7 +9,7 @@ from alphazero_nb.arena.solvers import TableSolver
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.lab.measures import (PairScores, Sample, StrongGame, angle, decided_at, describe_depth, describe_play, difference, estimate,
-                                       jackknife, lead_changes, mean_sample, perplexity, pooled_variance, share_sample)
+                                       jackknife, lead_changes, luck_measures, mean_sample, perplexity, pooled_variance, share_sample)
 from alphazero_nb.lab.strong_games import OPENING, STRENGTHS, draw_move, play_steps, play_strong
 from alphazero_nb.lab.study import describe_unused
 from alphazero_nb.lab.verdict import (count_questions, describe_gaps, describe_variant, exact_answer, table_gaps, table_rows, too_short,
@@ -225,3 +225,22 @@ def test_actions_that_are_never_used_are_named():
     games = [StrongGame([0, 0], 0, [0, 1, 2, 3, 4, 5, 6, 7], [0, 1] * 4, [2] * 8, [1] * 8, [], "")] * 30
     assert describe_unused(game, games, ()) == [f"Strong play never used 1 of 9 actions in 240 moves: {game.action_name(8)}."]
     assert describe_unused(game, games, (8,)) == [] and describe_unused(game, games[:5], ()) == []
+
+
+# Luck
+
+
+def test_luck_explains_the_whole_or_nothing():
+    "Results that are luck alone, and results that owe nothing to it."
+    rng = np.random.default_rng(0)
+    games = [StrongGame([value, -value], 0, [], [0], [1], [1.0], [], "", [value, -value]) for value in rng.choice([-1, 1], 40)]
+    assert luck_measures(games)["luck"].mean == 1
+    games = [StrongGame(game.results, 0, [], [0], [1], [1.0], [], "", [0.0, 0.0]) for game in games]
+    assert luck_measures(games)["luck"].mean == 0
+    assert luck_measures([StrongGame([1, -1], 0, [], [0], [1], [1.0], [], "")] * 3) == {}
+
+
+def test_games_with_dice_have_luck_and_others_have_none():
+    games = play_strong(agent_of("pig(goal=20)"), 8, 6)
+    assert all(len(game.luck) == 2 for game in games) and all(not game.luck for game in play_strong(agent_of("pig(goal=20)"), 0, 3))
+    assert all(not game.luck for game in play_strong(agent_of("tictactoe"), 8, 3))
