@@ -60,7 +60,7 @@ class StudyPlan:
         if not self.seeds: raise ValueError("seeds is empty; a study needs one or more.")
         for seed in self.seeds: require_kind("an entry of seeds", seed, "int", 2**63 - 1)
         if len(set(self.variants)) < len(self.variants):
-            raise ValueError("two variants are the same game; give the games different names or parameters, and another file another name.")
+            raise ValueError("two variants are the same game; give them different names or parameters.")
         games = [get_game(name) for name in self.variants]
         if len({game.players for game in games}) > 1:
             said = ", ".join(f"{game.name} {game.players}" for game in games)

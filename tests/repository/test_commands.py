@@ -13,6 +13,7 @@ import pytest
 
 from alphazero_nb import benchmark
 from alphazero_nb.cli import _get_game, main, make_parser
+from alphazero_nb.lab.study import find_variant
 from alphazero_nb.network.networks import PRESETS
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +83,10 @@ def test_a_command_is_understood(place, words, nim, monkeypatch):
     if getattr(args, "preset", None): assert args.preset in PRESETS
     rules = getattr(args, "rules", None)
     if rules and rules not in run: subprocess.run([sys.executable, rules], check=True, timeout=900)
-    if rules: run.add(rules)
+    if words[0] == "study":
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        assert all(find_variant(str(ROOT / name) if name.endswith(".py") else name) for name in (args.game, *args.variants))
+    elif rules: run.add(rules)
     elif (game := getattr(args, "game", None)) is not None:
         try: assert _get_game(args).name
         except ImportError: pytest.skip(f"{game} needs another package")
