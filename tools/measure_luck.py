@@ -3,7 +3,8 @@
     python tools/measure_luck.py AGENT OPPONENT [--games 10000] [--simulations 64] [--label TEXT] [--out FILE]
 
 AGENT is the folder of a run, or a game of which the package has an agent; without simulations, `--simulations 0`, its
-network plays alone. OPPONENT is `optimal` (Pig), `itself`, or any player of the arena. In games with hidden cards, `--games`
+network plays alone. OPPONENT is `optimal` (Pig), `itself`, `network` (its
+network alone), or any player of the arena. In games with hidden cards, `--games`
 are deals, each from every seat. FILE gets a row for each pair of game and label; an older row of the same pair is replaced.
 """
 import argparse, json, time
@@ -43,9 +44,10 @@ class OptimalPig(Player):
     def acts(self, states): return choose_best(self.wins, self.game.as_states(states))
 
 
-def opponent_of(name: str, agent):
-    if name == "optimal": return OptimalPig(agent.game)
-    return agent if name == "itself" else get_player(name, agent.game)
+def opponent_of(name: str, player):
+    if name == "optimal": return OptimalPig(player.game)
+    if name == "network": return NetworkAlone(player.game, player.evaluator)
+    return player if name == "itself" else get_player(name, player.game)
 
 
 def first_games(match, share: float) -> dict:
@@ -56,6 +58,7 @@ def first_games(match, share: float) -> dict:
 
 
 def measure(agent, player, opponent, games: int, seed: int) -> dict:
+    play_series(agent.game, player, opponent, 4, seed, luck=agent.evaluator)   # Compiles
     began = time.perf_counter()
     play_series(agent.game, player, opponent, games, seed)
     played = time.perf_counter()
@@ -85,7 +88,7 @@ def main():
     agent = load(args.agent, max(1, args.simulations), "cpu", worlds=args.worlds)
     player = agent if args.simulations else NetworkAlone(agent.game, agent.evaluator)
     row = dict(game=agent.game.name, label=args.label or args.opponent, about=args.about, simulations=args.simulations,
-               **measure(agent, player, opponent_of(args.opponent, agent), args.games, args.seed),
+               **measure(agent, player, opponent_of(args.opponent, player), args.games, args.seed),
                cpu=processor(), date=str(date.today()))
     print(json.dumps(row, indent=1))
     if not args.out: return
