@@ -527,7 +527,7 @@ def test_a_duplicate_as_plain_data_and_as_a_line():
     assert json.loads(json.dumps(row)) == row and (row["deals"], row["games"]) == (2, 4)
     points, exact = row["measures"]["points"], row["measures"]["exact"]
     assert points["mine"][0] == 8.25 and points["theirs"][0] == 7.75 and not points["share"] and exact["share"]
-    spread = 12.706 * 5   # Differences of 5.5 and −4.5: standard deviation 10 / √2, over √2, for one degree of freedom
+    spread = 12.7062 * 5   # Differences of 5.5 and −4.5: standard deviation 10 / √2, over √2, for one degree of freedom
     assert points["difference"] == pytest.approx([.5, .5 - spread, .5 + spread])
     line = describe_measures(row["measures"])
     assert line.startswith("points 8.25 (-20.34 to 36.84) against 7.75 (-27.19 to 42.69): +0.50 (-63.03 to +64.03); exact 75.0% (")

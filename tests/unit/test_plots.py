@@ -249,7 +249,7 @@ def test_of_several_players_the_mean_results_are_drawn():
     outcomes = [(1, -.5, 0), (0, -.5, -1), (.5, -.5, 1), (.5, -.5, 0)]
     axis = plot_games([record(5, outcome) for outcome in outcomes]).axes[1]
     assert np.allclose([bar.get_width() for bar in axis.patches], [.5, -.5, 0])
-    spread = 3.182 * math.sqrt((.25 + .25) / 3 / 4)   # Student's, 3 degrees of freedom
+    spread = 3.18245 * math.sqrt((.25 + .25) / 3 / 4)   # Student's, 3 degrees of freedom
     assert np.allclose(bars(axis)[0][:, 0], [.5 - spread, .5 + spread]) and np.allclose(bars(axis)[1][:, 0], [-.5, -.5])
     alone = plot_games([record(5, (1, -.5, 0))]).axes[1]
     assert [bar.get_width() for bar in alone.patches] == [1, -.5, 0], "one game has no interval"
