@@ -275,8 +275,8 @@ def test_bits_survive_packing():
 
 
 def test_the_spread_of_seeds_is_that_of_a_textbook():
-    a, b = [1.0, 2.0, 4.0], [3.0, 3.0, 6.0]   # Variances 7/3 and 3; Student's factor for 4 degrees of freedom: 2.77645
-    assert seed_spread([a, b]) == pytest.approx(2.77645 * math.sqrt((7 / 3 + 3) / 2 / 3))
+    a, b = [1.0, 2.0, 4.0], [3.0, 3.0, 6.0]   # Variances 7/3 and 3; Student's factor for 4 degrees of freedom: 2.7764451
+    assert seed_spread([a, b]) == pytest.approx(2.7764451 * math.sqrt((7 / 3 + 3) / 2 / 3))
     assert math.isnan(seed_spread([[1.0], [2.0]]))
     row = compare([np.full(2000, x / 10) for x in a], [np.full(2000, x / 10) for x in b], .5)
     assert row["difference"] == pytest.approx(-1 / 6) and row["high"] - row["low"] == pytest.approx(math.sqrt(2))
