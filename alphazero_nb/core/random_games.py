@@ -15,7 +15,7 @@ from .calls import (CHANCE, LEGAL, MOVER, OVER, PLAY, PROBABILITIES, START, call
                                      call_play, call_start, draw_outcome, write_inputs)
 
 # %% auto #0
-__all__ = ['play_randomly', 'RandomGames', 'random_games']
+__all__ = ['ENOUGH', 'play_randomly', 'RandomGames', 'random_games']
 
 # %% ../../nbs/01d_core.random_games.ipynb #c1901178
 @kernel
@@ -48,6 +48,9 @@ def play_randomly(api, random, games, first_seed, state, actions, chances, row, 
         if count > 1: lengths[game] = -lengths[game]
 
 # %% ../../nbs/01d_core.random_games.ipynb #e90051fb
+ENOUGH = 1000   # Games after which an action that was never legal is worth a warning
+
+
 @dataclass(frozen=True)
 class RandomGames:
     "What many random games were like."
@@ -59,12 +62,12 @@ class RandomGames:
 
     def warnings(self, names=str) -> list[str]:   # names: the name of an action
         "Return a sentence for each thing that looks like a mistake."
-        found, few = [], self.games < 1000
+        found, few = [], self.games < ENOUGH
         if self.unused and not few:
             some = ", ".join(names(action) for action in self.unused[:3]) + ", …" * (len(self.unused) > 3)
             one = len(self.unused) == 1
             found.append(f"{len(self.unused)} action{'' if one else 's'} ({some}) {'was' if one else 'were'} never legal "
-                         f"in {self.games:,} random games")
+                         f"in {ENOUGH:,} random games or more")   # The number depends on the machine
         if self.games and self.at_limit == self.games:
             found.append(f"all {self.games:,} random games went on until the limit of {self.limit:,} moves")
         if self.repeats:
