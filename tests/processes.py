@@ -5,6 +5,8 @@ import signal
 import sys
 import tempfile
 import threading
+import time
+from contextlib import contextmanager
 from multiprocessing import reduction
 
 import psutil
@@ -73,3 +75,13 @@ class Handle:
     def __getstate__(self): return reduction.DupFd(self.number)
     def __setstate__(self, there): self.there = there
     def detach(self): return self.there.detach()
+
+
+@contextmanager
+def no_child_left():
+    "Fail if a process that starts inside is still there ten minutes after the end."
+    before = {child.pid for child in children()}
+    yield
+    end = time.monotonic() + 600
+    while (left := [child for child in children() if child.pid not in before]) and time.monotonic() < end: time.sleep(.05)
+    assert not left, "a program outlives its player"

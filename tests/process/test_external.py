@@ -21,7 +21,7 @@ from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import chess_text
-from processes import children
+from processes import children, no_child_left
 
 STUB = Path(__file__).resolve().parents[1] / "uci_stub.py"
 QUEENS = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye for mates end such a game soon
@@ -30,12 +30,7 @@ QUEENS = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye
 @pytest.fixture
 def stub(tmp_path):
     "The command of a stub that behaves in a certain way; its commands go to `log`. No process may be left."
-    before = {child.pid for child in children()}
-    def command(mode): return shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
-    yield command
-    end = time.monotonic() + 600
-    while (left := [child for child in children() if child.pid not in before]) and time.monotonic() < end: time.sleep(.05)
-    assert not left, "a program outlives its player"
+    with no_child_left(): yield lambda mode: shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
 
 
 def commands(tmp_path, word): return [line.split() for line in (tmp_path / "log").read_text("utf-8").splitlines() if line.startswith(word)]

@@ -2,7 +2,6 @@
 import shlex
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player, names_program
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import go as go_rules
-from processes import children
+from processes import no_child_left
 
 STUB = Path(__file__).resolve().parents[1] / "gtp_stub.py"
 HEX = "hex(size=4)"
@@ -23,12 +22,7 @@ HEX = "hex(size=4)"
 @pytest.fixture
 def stub(tmp_path):
     "The command of a stub that behaves in a certain way; its commands go to `log`. No process may be left."
-    before = {child.pid for child in children()}
-    def command(mode): return shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
-    yield command
-    end = time.monotonic() + 600
-    while (left := [child for child in children() if child.pid not in before]) and time.monotonic() < end: time.sleep(.05)
-    assert not left, "a program outlives its player"
+    with no_child_left(): yield lambda mode: shlex.join([sys.executable, str(STUB), mode, str(tmp_path / "log")])
 
 
 def games_told(tmp_path):
