@@ -64,7 +64,8 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
     module = importlib.import_module(path.stem)
     if Path(getattr(module, "__file__", None) or "").resolve() != path:
         raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
-    return _files.setdefault(path, [name for name, made in _registry.items() if before.get(name) is not made])
+    return _files.setdefault(path, [name for name, made in _registry.items() if before.get(name) is not made
+                                    or getattr(made, "__module__", None) == module.__name__])   # Imported before
 
 # %% ../../nbs/01b_core.registry.ipynb #2f81983b
 def did_you_mean(word: str, known) -> str:

@@ -124,12 +124,11 @@ class Study:
 
     def too_short(self) -> str | None:
         "Return a sentence if the first iteration of a run took more than twice the time that the run should have, else None."
-        planned_s, count = 60 * self.runs.experiment.minutes, len(self.runs.experiment.names) * len(self.plan.seeds)
-        runs = {name: self.runs.trainer(name, seed) for name, seed in self.runs}
-        late = [(name, run.seconds) for name, run in runs.items() if run.iteration == 1 and run.seconds > 2 * planned_s]
+        planned_s, runs = 60 * self.runs.experiment.minutes, [(name, self.runs.trainer(name, seed)) for name, seed in self.runs]
+        late = [(run.seconds, name) for name, run in runs if run.iteration == 1 and run.seconds > 2 * planned_s]
         if not late or self.plan.iterations: return None
-        (name, seconds), least = late[0], math.ceil(2 * max(seconds for _, seconds in late) * count / TRAINING / 60)
-        return (f"{self.plan.minutes:g} minutes are too short: an iteration of {name} takes {seconds:.0f} s, and each of the {count} runs "
+        (seconds, name), least = max(late), math.ceil(2 * max(late)[0] * len(runs) / TRAINING / 60)
+        return (f"{self.plan.minutes:g} minutes are too short: an iteration of {name} takes {seconds:.0f} s, and each of the {len(runs)} runs "
                 f"has {planned_s:.0f} s. Give at least {least} minutes, or fewer seeds.")
 
 # %% ../../nbs/87_lab.study.ipynb #8105b493

@@ -2,6 +2,7 @@
 import json
 import math
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +189,11 @@ def test_numbers_that_are_none(given, words):
 def test_files_of_rules(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert find_variant(NIM) == find_variant(str(NIM)) == "nim(stones=15)"
+    sys.path.insert(0, str(tmp_path))
+    (tmp_path/"imported_before.py").write_text("from alphazero_nb.all import get_game, register\ndef make(): return get_game('tictactoe')\n"
+                                               "register('imported_before', make)\n")
+    import_module("imported_before")
+    assert import_rules(tmp_path/"imported_before.py") == ["imported_before"]
     (tmp_path/"rules_without_a_game.py").write_text("x = 1\n")
     with pytest.raises(ValueError, match="registers no game"): find_variant(tmp_path/"rules_without_a_game.py")
     (tmp_path/"rules_of_two_games.py").write_text("from alphazero_nb.all import register\nfor name in ('a1', 'a2'): register(name, lambda: None)\n")
