@@ -14,7 +14,7 @@ from ..arena.solvers import TableSolver, Unsolved, get_solver
 from .measures import Estimate, difference, estimate, pooled_variance
 
 # %% auto #0
-__all__ = ['SHARES', 'DEPTH', 'POSITIONS', 'is_share', 'count_questions', 'table_rows', 'pool', 'table_gaps', 'find_row',
+__all__ = ['SHARES', 'DEPTH', 'NEAR', 'POSITIONS', 'is_share', 'count_questions', 'table_rows', 'pool', 'table_gaps', 'find_row',
            'who_is_ahead', 'number', 'with_interval', 'too_short', 'describe_variant', 'describe_gaps', 'exact_answer',
            'describe_exact']
 
@@ -36,20 +36,22 @@ def count_questions(samples: dict) -> int:   # {(variant, strength, measure): [S
 
 def table_rows(samples: dict, bounds: set = frozenset()) -> list[dict]:   # bounds: keys whose true value may be larger
     "Return a row for each sample of the table: its mean over seeds, with an interval."
-    questions, pooled, rows = count_questions(samples), pool(samples), []
+    questions, rows = count_questions(samples), []
     for (variant, strength, measure), given in samples.items():
-        found = _estimate(measure, given, pooled[measure] if strength else (0.0, 0), questions)
+        found = _estimate(measure, given, pool(samples, measure, strength), questions)
         rows.append(dict(variant=variant, strength=strength, measure=measure, bound=(variant, strength, measure) in bounds,
                          **found._asdict()))
     return rows
 
 
-def pool(samples: dict) -> dict[str, tuple]:
-    "Return the variance between seeds of each measure, over all variants and all strengths but random play, which has no agent."
-    groups: dict = {measure: [] for _, _, measure in samples}
-    for (_, strength, measure), given in samples.items():
-        if strength: groups[measure].append(given)
-    return {measure: pooled_variance(given, is_share(measure)) for measure, given in groups.items()}
+NEAR = 16   # Players whose simulations differ by at most this factor vary alike from seed to seed
+
+
+def pool(samples: dict, measure: str, strength: int) -> tuple:   # As from `pooled_variance`; (0, 0) for random play
+    "Return the variance of a measure between seeds, over all variants and all strengths near this one."
+    near = [given for (_, other, name), given in samples.items()
+            if name == measure and 0 < other <= NEAR * strength and strength <= NEAR * other]
+    return pooled_variance(near, is_share(measure))
 
 
 def _estimate(measure: str, given: list, pooled: tuple, questions: int) -> Estimate:
@@ -58,13 +60,14 @@ def _estimate(measure: str, given: list, pooled: tuple, questions: int) -> Estim
 
 def table_gaps(samples: dict) -> list[dict]:
     "Return the differences between each two variants at full strength."
-    questions, pooled = count_questions(samples), pool(samples)
+    questions = count_questions(samples)
     top, variants = max(strength for _, strength, _ in samples), list(dict.fromkeys(variant for variant, _, _ in samples))
     rows = []
     for one, other in itertools.combinations(variants, 2):
         for (variant, strength, measure), given in samples.items():
             if (variant, strength) != (one, top) or (other, top, measure) not in samples: continue
-            mine, theirs = (_estimate(measure, each, pooled[measure], questions) for each in (given, samples[other, top, measure]))
+            pooled = pool(samples, measure, top)
+            mine, theirs = (_estimate(measure, each, pooled, questions) for each in (given, samples[other, top, measure]))
             mean, low, high = difference(mine, theirs)
             rows.append(dict(one=one, other=other, measure=measure, mean=mean, low=low, high=high))
     return rows

@@ -202,6 +202,14 @@ def test_few_games_are_too_short():
     assert "points of seat 0" in too_short(table_rows(samples_of("a", .6, games=10)))
 
 
+def test_weak_players_that_differ_do_not_widen_the_interval_of_strong_ones():
+    "One seed of two loses every game with 4 simulations, and both win all of them with 16 and more."
+    good, bad = share_sample([1] * 40), share_sample([0] * 40)
+    table = {("a", strength, "points of seat 0"): [good, bad if strength == 4 else good] for strength in (4, 16, 64, 256)}
+    rows = {row["strength"]: row for row in table_rows(table)}
+    assert rows[256]["low"] > .9 and rows[4]["high"] - rows[4]["low"] > .9
+
+
 # The exact answer
 
 
