@@ -365,7 +365,7 @@ class Points:
 def adjusted_scores(match: MatchResult) -> list | None:
     "Return the mean score of each opening without luck, if it was measured and two players share a point."
     if match.luck is None or not np.allclose(match.results, 2 * match.scores - 1): return None
-    return (np.bincount(match.deals, (1 + match.results - match.luck) / 2) / np.bincount(match.deals)).tolist()
+    return ((1 + match.without_luck) / 2).tolist()
 
 
 def points_row(name: str, found: list[Points], spread: float, adjusted: bool = False) -> dict:

@@ -1,11 +1,12 @@
-"""Compare what an agent of Hex 7 × 7 expects after each opening with the published results.
+"""Compare what an agent of Hex 7 × 7 thinks of each opening with the published results.
 
     python tools/measure_hex.py AGENT [--simulations 400] [--out FILE]
 
 KNOWN has the results for columns a and b1 to b3, as listed on webdocs.cs.ualberta.ca/~hayward/hex7trees, which belongs to
 Hayward et al., "Solving 7x7 Hex: Virtual Connections and Game-State Reduction" (Advances in Computer Games 10, 2003); the
-half turn of the board gives the other half. The agent is right if its expected result after the opening, for the player
-who made it, has the sign of the published one.
+half turn of the board gives the other half. An agent of `hex(size=7)` is right if its expected result after the opening,
+for the player who made it, has the sign of the published one. An agent of `hex(size=7,swap=1)` is right if it takes the
+stone over exactly where the opening wins.
 """
 import argparse, json
 from datetime import date
@@ -14,6 +15,7 @@ from pathlib import Path
 import alphazero_nb as az
 
 KNOWN = dict(a1=False, a2=False, a3=False, a4=True, a5=False, a6=True, a7=True, b1=False, b2=False, b3=True)   # True: it wins
+SWAP = 49   # The action that takes the first stone over
 
 
 def both_halves(size: int = 7) -> dict:   # {(row, column): True if the opening wins}
@@ -27,15 +29,21 @@ def both_halves(size: int = 7) -> dict:   # {(row, column): True if the opening 
 
 def measure(agent) -> dict:
     game, rows = agent.game, {}
-    if game.name != "hex(size=7)": raise SystemExit(f"the known openings are those of hex(size=7), and the agent plays {game.name}.")
-    openings = both_halves()
-    states = [game.play(game.new(), 7 * row + column) for row, column in openings]
-    for (row, column), wins, state in zip(openings, openings.values(), states):
-        found = agent.analyse(state)
-        rows[f"{'abcdefg'[column]}{row + 1}"] = dict(wins=wins, expected=float(found.values[0]))
-    right = sum((row["expected"] > 0) == row["wins"] for row in rows.values())
+    if game.name not in ("hex(size=7)", "hex(size=7,swap=1)"):
+        raise SystemExit(f"the known openings are those of Hex 7 × 7, and the agent plays {game.name}.")
+    for (row, column), wins in both_halves().items():
+        found = agent.analyse(game.play(game.new(), 7 * row + column))
+        if game.actions == 49: mine = dict(expected=float(found.values[0]), thinks=bool(found.values[0] > 0))
+        else: mine = dict(share=found.move(SWAP).visits / found.visits, thinks=found.best.action == SWAP)
+        rows[f"{'abcdefg'[column]}{row + 1}"] = dict(wins=wins, **mine)
+    right = sum(row["thinks"] == row["wins"] for row in rows.values())
     return dict(game=game.name, simulations=agent.settings.simulations, right=right, openings=len(rows), rows=rows,
                 date=str(date.today()))
+
+
+def told(name: str, row: dict) -> str:
+    thought = f"expects {row['expected']:+.2f}" if "expected" in row else f"swaps with {row['share']:.0%} of its visits"
+    return f"{name}: {thought}, {'wins' if row['wins'] else 'loses'}{'' if row['thinks'] == row['wins'] else ', wrong'}"
 
 
 def main():
@@ -46,7 +54,7 @@ def main():
     args = parser.parse_args()
     found = measure(az.Agent.load(args.agent, args.simulations))
     print(f"{found['right']} of {found['openings']} openings right")
-    print("\n".join(f"{name}: {row['expected']:+.2f}, {'wins' if row['wins'] else 'loses'}" for name, row in found["rows"].items()))
+    print("\n".join(told(name, row) for name, row in found["rows"].items()))
     if args.out: args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -18,9 +18,9 @@ from ..search.search import read_result
 from .players import HeuristicPlayer, Player, RandomPlayer
 
 # %% auto #0
-__all__ = ['BLOCK', 'LEAVES', 'DRAWS', 'REPEATED', 'read_positions', 'read_inputs', 'SeatValues', 'seat_values', 'expand_roll',
-           'draw_ends', 'list_rolls', 'chance_luck', 'read_choices', 'NetworkAlone', 'quick_player', 'play_out_deals',
-           'fresh_deals', 'deal_luck', 'luck_evaluator', 'game_luck']
+__all__ = ['BLOCK', 'LEAVES', 'DRAWS', 'REPEATED', 'FEWEST', 'read_positions', 'read_inputs', 'SeatValues', 'seat_values',
+           'expand_roll', 'draw_ends', 'list_rolls', 'chance_luck', 'read_choices', 'NetworkAlone', 'quick_player',
+           'play_out_deals', 'fresh_deals', 'deal_luck', 'luck_evaluator', 'game_luck', 'luck_slopes']
 
 # %% ../../nbs/52a_arena.luck.ipynb #5b01767f
 @kernel
@@ -292,3 +292,22 @@ def game_luck(game: Game, evaluator, starts, lines, tables, seed: int = 0) -> np
     if game.has_chance: luck += chance_luck(game, evaluator, starts, lines, seed)
     if game.has_hidden_information: luck += deal_luck(game, evaluator, starts, tables, seed)
     return luck
+
+# %% ../../nbs/52a_arena.luck.ipynb #52al0002
+FEWEST = 20   # Openings or deals in each half that fit a slope
+
+
+def luck_slopes(
+    results,       # (n,) mean result of each opening or deal
+    luck,          # (n,) its mean luck
+    groups=None,   # (n,) those that share a game have one number; None: all are independent
+) -> np.ndarray:   # (n,) float, at least 0: how much of its luck to take off
+    "Return the slope of the results over the luck in the other half of the groups, for each; 1 with few or without spread."
+    results, luck = np.asarray(results, float), np.asarray(luck, float)
+    half = (np.arange(len(luck)) if groups is None else np.unique(groups, return_inverse=True)[1]) % 2
+    slopes = np.ones(len(luck))
+    if np.bincount(half, minlength=2).min() < FEWEST: return slopes
+    for part in (0, 1):
+        gave = luck[half != part] - luck[half != part].mean()
+        if gave.any(): slopes[half == part] = max(0.0, gave @ results[half != part] / (gave @ gave))
+    return slopes

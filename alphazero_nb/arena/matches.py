@@ -15,7 +15,7 @@ from ..core.events import MatchMoved, MatchPlayed, describe_games, describe_luck
 from ..core.intervals import elo, linked_groups, mean_interval, score_interval
 from ..core.game import Game
 from ..search.search import require_number
-from .luck import game_luck, luck_evaluator
+from .luck import game_luck, luck_evaluator, luck_slopes
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
@@ -164,9 +164,15 @@ class MatchResult:
     @property   # result, adjusted: the mean result as it was and without luck, with 95 % intervals; {}: not measured
     def means(self) -> dict[str, list]:
         if self.luck is None: return {}
-        by_deal = lambda values: np.bincount(self._deals, values) / np.bincount(self._deals)
-        return {name: mean_interval(by_deal(values), self.groups)
-                for name, values in (("result", self.results), ("adjusted", self.results - self.luck))}
+        return {name: mean_interval(values, self.groups)
+                for name, values in (("result", self._by_deal(self.results)), ("adjusted", self.without_luck))}
+
+    @property
+    def without_luck(self) -> np.ndarray:   # The mean result of each opening or deal, without the luck that it had
+        results, luck = self._by_deal(self.results), self._by_deal(self.luck)
+        return results - luck_slopes(results, luck, self.groups) * luck
+
+    def _by_deal(self, values) -> np.ndarray: return np.bincount(self._deals, values) / np.bincount(self._deals)
 
     @property   # 95 %, low and high end
     def interval(self) -> tuple[float, float]: return score_interval(self.independent, self.groups)

@@ -8,8 +8,8 @@ import pytest
 
 from alphazero_nb.ablate import GAMES as GAMES_WON, WITHOUT_LUCK, Points, _cell, adjusted_scores, points_row
 from alphazero_nb.arena.ladder import run_ladder
-from alphazero_nb.arena.luck import (DRAWS, REPEATED, NetworkAlone, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
-                                     luck_evaluator, quick_player, seat_values)
+from alphazero_nb.arena.luck import (DRAWS, FEWEST, REPEATED, NetworkAlone, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
+                                     luck_evaluator, luck_slopes, quick_player, seat_values)
 from alphazero_nb.arena.matches import own_part, play_duplicate, play_match, play_tables
 from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer
 from alphazero_nb.core.calls import CHANCE
@@ -203,6 +203,11 @@ class Table:
         return np.zeros(len(edge_actions), np.float32), np.stack([values, -values], 1)
 
 
+class Exaggerating(Table):
+    "Values that are three times too far from 0."
+    def evaluate(self, *question): return (lambda logits, values: (logits, 3 * values))(*super().evaluate(*question))
+
+
 class Best(Player):
     "Plays Pig perfectly: the better of both actions by the exact table."
     def __init__(self, game, wins): self.game, self.name, self.wins, self.goal = game, "best", wins, len(wins)
@@ -346,6 +351,56 @@ def test_a_quick_player_answers_at_once():
     state = game.new_match(1)
     copy.acts([state] * 50)
     assert random.rng.bit_generator.state == RandomPlayer(game, 3).rng.bit_generator.state   # Its own moves stay the same
+
+
+# How much of the luck is taken off -----------------------------------------------------------------------------------
+
+def made_up(rng, count, factor, noise):
+    "Results of openings, and a luck that is `factor` times the true one, with noise. The true mean is 0.1."
+    true = rng.standard_normal(count)
+    return 0.1 + true + 0.5 * rng.standard_normal(count), factor * true + noise * rng.standard_normal(count)
+
+
+def test_each_half_takes_the_slope_of_the_other():
+    results, luck = made_up(np.random.default_rng(0), 90, 2.0, 1.0)
+    slopes, odd = luck_slopes(results, luck), np.arange(90) % 2 == 1
+    for part in (odd, ~odd): assert np.allclose(slopes[part], np.polyfit(luck[~part], results[~part], 1)[0])
+    assert len(set(slopes)) == 2 and (np.abs(slopes - 0.4) < 0.15).all()   # 2 / (2² + 1²)
+    groups = np.arange(90) // 2   # Openings that share a game stay together
+    slopes, odd = luck_slopes(results, luck, groups), groups % 2 == 1
+    for part in (odd, ~odd): assert np.allclose(slopes[part], np.polyfit(luck[~part], results[~part], 1)[0])
+
+
+def test_a_slope_needs_openings_and_spread_and_is_never_negative():
+    results, luck = made_up(np.random.default_rng(1), 2 * FEWEST, 3.0, 0.0)
+    assert np.allclose(luck_slopes(results, luck), 1 / 3, atol=0.1)
+    assert (luck_slopes(results[1:], luck[1:]) == 1).all() and (luck_slopes(results, np.zeros(2 * FEWEST)) == 1).all()
+    assert (luck_slopes(results, -luck) == 0).all() and luck_slopes([], []).shape == (0,)
+
+
+@pytest.mark.parametrize("factor, noise", [(1, 0), (1, 0.5), (3, 1), (0, 1), (-1, 1)])
+def test_fitted_slopes_keep_the_mean_and_the_cover_and_add_no_spread(factor, noise):
+    rng, rows, plain = np.random.default_rng([5, noise > 0]), [], []
+    for _ in range(2000):
+        results, luck = made_up(rng, 50, factor, noise)
+        rows.append(mean_interval(results - luck_slopes(results, luck) * luck))
+        plain.append(mean_interval(results))
+    rows, plain = np.array(rows), np.array(plain)
+    assert 0.93 <= np.mean((rows[:, 1] <= 0.1) & (0.1 <= rows[:, 2])) <= 0.97
+    assert abs(rows[:, 0].mean() - 0.1) < 3 * rows[:, 0].std() / np.sqrt(2000)
+    width, whole = ((x[:, 2] - x[:, 1]).mean() for x in (rows, plain))
+    assert width < 1.03 * whole and (factor <= 0 or width < 0.8 * whole)
+
+
+def test_a_match_of_many_openings_fits_how_much_to_take_off():
+    game = get_game("pig(goal=12)")
+    match = play_match(game, Best(game, solve_pig(12, 1e-12)), RandomPlayer(game), 120, seed=3, luck=Table(12))
+    triple = play_match(game, Best(game, solve_pig(12, 1e-12)), RandomPlayer(game), 120, seed=3, luck=Exaggerating(12))
+    results, luck = (values.reshape(60, 2).mean(1) for values in (match.results, match.luck))
+    assert np.allclose(triple.luck, 3 * match.luck, atol=1e-4) and len(set(match.groups)) > 2 * FEWEST
+    assert np.allclose(match.without_luck, results - luck_slopes(results, luck, match.groups) * luck)
+    assert np.allclose(match.without_luck, triple.without_luck, atol=1e-4)
+    assert np.allclose(match.means["adjusted"], mean_interval(match.without_luck, match.groups))
 
 
 # Matches -------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from alphazero_nb.arena.connect4_search import (BOTTOM, ILLEGAL, UNKNOWN, Connect4Search, count_ones, follow_up_bound,
                                                read_bits, read_bounds, winning_cells, write_bounds)
 from alphazero_nb.arena.players import SolverPlayer
-from alphazero_nb.arena.solvers import DotsSolver, TableSolver, Unsolved, get_solver
+from alphazero_nb.arena.solvers import DotsSolver, EndgameSolver, TableSolver, Unsolved, get_solver
 from alphazero_nb.core.registry import get_game
 
 pyspiel = pytest.importorskip("pyspiel")
@@ -237,3 +237,46 @@ def test_hex_says_where_its_solver_ends():
     hasty = SolverPlayer(game)
     hasty.solver = get_solver(game, 1000)
     assert hasty.act(game.new()) in game.legal_actions(game.new()), "a player has to move in any case"
+
+
+@pytest.mark.parametrize("name, ends", [("othello(size=6)", 6), ("dots(rows=2,cols=2)", 6), ("tictactoe", 7), ("gomoku(size=5)", 4),
+                                        ("hex(size=3,swap=1)", 6)])
+def test_the_end_of_a_game_is_that_of_a_plain_search(name, ends):
+    "Minimax in Python over the rules, from random positions with at most so many moves left."
+    game, rng = get_game(name), np.random.default_rng(2)
+    solver, found = EndgameSolver(game, limit=None), set()
+
+    def value(state, known):   # Of the first seat
+        if state.tobytes() not in known:
+            afters = [value(game.play(state, action), known) for action in game.legal_actions(state)]
+            known[state.tobytes()] = (max, min)[game.mover(state)](afters) if afters else int(np.sign(game.returns(state)[0]))
+        return known[state.tobytes()]
+    for _ in range(15):
+        state, states = game.new(), []
+        while not game.over(state):
+            states.append(state)
+            state = game.play(state, int(rng.choice(game.legal_actions(state))))
+        for state in states[-ends:][:2]:
+            known, results = {}, solver.results(state)
+            for action in range(game.actions):
+                legal = action in game.legal_actions(state)
+                right = (1 - 2 * game.mover(state)) * value(game.play(state, action), known) if legal else ILLEGAL
+                assert results[action] == right
+            found |= set(results.tolist())
+    assert {1, -1} <= found
+
+
+def test_the_end_of_othello_is_that_of_openspiel():
+    game, spiel, rng = get_game("othello(size=8)"), pyspiel.load_game("othello"), np.random.default_rng(4)
+    solver = EndgameSolver(game)
+    for _ in range(8):
+        state, moves = some_moves(game, 54, rng)
+        assert solver.results(state).tolist() == spiel_results(spiel, moves, game.actions).tolist()
+
+
+def test_the_end_of_a_game_may_be_too_far_away():
+    game = get_game("othello(size=6)")
+    with pytest.raises(Unsolved, match="are not solved within 1,000 nodes; come nearer to the end"):
+        EndgameSolver(game, 1000).results(game.new())
+    for name in ("pig", "blob", "2048"):
+        with pytest.raises(ValueError, match="needs two players, no dice and nothing hidden"): EndgameSolver(get_game(name))
