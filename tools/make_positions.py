@@ -23,6 +23,7 @@ PHASES = {
     "tictactoe": {"whole game": range(0, 9)},   # Every position
     "connect4": dict(opening=range(8, 12), middle=range(12, 19), late=range(24, 33)),
     "dots(rows=3,cols=3)": dict(early=range(0, 8), middle=range(8, 16), late=range(16, 23)),
+    "othello(size=6)": dict(middle=range(18, 21), late=range(21, 25), end=range(25, 29)),   # 14 to 4 empty squares
 }
 LITTLE_RANDOM = {("connect4", "late"): (.25, .1)}   # Shares of random moves where more would make the positions easy
 MOST_KEEPERS = 2                 # Moves that keep the result in a hard position
@@ -129,13 +130,14 @@ def main():
     from alphazero_nb.arena.judge import draw_positions, read_positions
     from alphazero_nb.arena.matches import canonical
     from alphazero_nb.arena.players import get_player
-    from alphazero_nb.arena.solvers import get_solver
+    from alphazero_nb.arena.solvers import EndgameSolver, get_solver
     from alphazero_nb.core.registry import get_game
     args = read_arguments()
     game, phases = get_game(args.game), PHASES[args.game]
     known = frozenset(canonical(game, state) for path in args.without for state in read_positions(path, game).states)
     lines, phase, start, unfinished = [], [], time.monotonic(), args.out.with_suffix(".unfinished.npz")
-    solved = Solved([get_solver(game, limit=None) for _ in range(args.threads)], args.solved, unfinished)
+    solver = lambda: EndgameSolver(game, limit=None) if args.game.startswith("othello") else get_solver(game, limit=None)
+    solved = Solved([solver() for _ in range(args.threads)], args.solved, unfinished)
 
     def say(text): print(f"{time.monotonic() - start:6.0f} s: {text}", flush=True)
     for index, (name, plies) in enumerate(phases.items()):

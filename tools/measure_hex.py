@@ -2,36 +2,41 @@
 
     python tools/measure_hex.py AGENT [--simulations 400] [--out FILE]
 
-KNOWN has the results for columns a and b1 to b3, as listed on webdocs.cs.ualberta.ca/~hayward/hex7trees, which belongs to
-Hayward et al., "Solving 7x7 Hex: Virtual Connections and Game-State Reduction" (Advances in Computer Games 10, 2003); the
-half turn of the board gives the other half. An agent of `hex(size=7)` is right if its expected result after the opening,
-for the player who made it, has the sign of the published one. An agent of `hex(size=7,swap=1)` is right if it takes the
-stone over exactly where the opening wins.
+KNOWN has the results of all 49, row by row, as HexWiki draws them (hexwiki.net, "Swap", size 7). All of them were solved by
+Hayward et al., "Solving 7x7 Hex: Virtual Connections and Game-State Reduction" (Advances in Computer Games 10, 2003); what
+their own page, webdocs.cs.ualberta.ca/~hayward/hex7trees, says of column a and b1 to b3 is the same. An agent of
+`hex(size=7)` is right if its expected result after the opening, for the player who made it, has the sign of the published
+one. An agent of `hex(size=7,swap=1)` is right if it takes the stone over exactly where the opening wins.
 """
 import argparse, json
 from datetime import date
 from pathlib import Path
 
 import alphazero_nb as az
+from measure_engines import processor
 
-KNOWN = dict(a1=False, a2=False, a3=False, a4=True, a5=False, a6=True, a7=True, b1=False, b2=False, b3=True)   # True: it wins
+KNOWN = """......W
+           ..W.WWW
+           .WWWWW.
+           WWWWWWW
+           .WWWWW.
+           WWW.W..
+           W......"""   # W: the opening wins; seat 0 connects the top with the bottom
 SWAP = 49   # The action that takes the first stone over
 
 
-def both_halves(size: int = 7) -> dict:   # {(row, column): True if the opening wins}
-    "Return the known openings, and those that a half turn makes of them."
-    found = {}
-    for name, wins in KNOWN.items():
-        column, row = "abcdefg".index(name[0]), int(name[1]) - 1
-        found[row, column] = found[size - 1 - row, size - 1 - column] = wins
-    return found
+def known_openings() -> dict:   # {(row, column): True if the opening wins}
+    "Return the known result of each opening. A half turn of the board changes nothing."
+    rows = [line.strip() for line in KNOWN.split("\n")]
+    assert all(rows[row][column] == rows[6 - row][6 - column] for row in range(7) for column in range(7))
+    return {(row, column): rows[row][column] == "W" for row in range(7) for column in range(7)}
 
 
 def measure(agent) -> dict:
     game, rows = agent.game, {}
     if game.name not in ("hex(size=7)", "hex(size=7,swap=1)"):
         raise SystemExit(f"the known openings are those of Hex 7 × 7, and the agent plays {game.name}.")
-    for (row, column), wins in both_halves().items():
+    for (row, column), wins in known_openings().items():
         found = agent.analyse(game.play(game.new(), 7 * row + column))
         if game.actions == 49: mine = dict(expected=float(found.values[0]), thinks=bool(found.values[0] > 0))
         else: mine = dict(share=found.move(SWAP).visits / found.visits, thinks=found.best.action == SWAP)
@@ -50,12 +55,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agent")
     parser.add_argument("--simulations", type=int, default=400)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--about", default="", help="how the agent was trained")
+    parser.add_argument("--out", type=Path, help="gets a row for each game; an older one of the same game is replaced")
     args = parser.parse_args()
     found = measure(az.Agent.load(args.agent, args.simulations))
     print(f"{found['right']} of {found['openings']} openings right")
     print("\n".join(told(name, row) for name, row in found["rows"].items()))
-    if args.out: args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if not args.out: return
+    rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+    rows = [old for old in rows if old["game"] != found["game"]] + [dict(found, about=args.about, cpu=processor())]
+    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__": main()
