@@ -21,6 +21,8 @@ GAMES = {   # Minutes of training, opponents of the card, games or deals against
     "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
     "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
     "othello(size=6)": (60, ["rollouts:400", "rollouts:2000"], 200),
+    "othello(size=8)": (60, ["rollouts:400", "rollouts:2000"], 100),
+    "go(size=7,komi=9)": (60, ["rollouts:400", "rollouts:2000"], 100),
     "chess(variant=gardner)": (30, ["random", "greedy", "minimax:2"], 100),
 }
 

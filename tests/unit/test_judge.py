@@ -1,5 +1,7 @@
 """The judge counts what it says, and refuses positions that it cannot trust."""
+import subprocess, sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from alphazero_nb.arena.matches import canonical
 from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
 from alphazero_nb.arena.solvers import TableSolver, get_solver
 from alphazero_nb.core.registry import get_game
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +152,37 @@ def test_the_positions_of_the_package_are_solved_right(name, every):
 def test_a_game_without_packaged_positions_has_none():
     assert packaged_positions(get_game("gomoku(size=5)")) is None
     assert packaged_positions(get_game("dots(rows=2,cols=2)")) is None
+
+
+def make_set(out, *more):
+    "The positions of the command, as arrays."
+    arguments = ["dots(rows=3,cols=3)", out, "--count", "20", "--player", "random", "--threads", "1", *more]
+    subprocess.run([sys.executable, TOOLS / "make_positions.py", *arguments], check=True, capture_output=True, text=True)
+    return read_positions(out, get_game("dots(rows=3,cols=3)"))
+
+
+def test_a_set_is_half_hard_and_repeatable(tmp_path):
+    one, two = (make_set(tmp_path / f"{k}.npz") for k in range(2))
+    assert one.digest == two.digest and len(one) == 60 and not list(tmp_path.glob("*unfinished*"))
+    legal, best = one.results != ILLEGAL, one.results.max(1)
+    keepers = (one.results == best[:, None]).sum(1)
+    hard = (keepers <= 2) & (keepers < legal.sum(1))
+    for phase in range(3): assert hard[one.phase == phase][10:].all() and len(hard[one.phase == phase]) == 20
+    keys = {canonical(one.game, state) for state in one.states}
+    assert len(keys) == 60
+    other = make_set(tmp_path / "other.npz", "--without", tmp_path / "0.npz")
+    assert not keys & {canonical(one.game, state) for state in other.states}
+    again = make_set(tmp_path / "again.npz", "--solved", tmp_path / "0.npz", "--seed", "5")
+    assert {canonical(one.game, state) for state in again.states} & keys, "solved positions come first"
+
+
+def test_a_set_goes_on_after_a_stop(tmp_path):
+    whole = make_set(tmp_path / "whole.npz")
+    sys.path.insert(0, str(TOOLS))
+    try: import make_positions
+    finally: sys.path.remove(str(TOOLS))
+    game = whole.game
+    solved = make_positions.Solved([get_solver(game)], [], tmp_path / "part.unfinished.npz")
+    solved.results([line[line >= 0] for line in whole.moves[[40, 3, 25]]])
+    assert (tmp_path / "part.unfinished.npz").exists()
+    assert make_set(tmp_path / "part.npz").digest == whole.digest and not (tmp_path / "part.unfinished.npz").exists()
