@@ -29,7 +29,8 @@ class Sample(NamedTuple):
 
 
 def share_sample(values) -> Sample:
-    "Return the mean of numbers from 0 to 1. Two wins and two losses are added to its variance (Agresti and Coull, 1998)."
+    """Return the mean of numbers from 0 to 1.
+    Two wins and two losses are added to its variance (Agresti and Coull, 1998)."""
     n, added = len(values), 1.96 ** 2
     middle = (sum(values) + added / 2) / (n + added)
     return Sample(float(np.mean(values)), middle * (1 - middle) / (n + added))
@@ -65,7 +66,8 @@ def result_measures(games: list[StrongGame]) -> dict[str, Sample]:
 
 # %% ../../nbs/84_lab.measures.ipynb #d98ac884
 def choice_measures(games: list[StrongGame]) -> dict[str, Sample]:
-    "Return how many moves are legal and how many are worth a thought, the share of forced moves, and the variety of openings."
+    """Return how many moves are legal and how many are worth a thought, the share of forced moves,
+    and the variety of openings."""
     found = {"legal moves": mean_sample([np.mean(game.legal) for game in games]),
              "moves worth a thought": mean_sample([np.mean(game.choices) for game in games]),
              "forced moves": mean_sample([np.mean(np.array(game.legal) == 1) for game in games])}
@@ -88,7 +90,8 @@ def lead_changes(game: StrongGame) -> int:
 
 
 def decided_at(game: StrongGame) -> float | None:
-    "Return the share of the moves after which the winner's expected result stays above `DECIDED`; None without one winner."
+    """Return the share of the moves after which the winner's expected result stays above `DECIDED`;
+    None without one winner."""
     winners = np.flatnonzero(np.array(game.results) == max(game.results))
     if len(winners) != 1: return None
     open_moves = np.flatnonzero(np.array(game.values)[:, winners[0]] <= DECIDED)
@@ -120,7 +123,9 @@ def describe_play(games: list[StrongGame]) -> dict[str, Sample]:   # At least tw
     return result_measures(games) | choice_measures(games) | drama_measures(games) | luck_measures(games)
 
 # %% ../../nbs/84_lab.measures.ipynb #2128c369
-def describe_depth(steps: list[PairScores]) -> tuple[dict, set]:   # {(strength, measure): Sample}, and keys of lower bounds
+def describe_depth(
+    steps: list[PairScores],
+) -> tuple[dict, set]:   # {(strength, measure): Sample}, and keys of lower bounds
     "Return the Elo of each strength above random play, and what the last doubling before it gained."
     steps, found, bounds = sorted(steps, key=lambda step: -step.stronger), {}, set()
     meetings = [(k, k + 1) for k, step in enumerate(steps) for _ in step.scores]
@@ -133,7 +138,8 @@ def describe_depth(steps: list[PairScores]) -> tuple[dict, set]:   # {(strength,
         if any(won[k:]): bounds.add((step.stronger, "Elo above random play"))
         if step.weaker == 0: continue
         doublings = math.log2(step.stronger / step.weaker)
-        found[step.stronger, "Elo of a doubling"] = Sample(float(elos[k] - elos[k + 1]) / doublings, spread(k, k + 1) / doublings ** 2)
+        found[step.stronger, "Elo of a doubling"] = Sample(float(elos[k] - elos[k + 1]) / doublings,
+                                                           spread(k, k + 1) / doublings ** 2)
         if won[k]: bounds.add((step.stronger, "Elo of a doubling"))
     return found, bounds
 
@@ -150,11 +156,15 @@ def angle(share: float) -> float:
     return 2 * math.asin(math.sqrt(min(1.0, max(0.0, share))))
 
 
-def pooled_variance(groups: list[list[Sample]], share: bool = False) -> tuple[float, int]:   # Each: the seeds of a variant at a strength
+def pooled_variance(
+    groups: list[list[Sample]],   # Each: the seeds of a variant at a strength
+    share: bool = False,
+) -> tuple[float, int]:
     "Return the variance between seeds, of the angle for a share, and its degrees of freedom; (0, 0) with one seed."
     groups = [[angle(sample.mean) if share else sample.mean for sample in group] for group in groups if len(group) > 1]
     degrees = sum(len(group) - 1 for group in groups)
-    return (sum((len(group) - 1) * np.var(group, ddof=1) for group in groups) / degrees, degrees) if degrees else (0.0, 0)
+    return ((sum((len(group) - 1) * np.var(group, ddof=1) for group in groups) / degrees, degrees)
+            if degrees else (0.0, 0))
 
 # %% ../../nbs/84_lab.measures.ipynb #89a7fa2f
 def estimate(
@@ -178,7 +188,8 @@ def estimate(
 
 
 def difference(one: Estimate, other: Estimate) -> Estimate:
-    "Return how much larger one estimate is than another; the distances to the ends of both add as squares (Newcombe, 1998)."
+    """Return how much larger one estimate is than another;
+    the distances to the ends of both add as squares (Newcombe, 1998)."""
     gap = one.mean - other.mean
     return Estimate(gap, gap - math.hypot(one.mean - one.low, other.high - other.mean),
                     gap + math.hypot(one.high - one.mean, other.mean - other.low))

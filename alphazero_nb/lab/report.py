@@ -36,7 +36,8 @@ def plot_strengths(result: dict, measure: str, words: str):   # result: as from 
         x = [places[row["strength"]] + .06 * k for row in mine]
         mean = unit * np.array([row["mean"] for row in mine])
         ends = np.abs(unit * np.array([[row["low"], row["high"]] for row in mine]).reshape(-1, 2).T - mean)
-        axis.errorbar(x, mean, yerr=ends, color=COLORS[k % 4], marker="o", markersize=4, capsize=2, label=label(game_title(variant), 40))
+        axis.errorbar(x, mean, yerr=ends, color=COLORS[k % 4], marker="o", markersize=4, capsize=2,
+                      label=label(game_title(variant), 40))
     axis.set(xticks=list(places.values()), xlabel="simulations per move (0: random moves)")
     axis.set_xticklabels(list(places))
     axis.set(ylabel=f"{measure} (%)" if unit == 100 else measure)
@@ -45,9 +46,11 @@ def plot_strengths(result: dict, measure: str, words: str):   # result: as from 
 
 # %% ../../nbs/86_lab.report.ipynb #94e19f21
 def choices_by_move(games: list[StrongGame]) -> dict:
-    "Return the mean number of legal moves and of moves worth a thought by move, as lists, while a tenth of the games goes on."
+    """Return the mean number of legal moves and of moves worth a thought by move, as lists,
+    while a tenth of the games goes on."""
     longest = max(len(game.legal) for game in games)
-    rows = [[(game.legal[move], game.choices[move]) for game in games if len(game.legal) > move] for move in range(longest)]
+    rows = [[(game.legal[move], game.choices[move]) for game in games if len(game.legal) > move]
+            for move in range(longest)]
     rows = [row for row in rows if 10 * len(row) >= len(games)]
     return dict(legal=[round(float(np.mean([legal for legal, _ in row])), 3) for row in rows],
                 choices=[round(float(np.mean([choices for _, choices in row])), 3) for row in rows])
@@ -81,8 +84,8 @@ def measures_table(result: dict) -> str:
 
 def runs_table(result: dict) -> str:
     "Return an HTML table of what each run did with its time."
-    rows = [(game_title(row["name"]), row["seed"], f"{row['minutes']:.1f}", f"{row['iterations']:,}", f"{row['games']:,}",
-             f"{row['positions']:,}") for row in result["runs"]]
+    rows = [(game_title(row["name"]), row["seed"], f"{row['minutes']:.1f}", f"{row['iterations']:,}",
+             f"{row['games']:,}", f"{row['positions']:,}") for row in result["runs"]]
     return html_table(("game", "seed", "minutes", "iterations", "games", "positions"), rows)
 
 # %% ../../nbs/86_lab.report.ipynb #6a6d5411
@@ -92,7 +95,8 @@ def _list(sentences: list[str]) -> str:
 
 def _variant_part(result: dict, variant: str) -> str:
     "Return what is said about one variant."
-    said = [describe_exact(result["exact"].get(variant)), *result["verdict"][variant], *result["unused"].get(variant, []),
+    said = [describe_exact(result["exact"].get(variant)), *result["verdict"][variant],
+            *result["unused"].get(variant, []),
             *(f"A warning of the check: {warning}." for warning in result["warnings"].get(variant, []))]
     return f"<h2>{html_text(game_title(variant), 80)}</h2>{_list([sentence for sentence in said if sentence])}"
 
@@ -103,8 +107,9 @@ def study_page(result: dict) -> str:   # As from a Study
     measure = "result" if plays else "points of seat 0"
     title = " and ".join(game_title(variant) for variant in variants)
     seeds, strongest = len(result["seeds"]), max(result["strengths"])
-    about = (f"{result['trained_minutes']:.1f} minutes of training for each of {seeds} seed{'s' * (seeds > 1)}, then {result['games']:,} games "
-             f"of each agent against itself at every strength. Intervals are 95 % for all {result['questions']} questions together; "
+    about = (f"{result['trained_minutes']:.1f} minutes of training for each of {seeds} seed{'s' * (seeds > 1)}, "
+             f"then {result['games']:,} games of each agent against itself at every strength. "
+             f"Intervals are 95 % for all {result['questions']} questions together; "
              f"figures without a strength are those at {strongest} simulations a move.")
     parts = [f"<p>{html_text(about, 1000)}</p>", *(_variant_part(result, variant) for variant in variants)]
     if result["gaps"]: parts.append(f"<h2>What differs</h2>{_list(describe_gaps(result['gaps']))}")

@@ -61,8 +61,10 @@ class StrongGame:
     legal: list      # Number of legal moves
     choices: list    # Perplexity of the visits; 1 for a forced move
     values: list     # Expected result by seat before the move; empty for random play
-    opening: str     # The position after four moves, equal for mirrored positions; "" with chance, hidden cards, or less moves
-    luck: list = field(default_factory=list)   # By seat: the part of the result that dice or the deal gave; empty without them
+    opening: str     # The position after four moves, equal for mirrored positions; "" with chance, hidden cards,
+                     # or less moves
+    luck: list = field(default_factory=list)   # By seat: the part of the result that dice or the deal gave;
+                                               # empty without them
 
 # %% ../../nbs/83_lab.strong_games.ipynb #a59dac12
 class _Table:
@@ -111,13 +113,15 @@ def play_strong(
         for place, k in enumerate(asked):
             table, ply = going[k], len(going[k].movers)
             if found is None: table.play(int(rng.choice(legal[k])), len(legal[k]), [])
-            else: table.play(draw_move(found.visits[place].astype(float), ply, rng), perplexity(found.visits[place]), found.values[place])
+            else: table.play(draw_move(found.visits[place].astype(float), ply, rng),
+                             perplexity(found.visits[place]), found.values[place])
         for k in set(range(len(going))) - set(asked):
             table = going[k]
             table.play(legal[k][0], 1.0, table.values[-1] if table.values else [0.0] * game.players if player else [])
     played = [table.finish() for table in tables]
     if (evaluator := luck_evaluator(game, player)) is None: return played
-    luck = game_luck(game, evaluator, [t.start for t in tables], [t.actions for t in tables], [[player] * game.players] * games, seed)
+    luck = game_luck(game, evaluator, [t.start for t in tables], [t.actions for t in tables],
+                     [[player] * game.players] * games, seed)
     return [replace(game, luck=[round(float(value), 4) for value in row]) for game, row in zip(played, luck)]
 
 # %% ../../nbs/83_lab.strong_games.ipynb #732300c4
@@ -130,10 +134,12 @@ class PairScores(NamedTuple):
 
 def play_steps(agent, strengths: tuple, games: int, seed: int = 0) -> list[PairScores]:   # strengths: rising, 0 first
     "Let the players of neighbouring strengths meet."
-    players = [with_simulations(agent, count) if count else get_player("random", agent.game, seed=seed) for count in strengths]
+    players = [with_simulations(agent, count) if count else get_player("random", agent.game, seed=seed)
+               for count in strengths]
     for number, player in enumerate(players):
         if strengths[number]: player.seed, player.asked = derive_seed(seed, Purpose.SEARCH, number), 0
     pairs = [(k + 1, k) for k in range(len(strengths) - 1)]
     meetings, scores = play_pairs(agent.game, players, pairs, games, seed)
-    return [PairScores(strengths[a], strengths[b], [round(float(score), 4) for score in scores[(meetings == (a, b)).all(1)]])
+    return [PairScores(strengths[a], strengths[b],
+                       [round(float(score), 4) for score in scores[(meetings == (a, b)).all(1)]])
             for a, b in pairs]

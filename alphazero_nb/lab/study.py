@@ -20,7 +20,8 @@ from ..ablate import Runs, Stopped, check_run, require_kind, trained_row
 from .measures import describe_depth, describe_play
 from .report import choices_by_move, study_page
 from .strong_games import STRENGTHS, PairScores, StrongGame, play_steps, play_strong
-from .verdict import count_questions, describe_exact, describe_gaps, describe_variant, exact_answer, table_gaps, table_rows
+from .verdict import (count_questions, describe_exact, describe_gaps, describe_variant, exact_answer,
+                                      table_gaps, table_rows)
 
 # %% auto #0
 __all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'find_variant', 'StudyPlan', 'Study', 'play_round', 'play_rounds',
@@ -43,12 +44,14 @@ def find_variant(name: str) -> str:   # The name of a game, or the path of a Pyt
 # %% ../../nbs/87_lab.study.ipynb #bed96553
 @dataclass(frozen=True)
 class StudyPlan:
-    "Games to study, and the time for it. Raises a ValueError if a run could not be trained, or the games cannot be compared."
+    """Games to study, and the time for it.
+    Raises a ValueError if a run could not be trained, or the games cannot be compared."""
     variants: tuple              # Full names of games; the first is the one that the others are compared with
     minutes: float = 15.0        # Of the whole study
     seeds: tuple = (0, 1, 2)
     strengths: tuple = STRENGTHS # Simulations per move, rising; 0: random play
-    iterations: int | None = None   # Of each run, instead of a share of the minutes: a study that does not depend on the machine
+    iterations: int | None = None   # Of each run, instead of a share of the minutes: a study that does not depend
+                                    # on the machine
     rounds: int | None = None       # Of games, likewise
 
     def __post_init__(self):
@@ -87,14 +90,13 @@ class Study:
         self.plan, self.folder, self.say, self.clock = plan, Path(folder), say, clock
         self._claim_folder()
         self.runs = Runs(_AsExperiment(plan), self.folder, say)
-
     def _claim_folder(self) -> None:
         "Write the plan into the folder. Raise a ValueError if there is another study."
         path, mine = self.folder / "study.json", dict(variants=list(self.plan.variants), seeds=list(self.plan.seeds),
                                                       strengths=list(self.plan.strengths))
         if path.exists() and (found := read_json(path, "study", tuple(mine))) != mine:
-            raise ValueError(f"{self.folder} has a study of {', '.join(map(str, found['variants']))} with {len(found['seeds'])} "
-                             f"seeds; give this one another folder.")
+            raise ValueError(f"{self.folder} has a study of {', '.join(map(str, found['variants']))} with "
+                             f"{len(found['seeds'])} seeds; give this one another folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(mine).encode())
 
@@ -104,16 +106,16 @@ class Study:
             self.train()
             rounds = None if self.too_short() else play_rounds(self)
         except Stopped: raise
-        except KeyboardInterrupt: raise Stopped(f"The runs and games are in {self.folder}; the same command continues them.") from None
+        except KeyboardInterrupt:
+            raise Stopped(f"The runs and games are in {self.folder}; the same command continues them.") from None
         except Exception as error:   # Rules can raise anything
-            raise ValueError(f"the study stopped: {first_line(error)}. What was trained and played is kept in {self.folder}; the same "
-                             f"command continues.") from error
+            raise ValueError(f"the study stopped: {first_line(error)}. What was trained and played is kept in "
+                             f"{self.folder}; the same command continues.") from error
         if rounds is None: raise ValueError(f"{self.too_short()} What was trained is kept in {self.folder}.")
         result = make_result(self, rounds)
         write_whole(self.folder / "result.json", json.dumps(result, indent=0).encode())
         write_whole(self.folder / "report.html", study_page(result).encode())
         return result
-
     def train(self) -> None:
         "Train all runs for their time, or for their iterations."
         if self.plan.iterations is None: return self.runs.train()
@@ -121,15 +123,16 @@ class Study:
             run = self.runs.trainer(name, seed)
             if run.iteration < self.plan.iterations: run.fit(iterations=self.plan.iterations - run.iteration)
             if run.iteration < self.plan.iterations: raise KeyboardInterrupt   # A stop ends `fit` without an error
-
     def too_short(self) -> str | None:
-        "Return a sentence if the first iteration of a run took more than twice the time that the run should have, else None."
-        planned_s, runs = 60 * self.runs.experiment.minutes, [(name, self.runs.trainer(name, seed)) for name, seed in self.runs]
+        """Return a sentence if the first iteration of a run took more than twice the time that the run should have,
+        else None."""
+        planned_s, runs = (60 * self.runs.experiment.minutes,
+                           [(name, self.runs.trainer(name, seed)) for name, seed in self.runs])
         late = [(run.seconds, name) for name, run in runs if run.iteration == 1 and run.seconds > 2 * planned_s]
         if not late or self.plan.iterations: return None
         (seconds, name), least = max(late), math.ceil(2 * max(late)[0] * len(runs) / TRAINING / 60)
-        return (f"{self.plan.minutes:g} minutes are too short: an iteration of {name} takes {seconds:.0f} s, and each of the {len(runs)} runs "
-                f"has {planned_s:.0f} s. Give at least {least} minutes, or fewer seeds.")
+        return (f"{self.plan.minutes:g} minutes are too short: an iteration of {name} takes {seconds:.0f} s, and each "
+                f"of the {len(runs)} runs has {planned_s:.0f} s. Give at least {least} minutes, or fewer seeds.")
 
 # %% ../../nbs/87_lab.study.ipynb #8105b493
 def _round_file(study: Study, name: str, seed: int, number: int) -> Path:
@@ -143,8 +146,10 @@ def play_round(study: Study, name: str, seed: int, number: int) -> dict:
     if path.exists():
         found = read_json(path, "round of a study", ("network", "seconds", "games", "steps"))
         if found["network"] == network: return found
-    agent, own, begin = study.runs.agent(name, seed, max(study.plan.strengths)), derive_seed(seed, Purpose.LADDER, number), study.clock()
-    games = {str(strength): [asdict(game) for game in play_strong(agent, strength, LEAST_GAMES, own)] for strength in study.plan.strengths}
+    agent, own, begin = (study.runs.agent(name, seed, max(study.plan.strengths)),
+                         derive_seed(seed, Purpose.LADDER, number), study.clock())
+    games = {str(strength): [asdict(game) for game in play_strong(agent, strength, LEAST_GAMES, own)]
+             for strength in study.plan.strengths}
     steps = [step._asdict() for step in play_steps(agent, study.plan.strengths, LEAST_GAMES, own)]
     found = dict(network=network, seconds=round(study.clock() - begin, 3), games=games, steps=steps)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +167,8 @@ def play_rounds(study: Study) -> dict:   # {(variant, seed): list of rounds}
             found[name, seed].append(play_round(study, name, seed, number))
             spent += found[name, seed][-1]["seconds"]
         longest = max(longest, spent - before)
-        study.say(f"round {number + 1}: {LEAST_GAMES} games of each agent at {len(study.plan.strengths)} strengths, {spent / 60:.1f} of {budget / 60:.1f} minutes")
+        study.say(f"round {number + 1}: {LEAST_GAMES} games of each agent at {len(study.plan.strengths)} strengths, "
+                  f"{spent / 60:.1f} of {budget / 60:.1f} minutes")
     return found
 
 # %% ../../nbs/87_lab.study.ipynb #f2f4ac83
@@ -179,16 +185,22 @@ def all_samples(plan: StudyPlan, rounds: dict) -> tuple[dict, set]:   # rounds: 
             for strength in plan.strengths:
                 for measure, sample in describe_play(games_of(rounds[name, seed], strength)).items():
                     samples.setdefault((name, strength, measure), []).append(sample)
-            steps = [PairScores(pair[0]["stronger"], pair[0]["weaker"], [score for step in pair for score in step["scores"]])
+            steps = [PairScores(pair[0]["stronger"], pair[0]["weaker"],
+                                [score for step in pair for score in step["scores"]])
                      for pair in zip(*(row["steps"] for row in rounds[name, seed]))]
             depth, least = describe_depth(steps)
             for key, sample in depth.items(): samples.setdefault((name, *key), []).append(sample)
             bounds |= {(name, *key) for key in least}
-    complete = {key: given for key, given in samples.items() if len(given) == len(plan.seeds)}   # A game without a winner has no moment
+    complete = {key: given for key, given in samples.items()
+                if len(given) == len(plan.seeds)}   # A game without a winner has no moment
     return complete, bounds & complete.keys()
 
 # %% ../../nbs/87_lab.study.ipynb #182353f7
-def describe_unused(game: Game, games: list[StrongGame], never: tuple) -> list[str]:   # never: actions that are never legal
+def describe_unused(
+    game: Game,
+    games: list[StrongGame],
+    never: tuple,   # Actions that are never legal
+) -> list[str]:
     "Return a sentence about the actions that these games never use; empty with too few games, or if all are used."
     played = sum(len(each.movers) for each in games)
     known = set(range(game.actions)) - set(never)
@@ -203,8 +215,10 @@ def make_result(study: Study, rounds: dict) -> dict:
     "Return the result of a study as plain data: rows, gaps, verdict, and everything that the report shows."
     plan, top = study.plan, max(study.plan.strengths)
     samples, bounds = all_samples(plan, rounds)
-    rows, random = table_rows(samples, bounds), {name: random_games(get_game(name), 2000, seconds=2.0) for name in plan.variants}
-    strong = {name: [game for seed in plan.seeds for game in games_of(rounds[name, seed], top)] for name in plan.variants}
+    rows, random = (table_rows(samples, bounds),
+                    {name: random_games(get_game(name), 2000, seconds=2.0) for name in plan.variants})
+    strong = {name: [game for seed in plan.seeds for game in games_of(rounds[name, seed], top)]
+              for name in plan.variants}
     games = {name: get_game(name) for name in plan.variants}
     return dict(
         variants=list(plan.variants), minutes=plan.minutes, seeds=list(plan.seeds), strengths=list(plan.strengths),
@@ -236,7 +250,8 @@ class StudyResult:
 
     def _repr_html_(self) -> str:   # Its own document, so that its style stays inside
         import html
-        return f'<iframe title="report" style="width:100%;height:40rem;border:0" srcdoc="{html.escape(self.path.read_text(encoding="utf-8"))}"></iframe>'
+        return (f'<iframe title="report" style="width:100%;height:40rem;border:0" '
+                f'srcdoc="{html.escape(self.path.read_text(encoding="utf-8"))}"></iframe>')
 
 
 def study(

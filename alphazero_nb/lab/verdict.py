@@ -28,7 +28,8 @@ def is_share(measure: str) -> bool: return measure.startswith(SHARES)
 
 
 def count_questions(samples: dict) -> int:   # {(variant, strength, measure): [Sample per seed]}
-    "Return how many intervals of a study must hold together: measures at full strength, and their differences between variants."
+    """Return how many intervals of a study must hold together:
+    measures at full strength, and their differences between variants."""
     top, variants = max(strength for _, strength, _ in samples), {variant for variant, _, _ in samples}
     measures = {measure for _, strength, measure in samples if strength == top}
     return len(measures) * (len(variants) * (len(variants) + 1) // 2)
@@ -39,11 +40,11 @@ def table_rows(samples: dict, bounds: set = frozenset()) -> list[dict]:   # boun
     questions, rows = count_questions(samples), []
     for (variant, strength, measure), given in samples.items():
         found = _estimate(measure, given, pool(samples, measure, strength), questions)
-        rows.append(dict(variant=variant, strength=strength, measure=measure, bound=(variant, strength, measure) in bounds,
-                         **found._asdict()))
+        rows.append(dict(variant=variant, strength=strength, measure=measure,
+                         bound=(variant, strength, measure) in bounds, **found._asdict()))
     return rows
 
-
+# %% ../../nbs/85_lab.verdict.ipynb #b72619bb
 NEAR = 16   # Players whose simulations differ by at most this factor vary alike from seed to seed
 
 
@@ -61,19 +62,25 @@ def _estimate(measure: str, given: list, pooled: tuple, questions: int) -> Estim
 def table_gaps(samples: dict) -> list[dict]:
     "Return the differences between each two variants at full strength."
     questions = count_questions(samples)
-    top, variants = max(strength for _, strength, _ in samples), list(dict.fromkeys(variant for variant, _, _ in samples))
+    top, variants = (max(strength for _, strength, _ in samples),
+                     list(dict.fromkeys(variant for variant, _, _ in samples)))
     rows = []
     for one, other in itertools.combinations(variants, 2):
         for (variant, strength, measure), given in samples.items():
             if (variant, strength) != (one, top) or (other, top, measure) not in samples: continue
             pooled = pool(samples, measure, top)
-            mine, theirs = (_estimate(measure, each, pooled, questions) for each in (given, samples[other, top, measure]))
+            mine, theirs = (_estimate(measure, each, pooled, questions)
+                            for each in (given, samples[other, top, measure]))
             mean, low, high = difference(mine, theirs)
             rows.append(dict(one=one, other=other, measure=measure, mean=mean, low=low, high=high))
     return rows
 
 # %% ../../nbs/85_lab.verdict.ipynb #beca7ff0
-def find_row(rows: list[dict], measure: str, strength: int | None = None) -> dict | None:   # None: the strongest players
+def find_row(
+    rows: list[dict],
+    measure: str,
+    strength: int | None = None,   # None: the strongest players
+) -> dict | None:
     "Return the row of a measure, or None."
     fitting = [row for row in rows if row["measure"] == measure and strength in (None, row["strength"])]
     return max(fitting, key=lambda row: row["strength"], default=None)
@@ -89,7 +96,8 @@ def who_is_ahead(rows: list[dict]) -> str:   # Rows of one variant of a game for
 def number(value: float, measure: str = "") -> str:
     "Return a value as text, in percent if its measure is a share."
     if is_share(measure): return f"{value:.0%}"
-    return f"{value:,.0f}" if measure.startswith(DEPTH) or abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return (f"{value:,.0f}" if measure.startswith(DEPTH) or abs(value) >= 100 else
+            f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}")
 
 
 def with_interval(row: dict) -> str:
@@ -109,21 +117,22 @@ def _seats_sentence(rows: list[dict]) -> str:
         seats = [row for row in rows if row["measure"].startswith("points") and row["strength"] == strongest]
         parts = [f"seat {k} {with_interval(row)}" for k, row in enumerate(seats)]
         uneven = any(row["low"] > .5 or row["high"] < .5 for row in seats)
-        return (f"{'The seats are not equal.' if uneven else 'No seat is ahead for certain.'} With {strongest} simulations a move, the "
-                f"share of opponents that each one beats is: {', '.join(parts)}.")
-    said = (f"{_AHEAD[who_is_ahead(rows)]} With {strongest} simulations a move, the first takes {with_interval(top)} of the points, and "
-            f"{with_interval(find_row(rows, 'draws'))} of the games are drawn.")
+        return (f"{'The seats are not equal.' if uneven else 'No seat is ahead for certain.'} With {strongest} "
+                f"simulations a move, the share of opponents that each one beats is: {', '.join(parts)}.")
+    said = (f"{_AHEAD[who_is_ahead(rows)]} With {strongest} simulations a move, the first takes {with_interval(top)} "
+            f"of the points, and {with_interval(find_row(rows, 'draws'))} of the games are drawn.")
     random = find_row(rows, "points of seat 0", weakest)
     if random["high"] < top["low"] or random["low"] > top["high"]:
-        said += f" Random players give it {number(random['mean'], random['measure'])}: the answer changes with strength."
+        said += (f" Random players give it {number(random['mean'], random['measure'])}: "
+                 f"the answer changes with strength.")
     return said
 
 
 def _result_sentence(rows: list[dict]) -> str:
     top, weakest = find_row(rows, "result"), min(row["strength"] for row in rows)
     random = find_row(rows, "result", weakest)
-    return (f"The player reaches a result of {with_interval(top)} with {top['strength']} simulations a move, from −1 to 1; "
-            f"random play {with_interval(random)}.")
+    return (f"The player reaches a result of {with_interval(top)} with {top['strength']} simulations a move, "
+            f"from −1 to 1; random play {with_interval(random)}.")
 
 
 def _length_sentence(rows: list[dict]) -> str:
@@ -136,19 +145,23 @@ def _choice_sentence(rows: list[dict]) -> str:
     said = (f"Of {number(legal['mean'])} legal moves, {with_interval(choices)} are worth a thought; "
             f"{with_interval(forced)} of the moves are forced.")
     openings = find_row(rows, "openings")
-    if openings: said += f" Strong games begin in {with_interval(openings)} ways, counted by their perplexity after four moves."
+    if openings:
+        said += f" Strong games begin in {with_interval(openings)} ways, counted by their perplexity after four moves."
     return said
 
 
 def _depth_sentence(rows: list[dict]) -> str:
     total, last = find_row(rows, "Elo above random play"), find_row(rows, "Elo of a doubling")
     levels = max(1, round(total["mean"] / 100))
-    said = (f"From random play to the strongest agent there are {with_interval(total)} Elo: {levels} level{'s' * (levels > 1)} of 100.")
+    said = (f"From random play to the strongest agent there are {with_interval(total)} Elo: "
+            f"{levels} level{'s' * (levels > 1)} of 100.")
     if not last: return said
     before = max(row["strength"] for row in rows if row["strength"] < last["strength"])
     if last["low"] > 0:
-        return f"{said} Thinking longer still helps: from {before} to {last['strength']} simulations, each doubling gains {with_interval(last)} Elo."
-    return f"{said} Whether thinking longer than {before} simulations helps is not certain: a doubling gains {with_interval(last)} Elo."
+        return (f"{said} Thinking longer still helps: from {before} to {last['strength']} simulations, "
+                f"each doubling gains {with_interval(last)} Elo.")
+    return (f"{said} Whether thinking longer than {before} simulations helps is not certain: "
+            f"a doubling gains {with_interval(last)} Elo.")
 
 
 def _drama_sentence(rows: list[dict]) -> str:
@@ -163,23 +176,28 @@ def _luck_sentence(rows: list[dict]) -> str:
     return f"Dice or deals explain {with_interval(luck)} of the variance of the results." if luck else ""
 
 # %% ../../nbs/85_lab.verdict.ipynb #6f351de6
-_WIDE = {"points of seat": .1, "draws": .1, "Elo of a doubling": 40.0, "decided after": .1, "forced moves": .1, "luck": .15}
+_WIDE = {"points of seat": .1, "draws": .1, "Elo of a doubling": 40.0,
+         "decided after": .1, "forced moves": .1, "luck": .15}
 
 
 def too_short(rows: list[dict]) -> list[str]:   # Rows of one variant
     "Return the measures at full strength whose intervals are too wide to be of use."
     top, found = max(row["strength"] for row in rows), []
     for row in rows:
-        limit = next((limit for name, limit in _WIDE.items() if row["measure"].startswith(name)), .25 * abs(row["mean"]) + .05)
-        if row["strength"] == top and not row["bound"] and (row["high"] - row["low"]) / 2 > limit: found.append(row["measure"])
+        limit = next((limit for name, limit in _WIDE.items() if row["measure"].startswith(name)),
+                     .25 * abs(row["mean"]) + .05)
+        if row["strength"] == top and not row["bound"] and (row["high"] - row["low"]) / 2 > limit:
+            found.append(row["measure"])
     return found
 
 
 def describe_variant(rows: list[dict]) -> list[str]:   # Rows of one variant
     "Return what the games say about a game, in sentences."
     first = _result_sentence if find_row(rows, "result") else _seats_sentence
-    said = [make(rows) for make in (first, _depth_sentence, _choice_sentence, _drama_sentence, _length_sentence, _luck_sentence)]
-    if wide := too_short(rows): said.append(f"Too short to tell: {', '.join(wide)}. More minutes or seeds would narrow their intervals.")
+    said = [make(rows) for make in (first, _depth_sentence, _choice_sentence,
+                                    _drama_sentence, _length_sentence, _luck_sentence)]
+    if wide := too_short(rows):
+        said.append(f"Too short to tell: {', '.join(wide)}. More minutes or seeds would narrow their intervals.")
     return [sentence for sentence in said if sentence]
 
 # %% ../../nbs/85_lab.verdict.ipynb #67a23ffe
@@ -190,7 +208,8 @@ def describe_gaps(gaps: list[dict]) -> list[str]:   # As from `table_gaps`
         rows = [row for row in gaps if (row["one"], row["other"]) == (one, other)]
         sure = [row for row in rows if row["low"] > 0 or row["high"] < 0]
         parts = [f"{row['measure']} {'+' * (row['mean'] > 0)}{with_interval(row)}" for row in sure]
-        said.append(f"{game_title(one)} against {game_title(other)}: " + ("; ".join(parts) if parts else "no difference is certain") + ".")
+        said.append(f"{game_title(one)} against {game_title(other)}: "
+                    + ("; ".join(parts) if parts else "no difference is certain") + ".")
         if sure and len(sure) < len(rows):
             said.append(f"Not certain to differ: {', '.join(row['measure'] for row in rows if row not in sure)}.")
     return said
