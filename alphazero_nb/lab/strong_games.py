@@ -19,20 +19,30 @@ from ..arena.matches import canonical
 from ..arena.players import get_player
 
 # %% auto #0
-__all__ = ['STRENGTHS', 'OPENING', 'TEMPERATURE', 'with_simulations', 'perplexity', 'draw_move', 'StrongGame', 'play_strong',
-           'PairScores', 'play_steps']
+__all__ = ['STRENGTHS', 'OPENING', 'TEMPERATURE', 'LEAVES', 'Halted', 'with_simulations', 'perplexity', 'draw_move', 'StrongGame',
+           'play_strong', 'PairScores', 'play_steps']
 
 # %% ../../nbs/83_lab.strong_games.ipynb #8baffe6f
 STRENGTHS = (0, 4, 16, 64, 256)   # Simulations per move; 0: random moves
 OPENING = 6             # Moves of a game that are drawn instead of chosen
 TEMPERATURE = 0.5       # Of these moves
+LEAVES = 64             # Positions per batch of a search: ten games side by side are too few to fill one
 
 
-def with_simulations(agent, simulations: int):
+class Halted(Exception):
+    "Another thread asked for an end."
+
+
+def with_simulations(agent, simulations: int, stop=None):   # stop: a threading.Event that ends its searches
     "Return a copy of an agent with another number of simulations per move, at full strength otherwise."
     copy = agent.at_level(len(agent.levels))
-    copy.name, copy.temperature = f"{simulations} simulations", 0.0
-    copy.settings = replace(agent.settings, simulations=simulations)
+    copy.name, copy.temperature, copy.leaves = f"{simulations} simulations", 0.0, LEAVES
+    copy.settings, search = replace(agent.settings, simulations=simulations), copy.search
+
+    def search_unless_stopped(states):
+        if stop.is_set(): raise Halted
+        return search(states)
+    if stop is not None: copy.search = search_unless_stopped
     return copy
 
 # %% ../../nbs/83_lab.strong_games.ipynb #992c312b
@@ -100,10 +110,11 @@ def play_strong(
     simulations: int,   # Per move; 0: random moves
     games: int,
     seed: int = 0,
+    stop=None,          # A threading.Event: raises Halted soon after it is set
 ) -> list[StrongGame]:
     "Let an agent play against itself from the start of the game."
     game, rng = agent.game, np.random.default_rng(derive_seed(seed, Purpose.LEVEL_MOVES))
-    player = with_simulations(agent, simulations) if simulations else None
+    player = with_simulations(agent, simulations, stop) if simulations else None
     if player: player.seed, player.asked = derive_seed(seed, Purpose.SEARCH), 0
     tables = [_Table(game, seed, number) for number in range(games)]
     while going := [table for table in tables if not game.over(table.state)]:
@@ -132,9 +143,15 @@ class PairScores(NamedTuple):
     scores: list     # Of the stronger player, a number from 0 to 1 for each game
 
 
-def play_steps(agent, strengths: tuple, games: int, seed: int = 0) -> list[PairScores]:   # strengths: rising, 0 first
+def play_steps(
+    agent,
+    strengths: tuple,   # Rising, 0 first
+    games: int,
+    seed: int = 0,
+    stop=None,          # As for `play_strong`
+) -> list[PairScores]:
     "Let the players of neighbouring strengths meet."
-    players = [with_simulations(agent, count) if count else get_player("random", agent.game, seed=seed)
+    players = [with_simulations(agent, count, stop) if count else get_player("random", agent.game, seed=seed)
                for count in strengths]
     for number, player in enumerate(players):
         if strengths[number]: player.seed, player.asked = derive_seed(seed, Purpose.SEARCH, number), 0

@@ -5,11 +5,13 @@
 # %% ../../nbs/87_lab.study.ipynb #9ff124a2
 from __future__ import annotations
 
-import json, math, time
+import json, math, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
 
+from ..core.device import usable_cores
 from ..core.game import Game
 from ..core.random_games import random_games
 from ..core.registry import file_stem, get_game, import_rules
@@ -24,8 +26,8 @@ from .verdict import (count_questions, describe_exact, describe_gaps, describe_v
                                       table_gaps, table_rows)
 
 # %% auto #0
-__all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'find_variant', 'StudyPlan', 'Study', 'play_round', 'play_rounds',
-           'games_of', 'all_samples', 'describe_unused', 'make_result', 'StudyResult', 'study']
+__all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'find_variant', 'StudyPlan', 'Study', 'play_round', 'play_together',
+           'play_rounds', 'games_of', 'all_samples', 'describe_unused', 'make_result', 'StudyResult', 'study']
 
 # %% ../../nbs/87_lab.study.ipynb #dc0f1694
 TRAINING = 0.6   # Share of the minutes
@@ -139,35 +141,58 @@ def _round_file(study: Study, name: str, seed: int, number: int) -> Path:
     return study.folder / "rounds" / f"{file_stem(name)}-{seed}-{number:03}.json"
 
 
-def play_round(study: Study, name: str, seed: int, number: int) -> dict:
-    "Return a stored round of one agent, or play it: network, seconds, games by strength, and steps between strengths."
-    path, run = _round_file(study, name, seed, number), study.runs.trainer(name, seed)
-    network = run.folder.checkpoint.networks[run.iteration]
-    if path.exists():
-        found = read_json(path, "round of a study", ("network", "seconds", "games", "steps"))
-        if found["network"] == network: return found
-    agent, own, begin = (study.runs.agent(name, seed, max(study.plan.strengths)),
-                         derive_seed(seed, Purpose.LADDER, number), study.clock())
-    games = {str(strength): [asdict(game) for game in play_strong(agent, strength, LEAST_GAMES, own)]
-             for strength in study.plan.strengths}
-    steps = [step._asdict() for step in play_steps(agent, study.plan.strengths, LEAST_GAMES, own)]
-    found = dict(network=network, seconds=round(study.clock() - begin, 3), games=games, steps=steps)
+def _stored_round(path: Path, network: str) -> dict | None:
+    "Return what a file has, if this network played it."
+    if not path.exists(): return None
+    found = read_json(path, "round of a study", ("network", "seconds", "games", "steps"))
+    return found if found["network"] == network else None
+
+
+def play_round(agent, strengths: tuple, seed: int, network: str, path: Path, clock: Callable, stop) -> dict:
+    "Play a round of one agent and store it: network, seconds, games by strength, and steps between strengths."
+    begin = clock()
+    games = {str(strength): [asdict(game) for game in play_strong(agent, strength, LEAST_GAMES, seed, stop)]
+             for strength in strengths}
+    steps = [step._asdict() for step in play_steps(agent, strengths, LEAST_GAMES, seed, stop)]
+    found = dict(network=network, seconds=round(clock() - begin, 3), games=games, steps=steps)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(found).encode())
     return found
 
+# %% ../../nbs/87_lab.study.ipynb #87th0002
+def play_together(study: Study, keys: list, threads: int) -> list[dict]:   # keys: (variant, seed, number) of each round
+    "Return the rounds, stored or played now in so many threads."
+    plan, stop = study.plan, threading.Event()
+    with ThreadPoolExecutor(threads) as pool:
+        def begin(name, seed, number):
+            run, path = study.runs.trainer(name, seed), _round_file(study, name, seed, number)
+            network = run.folder.checkpoint.networks[run.iteration]
+            if (found := _stored_round(path, network)) is not None: return lambda: found
+            agent, own = study.runs.agent(name, seed, max(plan.strengths)), derive_seed(seed, Purpose.LADDER, number)
+            return pool.submit(play_round, agent, plan.strengths, own, network, path, study.clock, stop).result
+        try: return [result() for result in [begin(*key) for key in keys]]
+        except BaseException:
+            stop.set()
+            raise
+
 
 def play_rounds(study: Study) -> dict:   # {(variant, seed): list of rounds}
     "Play as many rounds of all agents as fit into the time, at least one."
-    budget, found, spent, longest = 60 * (1 - TRAINING) * study.plan.minutes, {key: [] for key in study.runs}, 0.0, 0.0
-    for number in range(max(MOST_ROUNDS, study.plan.rounds or 0)):
-        if number >= study.plan.rounds if study.plan.rounds else number and spent + longest > budget: break
+    plan, found = study.plan, {key: [] for key in study.runs}
+    budget, spent, longest = 60 * (1 - TRAINING) * plan.minutes, 0.0, 0.0
+    threads = 1 if any(get_game(name).in_python for name in plan.variants) else usable_cores()
+    at_once = threads // math.gcd(threads, len(found))   # Rounds that keep all threads busy to their end
+    while (number := len(next(iter(found.values())))) < (plan.rounds or MOST_ROUNDS):
+        if not plan.rounds and number and spent + longest > budget: break
+        most = (plan.rounds or MOST_ROUNDS) - number
+        more = min(at_once if number else 1, most)   # The first round says how long they take
+        keys = [(*key, number + k) for k in range(more) for key in found]
         before = spent
-        for name, seed in study.runs:
-            found[name, seed].append(play_round(study, name, seed, number))
-            spent += found[name, seed][-1]["seconds"]
+        for (name, seed, _), played in zip(keys, play_together(study, keys, threads)):
+            found[name, seed].append(played)
+            spent += played["seconds"] / threads
         longest = max(longest, spent - before)
-        study.say(f"round {number + 1}: {LEAST_GAMES} games of each agent at {len(study.plan.strengths)} strengths, "
+        study.say(f"round {number + more}: {LEAST_GAMES} games of each agent at {len(plan.strengths)} strengths, "
                   f"{spent / 60:.1f} of {budget / 60:.1f} minutes")
     return found
 

@@ -1,7 +1,10 @@
 """A study trains, plays, stops, continues and reports; bad input is one sentence, and nothing is lost."""
 import json
 import math
+import os
+import signal
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 
@@ -93,6 +96,50 @@ def test_a_stop_loses_nothing(tmp_path):
     result = again.run()
     assert len(before) == 4 and set(trained.values()) == {2} and result["games"] == 20
     assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_a_stop_in_the_middle_of_a_round_ends_all_threads(tmp_path, monkeypatch):
+    "Ctrl-C while the threads search; a round that had finished is kept."
+    made, begun, whole = prepared(tmp_path, rounds=1), [], lab.play_strong
+
+    def play(agent, strength, *rest):
+        begun.append(strength)
+        if len(begun) == 5: os.kill(os.getpid(), signal.SIGINT)   # The second or third of four rounds
+        return whole(agent, strength, *rest)
+    monkeypatch.setattr(lab, "play_strong", play)
+    monkeypatch.setattr(lab, "usable_cores", lambda: 2)
+    with pytest.raises(Stopped, match="the same command continues"): made.run()
+    left = [thread.name for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name]
+    kept = {path: path.read_bytes() for path in tmp_path.glob("rounds/*.json")}
+    assert not left and len(kept) < 4 and len(begun) < 12, "twelve would be all of them"
+    monkeypatch.undo()
+    prepared(tmp_path, rounds=1).run()
+    assert len([*tmp_path.glob("rounds/*.json")]) == 4 and all(path.read_bytes() == content for path, content in kept.items())
+
+
+@pytest.mark.parametrize("cores", [1, 2, 5])
+def test_the_games_are_the_same_however_many_cores_play_them(tmp_path, monkeypatch, cores):
+    monkeypatch.setattr(lab, "usable_cores", lambda: cores)
+    made = prepared(tmp_path / str(cores), rounds=3)
+    made.train()
+    played = lab.play_rounds(made)
+    again = {key: lab.play_together(made, [(*key, number) for number in range(3)], 1) for key in made.runs}
+    assert played == again and [len(rows) for rows in played.values()] == [3] * 4
+    monkeypatch.setattr(lab, "_stored_round", lambda path, network: None)
+    for key in made.runs:
+        for old, new in zip(played[key], lab.play_together(made, [(*key, number) for number in range(3)], 2)):
+            assert {name: old[name] for name in ("games", "steps")} == {name: new[name] for name in ("games", "steps")}
+
+
+def test_an_error_in_one_thread_ends_the_others_and_is_told(tmp_path, monkeypatch):
+    made, whole = prepared(tmp_path, rounds=1), lab.play_steps
+    monkeypatch.setattr(lab, "usable_cores", lambda: 2)
+    def fail(agent, strengths, games, seed, stop):
+        if [*tmp_path.glob("rounds/*.json")]: raise RuntimeError("no memory")   # After the first round
+        return whole(agent, strengths, games, seed, stop)
+    monkeypatch.setattr(lab, "play_steps", fail)
+    with pytest.raises(ValueError, match="the study stopped: no memory. What was trained and played is kept"): made.run()
+    assert 1 <= len([*tmp_path.glob("rounds/*.json")]) < 4
 
 
 def test_more_training_replaces_the_games(tmp_path):
