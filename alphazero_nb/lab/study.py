@@ -17,6 +17,7 @@ from ..core.random_games import random_games
 from ..core.registry import file_stem, get_game, import_rules
 from ..core.streams import Purpose, derive_seed
 from ..network.checkpoint import read_json, write_whole
+from ..network.networks import default_preset
 from ..ui.match_text import first_line
 from ..ablate import Runs, Stopped, check_run, require_kind, trained_row
 from .measures import describe_depth, describe_play
@@ -26,13 +27,15 @@ from .verdict import (count_questions, describe_exact, describe_gaps, describe_v
                                       table_gaps, table_rows)
 
 # %% auto #0
-__all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'find_variant', 'StudyPlan', 'Study', 'play_round', 'play_together',
-           'play_rounds', 'games_of', 'all_samples', 'describe_unused', 'make_result', 'StudyResult', 'study']
+__all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'SHORT', 'find_variant', 'StudyPlan', 'claim_folder', 'Study', 'play_round',
+           'play_together', 'play_rounds', 'games_of', 'all_samples', 'describe_unused', 'make_result', 'StudyResult',
+           'study']
 
 # %% ../../nbs/87_lab.study.ipynb #dc0f1694
 TRAINING = 0.6   # Share of the minutes
 LEAST_GAMES = 10   # Of each agent at each strength; more are played while there is time
 MOST_ROUNDS = 30   # Of so many games
+SHORT = 5.0        # Minutes of a run in which `tiny` learns more than `small`
 
 
 def find_variant(name: str) -> str:   # The name of a game, or the path of a Python file that registers one
@@ -55,6 +58,7 @@ class StudyPlan:
     iterations: int | None = None   # Of each run, instead of a share of the minutes: a study that does not depend
                                     # on the machine
     rounds: int | None = None       # Of games, likewise
+    preset: str | None = None       # Network of the agents; None: that of the game, or tiny where a run is `SHORT`
 
     def __post_init__(self):
         require_kind("minutes", self.minutes, "float", 1_000_000)
@@ -71,36 +75,50 @@ class StudyPlan:
             said = ", ".join(f"{game.name} {game.players}" for game in games)
             raise ValueError(f"variants must have the same number of players to be compared; these have: {said}.")
         known: set = set()
-        for game in games: check_run(game, {}, known)
+        for game in games: check_run(game, dict(preset=self.preset) if self.preset else {}, known)
+
+    @property
+    def run_minutes(self) -> float: return TRAINING * self.minutes / (len(self.variants) * len(self.seeds))
+
+    def presets(self) -> dict:   # {variant: name of its network}
+        "Return the network of each variant: what learns most in the time that a run has."
+        known = {name: self.preset or default_preset(get_game(name)) for name in self.variants}
+        short = self.preset is None and self.run_minutes < SHORT
+        return {name: "tiny" if short and preset == "small" else preset for name, preset in known.items()}
 
 # %% ../../nbs/87_lab.study.ipynb #2abad160
 class _AsExperiment:
     "A study as the laboratory's `Runs` see it."
-    def __init__(self, plan: StudyPlan):
-        self.plan, self.seeds, self.names = plan, plan.seeds, list(plan.variants)
-        self.minutes = TRAINING * plan.minutes / (len(plan.variants) * len(plan.seeds))
+    def __init__(self, plan: StudyPlan, presets: dict):
+        self.seeds, self.names, self.presets, self.minutes = plan.seeds, list(plan.variants), presets, plan.run_minutes
         self.turn = max(.25, min(4.0, self.minutes / 2))
 
     def game_of(self, name: str) -> str: return name
-    def settings(self, name: str) -> dict: return {}
+    def settings(self, name: str) -> dict: return dict(preset=self.presets[name])
     def folder(self, name: str) -> str: return file_stem(name)
+
+# %% ../../nbs/87_lab.study.ipynb #87cf0001
+def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of its network}
+    "Write the plan into the folder, and return the networks. Raise a ValueError if there is another study."
+    path = folder / "study.json"
+    mine = dict(variants=list(plan.variants), seeds=list(plan.seeds), strengths=list(plan.strengths))
+    found = dict(read_json(path, "study", tuple(mine))) if path.exists() else mine
+    if any(found[key] != mine[key] for key in mine):
+        raise ValueError(f"{folder} has a study of {', '.join(map(str, found['variants']))} with "
+                         f"{len(found['seeds'])} seeds; give this one another folder.")
+    presets = plan.presets()
+    if plan.preset is None:   # Those with which the runs began, whatever the minutes are now
+        presets |= {name: preset for name, preset in dict(found.get("presets", {})).items() if name in presets}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(dict(mine, presets=presets)).encode())
+    return presets
 
 # %% ../../nbs/87_lab.study.ipynb #cf6add64
 class Study:
     "Trains, plays and reports in a folder."
     def __init__(self, plan: StudyPlan, folder: str | Path, say: Callable = print, clock: Callable = time.monotonic):
         self.plan, self.folder, self.say, self.clock = plan, Path(folder), say, clock
-        self._claim_folder()
-        self.runs = Runs(_AsExperiment(plan), self.folder, say)
-    def _claim_folder(self) -> None:
-        "Write the plan into the folder. Raise a ValueError if there is another study."
-        path, mine = self.folder / "study.json", dict(variants=list(self.plan.variants), seeds=list(self.plan.seeds),
-                                                      strengths=list(self.plan.strengths))
-        if path.exists() and (found := read_json(path, "study", tuple(mine))) != mine:
-            raise ValueError(f"{self.folder} has a study of {', '.join(map(str, found['variants']))} with "
-                             f"{len(found['seeds'])} seeds; give this one another folder.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(mine).encode())
+        self.runs = Runs(_AsExperiment(plan, claim_folder(plan, self.folder)), self.folder, say)
 
     def run(self) -> dict:
         "Train, play and report. Return the result as plain data. Raise Stopped if the user stops it."
@@ -118,6 +136,7 @@ class Study:
         write_whole(self.folder / "result.json", json.dumps(result, indent=0).encode())
         write_whole(self.folder / "report.html", study_page(result).encode())
         return result
+
     def train(self) -> None:
         "Train all runs for their time, or for their iterations."
         if self.plan.iterations is None: return self.runs.train()
@@ -125,6 +144,7 @@ class Study:
             run = self.runs.trainer(name, seed)
             if run.iteration < self.plan.iterations: run.fit(iterations=self.plan.iterations - run.iteration)
             if run.iteration < self.plan.iterations: raise KeyboardInterrupt   # A stop ends `fit` without an error
+
     def too_short(self) -> str | None:
         """Return a sentence if the first iteration of a run took more than twice the time that the run should have,
         else None."""
