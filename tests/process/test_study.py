@@ -16,7 +16,7 @@ from alphazero_nb.cli import main
 from alphazero_nb.core.registry import get_game, import_rules, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.lab import study as lab
-from alphazero_nb.lab.study import Study, StudyPlan, find_variant, games_of, study
+from alphazero_nb.lab.study import Study, StudyPlan, claim_folder, find_variant, games_of, study
 from alphazero_nb.lab.verdict import who_is_ahead
 
 NIM = Path(__file__).resolve().parents[2]/"examples"/"nim.py"
@@ -140,6 +140,17 @@ def test_an_error_in_one_thread_ends_the_others_and_is_told(tmp_path, monkeypatc
     monkeypatch.setattr(lab, "play_steps", fail)
     with pytest.raises(ValueError, match="the study stopped: no memory. What was trained and played is kept"): made.run()
     assert 1 <= len([*tmp_path.glob("rounds/*.json")]) < 4
+
+
+def test_short_runs_have_a_tiny_network_and_keep_it(tmp_path):
+    plan = lambda minutes, **more: StudyPlan(("tictactoe", "connect4"), minutes, (0, 1), **more)
+    assert plan(10.0).run_minutes == 1.5 and set(plan(10.0).presets().values()) == {"tiny"}   # 0.6 of it, for four runs
+    assert set(plan(40.0).presets().values()) == {"small"} == set(plan(10.0, preset="small").presets().values())
+    assert StudyPlan(("blob(players=3,cards=2)",), 1.0).presets() == {"blob(players=3,cards=2)": "cards"}
+    folder = tmp_path / "study"
+    assert claim_folder(plan(10.0), folder) == claim_folder(plan(40.0), folder) == plan(10.0).presets(), "its runs have begun"
+    assert claim_folder(plan(40.0), tmp_path / "other") == plan(40.0).presets()
+    with pytest.raises(ValueError, match="preset 'huge' is unknown"): plan(10.0, preset="huge")
 
 
 def test_more_training_replaces_the_games(tmp_path):
