@@ -32,7 +32,7 @@ __all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'SHORT', 'find_variant', 'S
            'study']
 
 # %% ../../nbs/87_lab.study.ipynb #dc0f1694
-TRAINING = 0.6   # Share of the minutes
+TRAINING = 0.75   # Share of the minutes
 LEAST_GAMES = 10   # Of each agent at each strength; more are played while there is time
 MOST_ROUNDS = 30   # Of so many games
 SHORT = 5.0        # Minutes of a run in which `tiny` learns more than `small`

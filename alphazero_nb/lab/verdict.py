@@ -14,14 +14,15 @@ from ..arena.solvers import TableSolver, Unsolved, get_solver
 from .measures import Estimate, difference, estimate, pooled_variance
 
 # %% auto #0
-__all__ = ['SHARES', 'DEPTH', 'NEAR', 'POSITIONS', 'is_share', 'count_questions', 'table_rows', 'pool', 'table_gaps', 'find_row',
-           'who_is_ahead', 'number', 'with_interval', 'too_short', 'describe_variant', 'describe_gaps', 'exact_answer',
-           'describe_exact']
+__all__ = ['SHARES', 'DEPTH', 'AHEAD', 'NEAR', 'POSITIONS', 'is_share', 'count_questions', 'divide_error', 'table_rows', 'pool',
+           'table_gaps', 'find_row', 'who_is_ahead', 'number', 'with_interval', 'too_short', 'describe_variant',
+           'describe_gaps', 'exact_answer', 'describe_exact']
 
 # %% ../../nbs/85_lab.verdict.ipynb #b72619b9
 SHARES = ("points of seat", "draws", "forced moves", "decided after", "luck")   # Measures from 0 to 1, shown in percent
 DEPTH = ("Elo above", "Elo of a doubling")   # Shown without decimals
 _SIGNED = ("Elo", "result")                  # May be negative
+AHEAD = ("points of seat", "result")         # What most studies are made for
 
 
 def is_share(measure: str) -> bool: return measure.startswith(SHARES)
@@ -35,17 +36,27 @@ def count_questions(samples: dict) -> int:   # {(variant, strength, measure): [S
     return len(measures) * (len(variants) * (len(variants) + 1) // 2)
 
 
+def divide_error(samples: dict) -> dict:   # {measure: by how much the 5 % are divided for each of its intervals}
+    "Return the part of each measure at full strength: half of the error is for who is ahead, half for all others."
+    top, variants = max(strength for _, strength, _ in samples), {variant for variant, _, _ in samples}
+    measures = {measure for _, strength, measure in samples if strength == top}
+    first = {measure for measure in measures if measure.startswith(AHEAD)}
+    intervals, parts = len(variants) * (len(variants) + 1) // 2, 1 + (0 < len(first) < len(measures))
+    return {measure: parts * intervals * len(first if measure in first else measures - first) for measure in measures}
+
+
 def table_rows(samples: dict, bounds: set = frozenset()) -> list[dict]:   # bounds: keys whose true value may be larger
     "Return a row for each sample of the table: its mean over seeds, with an interval."
-    questions, rows = count_questions(samples), []
+    divided, rows = divide_error(samples), []
     for (variant, strength, measure), given in samples.items():
+        questions = divided.get(measure, max(divided.values()))
         found = _estimate(measure, given, pool(samples, measure, strength), questions)
         rows.append(dict(variant=variant, strength=strength, measure=measure,
                          bound=(variant, strength, measure) in bounds, **found._asdict()))
     return rows
 
 # %% ../../nbs/85_lab.verdict.ipynb #b72619bb
-NEAR = 16   # Players whose simulations differ by at most this factor vary alike from seed to seed
+NEAR = 4   # Players whose simulations differ by at most this factor vary alike from seed to seed
 
 
 def pool(samples: dict, measure: str, strength: int) -> tuple:   # As from `pooled_variance`; (0, 0) for random play
@@ -61,7 +72,7 @@ def _estimate(measure: str, given: list, pooled: tuple, questions: int) -> Estim
 
 def table_gaps(samples: dict) -> list[dict]:
     "Return the differences between each two variants at full strength."
-    questions = count_questions(samples)
+    divided = divide_error(samples)
     top, variants = (max(strength for _, strength, _ in samples),
                      list(dict.fromkeys(variant for variant, _, _ in samples)))
     rows = []
@@ -69,7 +80,7 @@ def table_gaps(samples: dict) -> list[dict]:
         for (variant, strength, measure), given in samples.items():
             if (variant, strength) != (one, top) or (other, top, measure) not in samples: continue
             pooled = pool(samples, measure, top)
-            mine, theirs = (_estimate(measure, each, pooled, questions)
+            mine, theirs = (_estimate(measure, each, pooled, divided[measure])
                             for each in (given, samples[other, top, measure]))
             mean, low, high = difference(mine, theirs)
             rows.append(dict(one=one, other=other, measure=measure, mean=mean, low=low, high=high))

@@ -144,7 +144,7 @@ def test_an_error_in_one_thread_ends_the_others_and_is_told(tmp_path, monkeypatc
 
 def test_short_runs_have_a_tiny_network_and_keep_it(tmp_path):
     plan = lambda minutes, **more: StudyPlan(("tictactoe", "connect4"), minutes, (0, 1), **more)
-    assert plan(10.0).run_minutes == 1.5 and set(plan(10.0).presets().values()) == {"tiny"}   # 0.6 of it, for four runs
+    assert plan(10.0).run_minutes == 1.875 and set(plan(10.0).presets().values()) == {"tiny"}   # Three quarters, for four runs
     assert set(plan(40.0).presets().values()) == {"small"} == set(plan(10.0, preset="small").presets().values())
     assert StudyPlan(("blob(players=3,cards=2)",), 1.0).presets() == {"blob(players=3,cards=2)": "cards"}
     folder = tmp_path / "study"

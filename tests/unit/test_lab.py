@@ -12,7 +12,7 @@ from alphazero_nb.lab.measures import (PairScores, Sample, StrongGame, angle, de
                                        jackknife, lead_changes, luck_measures, mean_sample, perplexity, pooled_variance, share_sample)
 from alphazero_nb.lab.strong_games import OPENING, STRENGTHS, draw_move, play_steps, play_strong
 from alphazero_nb.lab.study import describe_unused
-from alphazero_nb.lab.verdict import (count_questions, describe_gaps, describe_variant, exact_answer, table_gaps, table_rows, too_short,
+from alphazero_nb.lab.verdict import (count_questions, describe_gaps, divide_error, describe_variant, exact_answer, table_gaps, table_rows, too_short,
                                       who_is_ahead)
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
@@ -186,6 +186,16 @@ def test_who_is_ahead(first, draws, answer):
 def test_questions_count_measures_at_full_strength_and_their_differences():
     one = samples_of("a", .5)
     assert count_questions(one) == 11 and count_questions(one | samples_of("b", .5)) == 33
+
+
+def test_who_is_ahead_has_half_of_the_error():
+    one = samples_of("a", .5)
+    for table, intervals in ((one, 1), (one | samples_of("b", .5), 3), (one | samples_of("b", .5) | samples_of("c", .5), 6)):
+        divided = divide_error(table)
+        assert len(divided) == 11 and divided["points of seat 0"] == 2 * intervals and divided["draws"] == 20 * intervals
+        assert math.isclose(sum(intervals / parts for parts in divided.values()), 1), "five percent in all"
+    points = {key: given for key, given in one.items() if key[2] == "points of seat 0"}
+    assert divide_error(points) == {"points of seat 0": 1}
 
 
 def test_a_gap_is_found_and_equal_measures_are_not_called_different():
