@@ -170,7 +170,7 @@ def pooled_variance(
 def estimate(
     samples: list[Sample],   # One for each seed
     pooled: tuple,           # As from `pooled_variance`
-    questions: int = 1,
+    questions: float = 1,    # The 5 % of error are divided by it
     share: bool = False,     # True for numbers from 0 to 1
     least: float = -math.inf,   # Smallest possible value
 ) -> Estimate:
