@@ -106,9 +106,9 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
     if any(found[key] != mine[key] for key in mine):
         raise ValueError(f"{folder} has a study of {', '.join(map(str, found['variants']))} with "
                          f"{len(found['seeds'])} seeds; give this one another folder.")
-    presets = plan.presets()
-    if plan.preset is None:   # Those with which the runs began, whatever the minutes are now
-        presets |= {name: preset for name, preset in dict(found.get("presets", {})).items() if name in presets}
+    presets, begun = plan.presets(), found.get("presets")
+    if plan.preset is None and isinstance(begun, dict):   # The runs keep their networks, whatever the minutes are now
+        presets = {name: begun[name] if isinstance(begun.get(name), str) else preset for name, preset in presets.items()}
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(dict(mine, presets=presets)).encode())
     return presets

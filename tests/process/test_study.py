@@ -151,6 +151,10 @@ def test_short_runs_have_a_tiny_network_and_keep_it(tmp_path):
     assert claim_folder(plan(10.0), folder) == claim_folder(plan(40.0), folder) == plan(10.0).presets(), "its runs have begun"
     assert claim_folder(plan(40.0), tmp_path / "other") == plan(40.0).presets()
     with pytest.raises(ValueError, match="preset 'huge' is unknown"): plan(10.0, preset="huge")
+    stored = json.loads((folder / "study.json").read_text())
+    for wrong in ([], "tiny", {"tictactoe": []}, {"other": "tiny"}, None):
+        (folder / "study.json").write_text(json.dumps(dict(stored, presets=wrong)))
+        assert claim_folder(plan(40.0), folder) == plan(40.0).presets(), "as if none were stored"
 
 
 def test_more_training_replaces_the_games(tmp_path):
