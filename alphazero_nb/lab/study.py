@@ -108,7 +108,7 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
                          f"{len(found['seeds'])} seeds; give this one another folder.")
     presets, begun = plan.presets(), found.get("presets")
     if plan.preset is None and isinstance(begun, dict):   # The runs keep their networks, whatever the minutes are now
-        presets = {name: begun[name] if isinstance(begun.get(name), str) else preset for name, preset in presets.items()}
+        presets |= {name: begun[name] for name in presets if isinstance(begun.get(name), str)}
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(dict(mine, presets=presets)).encode())
     return presets
