@@ -16,7 +16,7 @@ ROOT = sync.ROOT
 PAGES, BOARDS = ROOT/"build"/"site-pages", ROOT/"build"/"site-boards"
 GROUPS = dict(core="Core", games="Games", network="Networks", search="Search", selfplay="Self-play", arena="Arena",
               training="Training", ui="Display", web="Web", measure="Measuring and commands")
-TRAIN = ["quickstart", "your_own_game", "chess", "cards", "several_gpus", "benchmark"]
+TRAIN = ["quickstart", "your_own_game", "study", "chess", "cards", "several_gpus", "benchmark"]
 # A few moves of each shipped agent against itself, for the picture of its board
 MOVES = {"connect4": [3, 2, 5, 5, 6, 4, 4, 4, 4, 1, 5, 3, 5, 3, 3, 4, 3, 6], "tictactoe": [4, 0, 1, 7, 8],
          "dots(rows=3,cols=3)": [15, 2, 0, 13, 16, 7, 17, 11, 8, 9, 21, 1, 19],
