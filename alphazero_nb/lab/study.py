@@ -193,6 +193,7 @@ def play_together(study: Study, keys: list, threads: int) -> list[dict]:   # key
         try: return [result() for result in [begin(*key) for key in keys]]
         except BaseException:
             stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)   # Rounds that wait for a thread do not begin
             raise
 
 
