@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-from measure_engines import processor
+from measure_engines import processor, store_row
 from alphazero_nb.arena.matches import play_tables
 from alphazero_nb.core.intervals import mean_interval
 from alphazero_nb.core.streams import Purpose, derive_seed
@@ -44,10 +44,7 @@ def main():
     row = dict(about=args.about, simulations=args.simulations,
                **measure(Agent.load(args.agent, args.simulations, "cpu"), args.games, args.seed), cpu=processor(), date=str(date.today()))
     print(json.dumps(row, indent=1))
-    if not args.out: return
-    rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
-    rows = [old for old in rows if (old["about"], old["simulations"]) != (row["about"], row["simulations"])] + [row]
-    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.out: store_row(args.out, row, "about", "simulations")
 
 
 if __name__ == "__main__": main()

@@ -42,6 +42,13 @@ def processor() -> str:
     return name + ", AMX" * ("amx_tile" in text)
 
 
+def store_row(path: Path, row: dict, *keys: str) -> None:
+    "Add a row to a file of measurements, in place of an older one with the same values of these keys."
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    rows = [old for old in rows if any(old[key] != row[key] for key in keys)] + [row]
+    path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
 def last_state(game, played):
     "Return the final position of a game of a match."
     state = played.start
@@ -87,11 +94,7 @@ def main():
     row = measure(load(args.agent, args.simulations), args.opponent, args.games, args.label, args.seed)
     row["about"] = args.about or ("agent of the package" if load == az.Agent.pretrained else "")
     print(json.dumps(row, indent=1))
-    if args.out:
-        rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
-        key = lambda one: (one["game"], one["label"], one["simulations"], one["about"])
-        rows = [one for one in rows if key(one) != key(row)] + [row]
-        args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.out: store_row(args.out, row, "game", "label", "simulations", "about")
 
 
 if __name__ == "__main__": main()

@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-from measure_engines import processor
+from measure_engines import processor, store_row
 from alphazero_nb.arena.matches import play_tables
 from alphazero_nb.arena.players import Player
 from alphazero_nb.arena.solvers import get_solver
@@ -81,10 +81,7 @@ def main():
         row = dict(agent=args.about or args.agent, simulations=simulations, **measure(load(args.agent, simulations, "cpu"), args.games, args.seed),
                    cpu=processor(), date=str(date.today()))
         print(json.dumps(row), flush=True)
-        if not args.out: continue
-        rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
-        rows = [old for old in rows if (old["agent"], old["simulations"]) != (row["agent"], simulations)] + [row]
-        args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        if args.out: store_row(args.out, row, "agent", "simulations")
 
 
 if __name__ == "__main__": main()

@@ -8,12 +8,12 @@ their own page, webdocs.cs.ualberta.ca/~hayward/hex7trees, says of column a and 
 `hex(size=7)` is right if its expected result after the opening, for the player who made it, has the sign of the published
 one. An agent of `hex(size=7,swap=1)` is right if it takes the stone over exactly where the opening wins.
 """
-import argparse, json
+import argparse
 from datetime import date
 from pathlib import Path
 
 import alphazero_nb as az
-from measure_engines import processor
+from measure_engines import processor, store_row
 
 KNOWN = """......W
            ..W.WWW
@@ -61,10 +61,7 @@ def main():
     found = measure(az.Agent.load(args.agent, args.simulations))
     print(f"{found['right']} of {found['openings']} openings right")
     print("\n".join(told(name, row) for name, row in found["rows"].items()))
-    if not args.out: return
-    rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
-    rows = [old for old in rows if old["game"] != found["game"]] + [dict(found, about=args.about, cpu=processor())]
-    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.out: store_row(args.out, dict(found, about=args.about, cpu=processor()), "game")
 
 
 if __name__ == "__main__": main()

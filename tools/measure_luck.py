@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-from measure_engines import processor
+from measure_engines import processor, store_row
 from alphazero_nb.arena.luck import NetworkAlone
 from alphazero_nb.arena.matches import play_series
 from alphazero_nb.arena.players import Player, get_player
@@ -91,10 +91,7 @@ def main():
                **measure(agent, player, opponent_of(args.opponent, player), args.games, args.seed),
                cpu=processor(), date=str(date.today()))
     print(json.dumps(row, indent=1))
-    if not args.out: return
-    rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
-    rows = [old for old in rows if (old["game"], old["label"]) != (row["game"], row["label"])] + [row]
-    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.out: store_row(args.out, row, "game", "label")
 
 
 if __name__ == "__main__": main()
