@@ -27,17 +27,25 @@ def hold_interrupts():
         if held: handler(*held[-1])
 
 
-def hold_in_numba() -> None:
-    "Let a Ctrl-C wait until LLVM is done with a function of numba. Another version of numba stays as it is."
-    try: from numba.core.codegen import CPUCodeLibrary
-    except ImportError: return
-    finish = getattr(CPUCodeLibrary, "_finalize_final_module", None)
-    if finish is None or hasattr(finish, "__wrapped__"): return   # Another version, or done before
+def _held(method):
+    "The method, in which a Ctrl-C waits."
+    @functools.wraps(method)
+    def held(*arguments, **options):
+        with hold_interrupts(): return method(*arguments, **options)
+    return held
 
-    @functools.wraps(finish)
-    def held(library):
-        with hold_interrupts(): finish(library)
-    CPUCodeLibrary._finalize_final_module = held
+
+def hold_in_numba() -> None:
+    "Let a Ctrl-C wait until LLVM is done with a function of numba. What another version does not have stays as it is."
+    try:
+        from llvmlite.binding.ffi import ObjectRef, OutputString
+        from numba.core.codegen import CPUCodeLibrary
+    except ImportError: return
+    compiles = "__init__", "create_ir_module", "add_ir_module", "finalize", "_get_module_for_linking", "_finalize_final_module"
+    for library, names in (CPUCodeLibrary, compiles), (ObjectRef, ["close"]), (OutputString, ["close"]):
+        for name in names:
+            method = getattr(library, name, None)
+            if method and not hasattr(method, "__wrapped__"): setattr(library, name, _held(method))
 
 # %% ../../nbs/02a_core.patches.ipynb #76b523e6
 _preparing = threading.Lock()

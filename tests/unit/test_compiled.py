@@ -631,3 +631,65 @@ def test_ctrl_c_while_code_is_compiled_or_loaded_is_neither_lost_nor_deadly(tmp_
                                        "@kernel\ndef first(n): return n\n\n@kernel\ndef twice(n): return n + n\n")
     compiling, loading = (" ".join(run(tmp_path, ["-c", INTERRUPTED])).split(" | ") for _ in range(2))
     assert compiling[0] == "42 1 compiled loaded" and loading[0] == "42 1 loaded"
+
+
+FREED = """
+import collections, gc, os, signal, sys
+from numba import njit
+
+import alphazero_nb.core.compiled
+signal.signal(signal.SIGINT, signal.default_int_handler)   # A shell may have started this with Ctrl-C ignored
+
+@njit
+def first(n): return n
+@njit
+def inner(n): return 3 * n
+@njit
+def outer(n): return inner(n) + 1
+first(1)   # What all code needs is compiled
+
+def compiled(pressed):
+    "Compile with a Ctrl-C at this line of this caller; without one return all such lines that ran."
+    seen = {}
+
+    def line(frame, event, _):
+        if event in ("line", "return"):
+            there = frame.f_code.co_name, frame.f_lineno, event, frame.f_back.f_code.co_name, frame.f_back.f_lineno
+            if there not in seen and there == pressed: signal.raise_signal(signal.SIGINT)
+            seen[there] = True
+        return line
+
+    def called(frame, event, _):
+        code = frame.f_code
+        if frame.f_back.f_code.co_name == "__del__": return   # Python lets no exception leave it
+        if "llvmlite" in code.co_filename and code.co_name in ("link_in", "close", "detach", "_dispose"): return line
+    interrupted = False
+    sys.settrace(called)
+    try: outer(1)
+    except KeyboardInterrupt: interrupted = True
+    finally: sys.settrace(None)
+    gc.collect()
+    return (interrupted and outer(2)) if pressed else list(seen)
+
+def apart(work):
+    "What a copy of this process prints, and how it ended."
+    end, into = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(into, 1), os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        print(repr(work()), flush=True)
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(end) as text: said = text.read()
+    return eval(said or "None"), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+places, code = apart(lambda: compiled(None))
+ends = collections.Counter(apart(lambda: compiled(place)) for place in places[::max(1, len(places) // 60)])
+print(len(places) > 40, *sorted(ends, key=str))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="copies of a process")
+def test_ctrl_c_while_an_object_of_llvm_is_freed_frees_it_once(tmp_path):
+    "At each line that frees one, or gives one away. Python freed it again, and the process died."
+    assert " ".join(run(tmp_path, ["-c", FREED])) == "True (7, 0)"
