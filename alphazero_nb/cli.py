@@ -34,12 +34,14 @@ def _games(args):
 def _get_game(args):
     "Return the game, with parameters from its brackets and from the options."
     from alphazero_nb.core.registry import get_game
-    given = _given(players=args.players, cards=args.cards)
+    given = _given(players=args.players, cards=args.cards, size=vars(args).get("size"))
     if not given: return get_game(args.game)
     word, _, inside = args.game.strip().partition("(")
     inside = inside.removesuffix(")").strip()
     for key, value in given.items():
-        if re.search(rf"\b{key}\s*=", inside): raise ValueError(f"{args.game} already sets {key}; leave out --{key}.")
+        if re.search(rf"\b{key}\s*=", inside):
+            option = "sizes" if key == "size" else key
+            raise ValueError(f"{args.game} already sets {key}; leave out --{option}.")
     arguments = [inside] * bool(inside) + [f"{key}={value}" for key, value in given.items()]
     return get_game(f"{word.strip()}({','.join(arguments)})")
 
@@ -64,6 +66,7 @@ def _selfplay(game, args):
 
 # %% ../nbs/82_cli.ipynb #6e9a9eb4
 def _train(args):
+    if args.sizes: return _train_sizes(args)
     from dataclasses import replace
     from alphazero_nb.core.events import Message, RunDone, SelfPlayDone, shell_command
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
@@ -87,7 +90,7 @@ def _train(args):
     trainer, expected = prepare_run(game, args.minutes, folder, args.preset, args.device,
                                     lambda text: progress(Message(text)), seed=args.seed, train_settings=settings,
                                     play_settings=_selfplay(game, args), listeners=listeners, layout=args.layout,
-                                    from_folder=args.from_folder, **engine)
+                                    from_folder=args.from_folder, init_from=args.init_from, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     stopped = stops != [False]   # A stop before the start posts no event
     if not stops: progress(Message("Stopped before the first game. Nothing is lost."))
@@ -108,6 +111,30 @@ def _check_train(game, args) -> None:
     if args.iterations and args.minutes: raise ValueError("--iterations and --minutes are both given; leave one out.")
     if args.ladder and args.ladder_games < 2 and game.has_hidden_information and game.players > 1:
         raise ValueError(f"--ladder-games is {args.ladder_games}; with hidden cards it must be at least 2.")
+
+# %% ../nbs/82_cli.ipynb #6e9a9eb6
+def _read_sizes(text: str) -> list[tuple[int, float]]:
+    "Return the sizes and minutes of `--sizes`."
+    parts = re.fullmatch(r"\s*\d+:\d*\.?\d+\s*(,\s*\d+:\d*\.?\d+\s*)*", text) and text.split(",")
+    sizes = [(int(size), float(minutes)) for size, minutes in (part.split(":") for part in parts or ())]
+    if not sizes or min(minutes for _, minutes in sizes) <= 0 or len(dict(sizes)) < len(sizes):
+        raise ValueError(f"--sizes is {text!r}; write sizes with minutes above 0, each size once, as 6:5,8:10.")
+    return sizes
+
+
+def _train_sizes(args):
+    "Train on boards of these sizes for these minutes, each time from the weights of the size before."
+    from alphazero_nb.network.saved_run import read_saved
+    sizes, before, row = _read_sizes(args.sizes), args.init_from, None
+    if args.minutes or args.iterations: raise ValueError("--sizes has minutes; leave out --minutes and --iterations.")
+    for size, _ in sizes: _get_game(argparse.Namespace(**vars(args) | dict(size=size)))   # Before anything is trained
+    for size, minutes in sizes:
+        folder = Path(f"{args.folder or 'runs/' + args.game.partition('(')[0]}-{size}")
+        if (folder / "manifest.json").exists(): minutes -= read_saved(folder).checkpoint.seconds / 60
+        given = dict(size=size, sizes=None, minutes=minutes, folder=folder, preset=args.preset or "anysize", init_from=before)
+        if minutes > 0.02: row = _train(argparse.Namespace(**vars(args) | given))   # A second and more is left
+        before = folder
+    return row
 
 # %% ../nbs/82_cli.ipynb #c6e0bae5
 def _cards(text: str | None):
@@ -447,7 +474,12 @@ _SELFPLAY = {
 
 # %% ../nbs/82_cli.ipynb #8ad71ea2
 _TRAINING = {
-    "--preset": dict(help="network: tiny, small, medium, large, extreme, mlp, cards or spiking (cards for Blob, else small)"),
+    "--preset": dict(help="network: tiny, small, medium, large, extreme, anysize, mlp, cards or spiking "
+                          "(cards for Blob, else small)"),
+    "--init-from": dict(metavar="FOLDER", help="start a new run with the weights of this run; those of the preset "
+                                               "anysize fit every size of a game"),
+    "--sizes": dict(metavar="SIZE:MINUTES,...", help="train on boards of growing size, each from the weights of the one "
+                                                     "before, as 6:5,8:10; the folders are FOLDER-6 and FOLDER-8"),
     "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given), "
                                        "of self-play (until Ctrl-C), or of a whole study (15)"),
     "--iterations": dict(type=_count, help="iterations of training"),
@@ -501,7 +533,7 @@ _RUN_COMMANDS = {  # name: function, help, positional arguments, options
     "games": (_games, "list the games of the package", {}, ["--json"]),
     "train": (_train, "train an agent, or resume a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
-              ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--simulations",
+              ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--init-from", "--sizes", "--simulations",
                "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout",
                "--backend", "--gpus", "--workers", "--ray", "--from-folder", "--evaluate-every", "--device", "--seed",
                "--tensorboard", "--ladder", "--ladder-games", "--levels", "--json"]),

@@ -101,22 +101,23 @@ def observe(state, planes):
         elif can_place(state, cell, seat): planes[2 * cells + cell] = 1
 
 # %% ../../nbs/15a_games.othello.ipynb #f3a5561a
-LETTERS = "abcdefgh"
+LETTERS = "abcdefghij"
 
 
 def text(state) -> str:
     "Return the board as text: `.` (empty), `x` (first player) and `o`, with row numbers and column letters."
     size = int(state[_SIDE])
     rows = state[_CELLS:].reshape(size, size)
-    lines = [f"{i + 1} " + " ".join(".xo"[disc] for disc in row) for i, row in enumerate(rows)]
-    return "\n".join(lines) + "\n  " + " ".join(LETTERS[:size])
+    width = len(str(size))
+    lines = [f"{i + 1:{width}} " + " ".join(".xo"[disc] for disc in row) for i, row in enumerate(rows)]
+    return "\n".join(lines) + "\n " + " " * width + " ".join(LETTERS[:size])
 
 # %% ../../nbs/15a_games.othello.ipynb #9f6d9b06
 def othello(
-    size: int = 8,  # Rows and columns, 6 or 8
+    size: int = 8,  # Rows and columns: 6, 8 or 10
 ) -> Game:          # Raises a ValueError for any other size
     "Return Othello: more discs win."
-    if size not in (6, 8): raise ValueError(f"othello: size is {size!r}; choose size 6 or 8.")
+    if size not in (6, 8, 10): raise ValueError(f"othello: size is {size!r}; choose size 6, 8 or 10.")
     size = int(size)
     shape, cells = (3, size, size), size * size
     symmetries = [(planes, np.append(moves, cells)) for planes, moves in board_symmetries(shape, range(cells))]

@@ -86,7 +86,7 @@ class FusedBoardNet(Fused):
 def _channels_last_weight(linear: nn.Linear, channels: int, cells: int):
     "Return the weight of a linear layer whose first channels·cells inputs arrive channels last."
     board, rest = linear.weight.split([channels * cells, linear.in_features - channels * cells], 1)
-    board = board.view(-1, channels, cells).transpose(1, 2).flatten(1)
+    board = board.view(len(board), channels, cells).transpose(1, 2).flatten(1)
     return torch.cat([board, rest], 1).contiguous()
 
 
@@ -96,7 +96,8 @@ class FusedNet(FusedBoardNet):
         super().__init__(net, dtype)
         cells = net.shape[1] * net.shape[2]
         policy, value = net.policy, net.value
-        self.hidden = _channels_last_weight(value.hidden, len(value.local.weight), cells)
+        local = 0 if value.pools else len(value.local.weight)
+        self.hidden = _channels_last_weight(value.hidden, local, cells)
         self.out = None if policy.board else _channels_last_weight(policy.out, len(policy.local.weight), cells)
 
     def fused(self, inputs):
@@ -110,7 +111,8 @@ class FusedNet(FusedBoardNet):
         return F.linear(local.permute(0, 2, 3, 1).flatten(1), self.out, head.out.bias)
 
     def value(self, head, x, pooled):
-        local = self.conv(head.local, x, "relu").permute(0, 2, 3, 1).flatten(1)
+        local = self.conv(head.local, x, "relu")
+        local = pool(local) if head.pools else local.permute(0, 2, 3, 1).flatten(1)
         hidden = F.linear(torch.cat([local, pooled], 1), self.hidden, head.hidden.bias).relu_()
         return torch.tanh(head.out(hidden).float())
 

@@ -77,16 +77,17 @@ class PolicyHead(nn.Module):
 
 # %% ../../nbs/20_network.networks.ipynb #a07b2184
 class ValueHead(nn.Module):
-    "One value per player in [−1, 1], the mover first."
-    def __init__(self, game: Game, filters: int, width: int = 16, hidden: int = 64):
+    "One value per player in [−1, 1], the mover first. If `pools`, no weight depends on the size of the board."
+    def __init__(self, game: Game, filters: int, width: int = 16, hidden: int = 64, pools: bool = False):
         super().__init__()
         _, height, columns = game.shape
-        self.local = _conv(filters, width, 1)
-        self.hidden = nn.Linear(width * height * columns + 2 * filters, hidden)
+        self.local, self.pools = _conv(filters, width, 1), pools
+        self.hidden = nn.Linear(width * (2 if pools else height * columns) + 2 * filters, hidden)
         self.out = nn.Linear(hidden, game.players)
 
     def forward(self, x, pooled):
-        features = torch.cat([torch.relu(self.local(x)).flatten(1), pooled], 1)
+        local = torch.relu(self.local(x))
+        features = torch.cat([pool(local) if self.pools else local.flatten(1), pooled], 1)
         return torch.tanh(self.out(torch.relu(self.hidden(features))).float())
 
 # %% ../../nbs/20_network.networks.ipynb #3c98d8ed
@@ -177,12 +178,12 @@ def pool_parts(parts):
 # %% ../../nbs/20_network.networks.ipynb #b1e6078b
 class BoardNet(nn.Module):
     "Trunk and heads for observations (planes, height, width)."
-    def __init__(self, game: Game, filters: int, blocks: int):
+    def __init__(self, game: Game, filters: int, blocks: int, **value):   # Options of the value head
         super().__init__()
         self.shape = game.shape
         self.stem = _conv(game.shape[0], filters)
         self.blocks = nn.Sequential(*[ResidualBlock(filters) for _ in range(blocks)])
-        self.policy, self.value = PolicyHead(game, filters), ValueHead(game, filters)
+        self.policy, self.value = PolicyHead(game, filters), ValueHead(game, filters, **value)
         self.register_buffer("ranges", torch.zeros(1 + 2 * blocks))   # See `measure_ranges`; zeros: not measured
 
     def forward(self, x):
@@ -273,6 +274,12 @@ def _cards_net(game: Game, filters: int, blocks: int) -> nn.Module:
     return SuitNet(game, filters, blocks) if game.groups else VectorNet(game, filters, blocks)
 
 
+def _any_size_net(game: Game, filters: int, blocks: int) -> nn.Module:
+    if game.cells is None:
+        raise ValueError(f"the preset anysize needs a board whose cells are the actions; the actions of {game.name} are not.")
+    return BoardNet(game, filters, blocks, width=32, pools=True)
+
+
 class Preset(NamedTuple):
     "The size of a network, and `build(game, filters, blocks)`."
     filters: int
@@ -286,6 +293,7 @@ PRESETS = {
     "medium": Preset(128, 10),
     "large": Preset(256, 15),
     "extreme": Preset(512, 20),
+    "anysize": Preset(64, 5, _any_size_net),      # The shape of small; its weights fit a board of any size
     "mlp": Preset(256, 3, VectorNet),             # No convolutions, for observations without a board
     "cards": Preset(112, 1, _cards_net),          # No convolutions, for card games: 260,768 weights for five players
     "spiking": Preset(32, 3, _spiking_net),       # The shape of tiny; neurons fire or do not over four time steps
@@ -299,7 +307,7 @@ def default_preset(game: Game) -> str:
 
 def PolicyValueNet(
     game: Game,
-    preset: str | None = None, # tiny, small, medium, large, extreme, mlp, cards or spiking; None: `default_preset`
+    preset: str | None = None, # One of PRESETS; default: `default_preset`
     seed: int = 0,             # Seed of the initial weights
 ) -> nn.Module:                # planes (batch, *shape) -> logits (batch, actions), values (batch, players)
     "Return a new network for `game`. Raise a ValueError that lists the presets if `preset` is unknown."

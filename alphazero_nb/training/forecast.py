@@ -298,6 +298,7 @@ def prepare_run(
     fixed = run.network is not None or run.from_folder or run.reproducible
     if minutes is None or minutes < 1 or fixed or trainer.iteration: return trainer, None
     layout = None if run.layout == "auto" else run.layout
+    if run.weights is not None: preset = run.preset   # Nothing to choose
     expected = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
     say(str(expected))
     trainer.use_preset(expected.preset)

@@ -20,14 +20,15 @@ from ..core.streams import Purpose, derive_seed, require_seed
 from ..core.events import (Events, IterationDone, JsonLines, Message, PhaseStarted, RunDone, RunStarted,
                                       SelfPlayDone, SelfPlayStopped, StepsTaken, default_listeners)
 from ..core.game import Game
+from ..core.help import see
 from ..core.registry import check_loadable, get_game
 from ..core.game_check import check_new_rules
 from ..core.records import check_records
 from ..network.networks import PolicyValueNet, default_preset
 from ..network.int8 import can_use_int8
-from ..network.checkpoint import check_network, is_away, network_arrays
+from ..network.checkpoint import check_network, fill_network, is_away, network_arrays
 from ..network.evaluator import NetworkEvaluator
-from ..network.saved_run import SavedRun
+from ..network.saved_run import SavedRun, load_network, read_config
 from ..search.agent import Agent
 from ..search.search import require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
@@ -48,7 +49,7 @@ from .inbox import SharedGames
 from .shared_folder import SharedPlan
 
 # %% auto #0
-__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'make_plan', 'RunState', 'load_state', 'RunProgress',
+__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'read_weights', 'make_plan', 'RunState', 'load_state', 'RunProgress',
            'describe_cooldown', 'RunReport', 'learn', 'make_agent', 'evaluate', 'judge_state', 'judge_baselines',
            'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue', 'games_from',
            'Session', 'Trainer']
@@ -68,6 +69,7 @@ class RunPlan:
     reproducible: bool = False
     engine: dict = field(default_factory=dict)  # Further options of the SelfPlayEngine
     from_folder: bool = False         # True if other machines play, into the run folder
+    weights: dict | None = None       # Initial weights, from another run
 
     def __post_init__(self):
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
@@ -93,9 +95,11 @@ class RunPlan:
         return dict(game=self.game.name, preset=self.preset, seed=self.seed, settings=asdict(self.train))
 
     def new_learner(self) -> Learner:
-        "Return a learner with untrained weights."
-        own = None if self.network is None else copy.deepcopy(self.network)
-        return Learner(PolicyValueNet(self.game, self.preset, self.seed) if own is None else own, self.device, self.train)
+        "Return a learner with the initial weights."
+        if self.network is not None: network = copy.deepcopy(self.network)
+        else: network = PolicyValueNet(self.game, self.preset, self.seed)
+        if self.weights is not None: fill_network(network, self.weights)
+        return Learner(network, self.device, self.train)
 
     def open_supplier(self, folder: RunFolder, state: RunState, layout: str | Layout | None, emit: Callable) -> GameSupplier:
         "Return an engine, or the games of other machines."
@@ -121,10 +125,27 @@ def require_choices(game: Game, games: int = 100) -> None:
     raise ValueError(f"{game.name} has no choices: in {games} games with random deals and dice, every position has one "
                      f"legal action.")
 
+# %% ../../nbs/63_training.trainer.ipynb #f3500003
+def read_weights(
+    path: str | Path,    # A run folder, or one of its network-*.npz files
+    game: Game,
+    preset: str | None,  # Default: that of the run
+) -> tuple[str, dict]:
+    "Return the preset and the newest weights of a run. Raise a ValueError unless they fit a network of `preset` for this game."
+    path = Path(path)
+    _, network, _ = load_network(path)
+    weights = network_arrays(network)
+    preset = preset or read_config((path if path.is_dir() else path.parent) / "config.json")["preset"]
+    try: fill_network(PolicyValueNet(game, preset), weights)
+    except ValueError as error:
+        raise ValueError(f"the weights of {str(path)!r} do not fit {preset} for {game.name}: {str(error).rstrip('.')}. "
+                         f"Those of the preset anysize fit every size of a game.{see('network')}") from error
+    return preset, weights
+
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
 def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
               play_settings=None, reproducible=False, network=None, layout="auto", engine=None,
-              from_folder=False) -> RunPlan:
+              from_folder=False, init_from=None) -> RunPlan:
     "Return the plan for the arguments of a `Trainer`. Raise a ValueError or a TypeError for a bad one."
     for name in ("settings", "selfplay"):
         if name in (engine or {}):
@@ -136,10 +157,13 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
         if not isinstance(value, kind):
             raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
-    preset, device = "custom" if network is not None else preset or default_preset(game), get_device(device)
+    if network is not None and init_from is not None: raise ValueError("network and init_from are both given; leave one out.")
+    weights, device = None, get_device(device)
+    if init_from is not None: preset, weights = read_weights(init_from, game, preset)
+    preset = "custom" if network is not None else preset or default_preset(game)
     if network is not None: check_network(game, network, device.name)
     return RunPlan(game, preset, device, seed, train, play, network, layout, reproducible, engine or {},
-                   from_folder)
+                   from_folder, weights)
 
 # %% ../../nbs/63_training.trainer.ipynb #8dca4200
 @dataclass
@@ -609,12 +633,13 @@ class Trainer(_TrainedRun):
         listeners: tuple | None = None,    # Called with every event; default: a dashboard or a line of text
         layout: str = "auto",              # Of the SelfPlayEngine; "auto": measured before a run of at least 3 minutes
         from_folder: bool = False,         # Learn from games that other machines play with `produce_games`
+        init_from: str | Path | None = None,  # A new run starts with the weights of this run (its folder or a network)
         **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
     ):
         game = get_game(game) if isinstance(game, str) else game
         notes = check_new_rules(game)   # Before anything plays; a ContractError names a mistake in the rules
         plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings, reproducible, network,
-                         layout, engine, from_folder)
+                         layout, engine, from_folder, init_from)
         self.events = Events(default_listeners(skip=(SelfPlayDone,)) if listeners is None else list(listeners))
         super().__init__(plan, folder)
         self.progress.notes += notes

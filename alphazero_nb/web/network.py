@@ -257,12 +257,14 @@ def _pack_board(game: Game, net) -> Packed:
     for block in net.blocks:
         x = add_conv(packer, block.second, add_conv(packer, block.first, x, after=RELU), shortcut=x, after=RELU)
     filters, policy, value = net.stem.weight.shape[0], net.policy, net.value
-    wide = len(value.local.weight)
-    local = packer.make(cells * wide + 2 * filters)
-    pooled = packer.step(POOL, x, filters, local + cells * wide, (height, width))
-    add_conv(packer, value.local, x, target=local, after=RELU)
-    hidden = add_layer(packer, local, _by_cell(_numbers(value.hidden.weight), wide, cells)[:, :, None],
-                       _numbers(value.hidden.bias), after=RELU)
+    wide, weight = len(value.local.weight), _numbers(value.hidden.weight)
+    kept = (2 if value.pools else cells) * wide
+    local = packer.make(kept + 2 * filters)
+    pooled = packer.step(POOL, x, filters, local + kept, (height, width))
+    if value.pools: packer.step(POOL, add_conv(packer, value.local, x, after=RELU), wide, local, (height, width))
+    else: add_conv(packer, value.local, x, target=local, after=RELU)
+    if not value.pools: weight = _by_cell(weight, wide, cells)
+    hidden = add_layer(packer, local, weight[:, :, None], _numbers(value.hidden.bias), after=RELU)
     values = add_linear(packer, value.out, hidden, after=TANH)
     shift = add_layer(packer, pooled, _numbers(policy.whole.weight)[:, :, None],
                       _numbers(policy.whole.bias) + _numbers(policy.local.bias))
@@ -309,7 +311,7 @@ class NotPackable(ValueError):
 
 def pack_network(
     game: Game,
-    network,         # BoardNet or VectorNet, as the presets tiny, small, medium and mlp build them
+    network,         # BoardNet or VectorNet, as the presets tiny, small, medium, anysize and mlp build them
     round_to: str | None = None,   # Number format to which weights are rounded, such as "float16"; None: as they are
 ) -> Packed:         # Raises NotPackable for other networks
     "Return a network as steps, with batch norm folded."

@@ -429,3 +429,32 @@ def test_a_file_of_rules_that_cannot_be_read(tmp_path, monkeypatch, capsys, name
     if text is not None: (tmp_path / name).write_text(text)
     assert main(["show-game", "tictactoe", "--rules", str(tmp_path / name)]) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_sizes_are_runs_one_after_another(tmp_path, monkeypatch):
+    "What is left of each size is trained, from the weights of the size before; bad text is one sentence before all that."
+    from alphazero_nb import cli
+    runs = []
+    monkeypatch.setattr(cli, "_train", lambda args: cli._train_sizes(args) if args.sizes else runs.append(args) or len(runs))
+    train = lambda *words: cli._train(cli.make_parser().parse_args(["train", *words]))
+    folder = tmp_path / "run"
+    assert train("othello", "--sizes", "6:0.5, 8:10", "--folder", str(folder)) == 2
+    assert [(run.size, run.minutes, run.preset, str(run.init_from), str(run.folder)) for run in runs] == [
+        (6, .5, "anysize", "None", f"{folder}-6"), (8, 10, "anysize", f"{folder}-6", f"{folder}-8")]
+    assert [cli._get_game(run).name for run in runs] == ["othello(size=6)", "othello(size=8)"]
+    for sizes in ("6", "6:5,", "6:0", "6:5,6:5", "six:5", ""):
+        with pytest.raises(ValueError, match="as 6:5,8:10"): train("othello", "--sizes", sizes or " ")
+    for words, wrong in ((["othello", "--minutes", "3"], "leave out --minutes"), (["othello(size=6)"], "already sets size; leave out --sizes"),
+                         (["connect4"], "size")):
+        with pytest.raises(ValueError, match=wrong): train(*words, "--sizes", "6:5,8:10")
+    assert len(runs) == 2
+
+
+def test_a_size_that_was_trained_is_not_trained_again(tmp_path, capsys):
+    small = ["--games-per-iter", "8", "--batch-size", "32", "--simulations", "4", "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
+    for sizes in ("5:0.03", "5:0.03,6:0.03"):
+        assert main(["train", "gomoku", *small, "--sizes", sizes, "--folder", str(tmp_path / "run")]) == 0
+        assert "Continuing" not in capsys.readouterr().out
+    assert main(["train", "gomoku", *small, "--sizes", "5:0.03,6:5000", "--iterations", "1", "--folder", str(tmp_path / "run")]) == 2
+    assert "leave out --minutes" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-5", "run-6"]

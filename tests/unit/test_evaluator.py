@@ -1,5 +1,6 @@
 "What evaluators promise: each client its own answer, no client left waiting, no wrong number passed on."
 import copy
+import itertools
 import threading
 import time
 from itertools import count
@@ -405,8 +406,11 @@ def test_a_row_does_not_see_its_neighbours(preset, shape, backend, dtype):
     assert len(np.unique(values)) > shape, "the rows are told apart at all"
 
 
-@pytest.mark.parametrize("name", ["connect4", "gomoku(size=9)", "dots(rows=3,cols=3)", "tictactoe"])
-@pytest.mark.parametrize("preset", ["tiny", "small"])
+KINDS = [*itertools.product(["connect4", "gomoku(size=9)", "dots(rows=3,cols=3)", "tictactoe"], ["tiny", "small"]),
+         ("othello(size=6)", "anysize"), ("gomoku(size=9)", "anysize")]
+
+
+@pytest.mark.parametrize("name, preset", KINDS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_computes_the_network(backend, preset, name):
     "Batch norm folded and layers fused, after batch norm has learnt something to fold."

@@ -141,7 +141,7 @@ class Discs:
         self.seat = 1 - self.seat
 
 
-@pytest.mark.parametrize("size, games", [(6, 60), (8, 12)])
+@pytest.mark.parametrize("size, games", [(6, 60), (8, 12), (10, 8)])
 def test_othello_agrees_with_slow_rules(size, games):
     game, rng, passes, results = get_game(f"othello(size={size})"), np.random.default_rng(size), 0, set()
     for _ in range(games):
@@ -172,7 +172,7 @@ def turned_discs(state, size, action):
     return turned
 
 
-@pytest.mark.parametrize("size", [6, 8])
+@pytest.mark.parametrize("size", [6, 8, 10])
 def test_all_eight_symmetries_of_othello_hold_for_the_rules(size):
     "Also the four that exchange the colours of the first four discs, with which `check` cannot play a whole game."
     game, rng = get_game(f"othello(size={size})"), np.random.default_rng(size)
@@ -232,7 +232,7 @@ def test_a_title_is_what_people_write(name, title): assert game_title(name) == t
     "dots(rows=0)": ["1 to 10 rows", "0"],
     "dots(rows=2,cols=11)": ["1 to 10 cols", "11"],
     "dots(cols=many)": ["1 to 10 cols", "'many'"],
-    "othello(size=7)": ["size 6 or 8", "7"],
+    "othello(size=7)": ["size 6, 8 or 10", "7"],
     "othello(sice=8)": ["'sice'", "Did you mean 'size'?"],
 }.items())
 def test_a_bad_name_is_answered_with_what_exists(name, words):

@@ -84,10 +84,10 @@ def test_the_trunk_computes_whole_numbers(name):
 
 
 @needs_int8
-@pytest.mark.parametrize("name", GAMES)
-def test_the_answers_are_those_of_the_network(name):
+@pytest.mark.parametrize("name, preset", [*((name, "tiny") for name in GAMES), ("othello(size=10)", "anysize")])
+def test_the_answers_are_those_of_the_network(name, preset):
     game = get_game(name)
-    network, planes = measured(game), positions(game, 64, seed=5)
+    network, planes = measured(game, preset), positions(game, 64, seed=5)
     with torch.inference_mode():
         want, got = network(planes.float()), inference_copy(network, "cpu", dtype="int8")(planes)
     for a, b in zip(want, got):

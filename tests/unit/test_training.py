@@ -880,3 +880,38 @@ def test_the_optimizer_takes_the_steps_of_adamw():
             steps.step()
         taken.append(network_arrays(network))
     assert not differ(*taken) and not any(weight.requires_grad for state in steps.state.values() for weight in state.values())
+
+
+# Weights of another run
+
+
+SIZES = dict(preset="anysize", reproducible=True)
+
+
+def test_a_run_starts_with_the_weights_of_a_run_on_a_smaller_board(tmp_path):
+    small = trainer(tmp_path / "small", "gomoku(size=5)", **SIZES).fit(iterations=1)
+    large = trainer(tmp_path / "large", "gomoku(size=6)", preset=None, reproducible=True, init_from=tmp_path / "small")
+    assert large.preset == "anysize" and not differ(network_arrays(small.network), network_arrays(large.network))
+    planes = torch.from_numpy(np.stack([large.game.observe(large.game.new())] * 2)).float()
+    with torch.no_grad(): logits, _ = large.network.eval()(planes)
+    assert logits.shape == (2, 36)
+    large.fit(iterations=1)
+    assert differ(network_arrays(small.network), network_arrays(large.network))
+    again = trainer(tmp_path / "large", "gomoku(size=6)", preset=None, reproducible=True, init_from=tmp_path / "small")
+    assert again.iteration == 1 and not differ(network_arrays(large.network), network_arrays(again.network)), "a resumed run keeps its own"
+    one = tmp_path / "small/network-000001.npz"
+    assert not differ(network_arrays(small.network), network_arrays(trainer(tmp_path / "file", "gomoku(size=6)", preset=None, init_from=one).network))
+
+
+def test_weights_that_do_not_fit_are_one_sentence_before_anything_is_written(tmp_path):
+    trainer(tmp_path / "tiny", "gomoku(size=5)").fit(iterations=1)
+    for wrong, words in ((dict(init_from=tmp_path / "tiny"), "do not fit tiny for gomoku.size=6.: .*value.hidden.weight.*anysize"),
+                         (dict(init_from=tmp_path / "tiny", preset="anysize"), "do not fit anysize"),
+                         (dict(init_from=tmp_path / "nowhere"), "no folder"),
+                         (dict(init_from=tmp_path / "tiny", network=torch.nn.Linear(1, 1)), "leave one out")):
+        with pytest.raises(ValueError, match=words): trainer(tmp_path / "new", "gomoku(size=6)", **dict(dict(preset=None), **wrong))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_board_whose_actions_are_not_cells_has_no_network_of_any_size(tmp_path):
+    with pytest.raises(ValueError, match="anysize needs a board.*connect4"): trainer(tmp_path / "run", "connect4", preset="anysize")

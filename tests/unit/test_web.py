@@ -463,7 +463,7 @@ def trained_like(game, preset):
 
 
 NETWORKS = [("connect4", "tiny"), ("connect4", "small"), ("connect4", "medium"), ("connect4", "mlp"), ("pig", "mlp"),
-            ("gomoku(size=9)", "tiny"), ("chess(variant=gardner)", "small")]
+            ("gomoku(size=9)", "tiny"), ("chess(variant=gardner)", "small"), ("othello(size=6)", "anysize")]
 
 
 def answers_in_node(game, network, states, in_node, **more):
