@@ -8,19 +8,20 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-from ..core.calls import (CHANCE, LEGAL, MOVER, OVER, PLAY, PROBABILITIES, REWARDS, call_chance, call_legal,
+from ..core.calls import (CHANCE, MOVER, OVER, PLAY, PROBABILITIES, REWARDS, call_chance,
                                      call_mover, call_play, draw_outcome, write_inputs)
 from ..core.compiled import kernel
 from ..core.game import Game
 from ..core.python_game import RuleError
 from ..core.streams import Purpose, derive_seed, uniform
 from ..search.search import read_result
+from ..search.worlds import choice_logits
 from .players import HeuristicPlayer, Player, RandomPlayer
 
 # %% auto #0
 __all__ = ['BLOCK', 'LEAVES', 'DRAWS', 'REPEATED', 'FEWEST', 'read_positions', 'read_inputs', 'SeatValues', 'seat_values',
-           'expand_roll', 'draw_ends', 'list_rolls', 'chance_luck', 'read_choices', 'NetworkAlone', 'quick_player',
-           'play_out_deals', 'fresh_deals', 'deal_luck', 'luck_evaluator', 'game_luck', 'luck_slopes']
+           'expand_roll', 'draw_ends', 'list_rolls', 'chance_luck', 'NetworkAlone', 'quick_player', 'play_out_deals',
+           'fresh_deals', 'deal_luck', 'luck_evaluator', 'game_luck', 'luck_slopes']
 
 # %% ../../nbs/52a_arena.luck.ipynb #5b01767f
 @kernel
@@ -191,28 +192,14 @@ def chance_luck(
     return rolls.luck
 
 # %% ../../nbs/52a_arena.luck.ipynb #1563110c
-@kernel
-def read_choices(api, states, inputs, counts, actions):
-    "Write the network input, the number of legal actions and the actions of each position."
-    for i in range(len(states)):
-        write_inputs(api, states[i], inputs[i])
-        counts[i] = call_legal(api[LEGAL], states[i], actions[i])
-
-
 class NetworkAlone(Player):
     "Plays the action that an evaluator prefers, without a search."
     def __init__(self, game: Game, evaluator): self.game, self.evaluator, self.name = game, evaluator, "network alone"
 
     def acts(self, states) -> np.ndarray:
         "Return the action with the largest logit for each state: (n,)."
-        game, states = self.game, self.game.as_states(states)
-        inputs, counts = np.zeros((len(states), game.input_size), np.int8), np.zeros(len(states), np.int32)
-        actions = np.zeros((len(states), game.max_legal), np.int32)
-        read_choices(game.api, states, inputs, counts, actions)
-        legal = np.arange(game.max_legal) < counts[:, None]
-        offsets, logits = np.concatenate([[0], counts.cumsum()]).astype(np.int32), np.full(actions.shape, -np.inf, np.float32)
-        logits[legal] = self.evaluator.evaluate(inputs, offsets, actions[legal])[0]
-        return actions[np.arange(len(states)), logits.argmax(1)]
+        actions, logits = choice_logits(self.game, self.evaluator, self.game.as_states(states))
+        return actions[np.arange(len(actions)), logits.argmax(1)]
 
 
 def quick_player(player, evaluator) -> Player:

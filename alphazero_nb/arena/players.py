@@ -22,7 +22,8 @@ from ..core.game import Game
 from ..core.registry import did_you_mean, same_game
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
-from ..search.search import draw_worlds, expand, init_root, read_result, roll
+from ..search.search import expand, init_root, read_result, roll
+from ..search.worlds import draw_worlds
 from ..search.agent import Agent
 
 from .solvers import Unsolved, get_solver

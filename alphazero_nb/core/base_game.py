@@ -44,6 +44,8 @@ class GameFacts:
     has_hidden_information: bool
     has_material: bool
     match_start: Callable | None
+    earlier: Callable | None = None   # Lists the choices of others that positions show, see search.worlds
+    earlier_choices: int = 1          # Most of them of one player
     _action_names: Callable | None
     _move_names: Callable | None
     _outcome_names: Callable | None

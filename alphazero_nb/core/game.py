@@ -175,6 +175,8 @@ class Game(_CompiledRules):
         measures: Callable | None = None,  # finished state -> {name: a number for each seat}, reported with the result
         material: Callable | None = None,  # material(state, out): what each seat has on the board, such as pieces or boxes
         match_start: Callable | None = None,  # Changes a new row into the start of a match, if training has other rules
+        earlier: Callable | None = None,  # Lists choices of the other players that positions show, see search.worlds
+        earlier_choices: int = 1,         # Most of them of one player
     ):
         _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, chance, outcomes)
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
@@ -182,6 +184,7 @@ class Game(_CompiledRules):
         self.rewards, self.zero_sum = rewards, players == 2 if zero_sum is None else bool(zero_sum)
         self.seat_names, self.heuristic, self.measures, self.match_start = seat_names, heuristic, measures, match_start
         self._action_names, self._move_names, self._outcome_names = action_names, move_names, outcome_names
+        self.earlier, self.earlier_choices = earlier, earlier_choices
         self._text, self.cells = text, None if cells is None else np.asarray(cells, np.int64)
         self._set_inputs(shape, privileged_size, groups, symmetries, start_symmetries)
         self._set_rules(dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,

@@ -19,9 +19,10 @@ __all__ = ['CARDS', 'SEATS', 'BID', 'NO_TRUMP', 'HAND', 'GONE', 'TABLE', 'BIDS',
            'STATE_SIZE', 'ABOUT', 'next_random', 'below', 'draw', 'deal', 'clear_table', 'round_size', 'mover', 'legal',
            'strength', 'best_on_table', 'take_trick', 'end_round', 'deal_chances', 'deal_card', 'play', 'returns',
            'suit_size', 'observation_size', 'seat_from', 'observe_suit', 'free_cards', 'ways_below', 'count_ways',
-           'shuffle', 'gather_unseen', 'serve_constrained', 'deal_again', 'resample_hidden', 'suit_symmetries',
-           'win_probability', 'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name', 'action_name', 'hands',
-           'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text', 'measures', 'blob']
+           'shuffle', 'gather_unseen', 'serve_constrained', 'deal_again', 'resample_hidden', 'earlier_bids',
+           'suit_symmetries', 'win_probability', 'heuristic_bid', 'heuristic_card', 'heuristic', 'card_name',
+           'action_name', 'hands', 'bids', 'tricks', 'scores', 'trump', 'dealer', 'on_table', 'text', 'measures',
+           'blob']
 
 # %% ../../nbs/15_games.blob.ipynb #7eb293bd
 CARDS, SEATS, BID, NO_TRUMP = 52, 8, 52, 4
@@ -417,6 +418,30 @@ def deal_again(state, seed):
 def resample_hidden(state, seed):
     if state[MOVER] >= 0: deal_again(state, seed)
 
+# %% ../../nbs/15_games.blob.ipynb #15ea0002
+@kernel
+def earlier_bids(states, before, owners, actions):
+    """Write the position before each bid of the mover's opponents, the number of its state, and the bid as an action.
+
+    Return how many there are."""
+    count = 0
+    for i in range(len(states)):
+        state = states[i]
+        players, first = state[PLAYERS], (state[DEALER] + 1) % state[PLAYERS]
+        for turn in range(state[BIDDERS]):
+            seat = (first + turn) % players
+            if seat == state[MOVER]: continue
+            row = before[count]
+            row[:] = state
+            for card in range(CARDS):
+                if state[card] > 0: row[card] = HAND + ((state[card] - HAND) & (SEATS - 1))   # SEATS is a power of two
+            for later in range(turn, players): row[BIDS + (first + later) % players] = -1
+            row[TRICKS:TRICKS + SEATS], row[VOIDS:VOIDS + SEATS] = 0, 0
+            row[LED], row[LYING], row[BIDDERS], row[DONE], row[MOVER] = -1, 0, turn, 0, seat
+            owners[count], actions[count] = i, BID + state[BIDS + seat]
+            count += 1
+    return count
+
 # %% ../../nbs/15_games.blob.ipynb #93d3c0c7
 def suit_symmetries(seats: int) -> list:
     "Return pairs (inputs, action) of index arrays, the identity first; see Game."
@@ -557,7 +582,7 @@ def blob(
     name = f"blob(players={players},cards={cards}" + ",game=full" * full + f",deals={deals}" * (deals != "same") + ")"
     return Game(
         name, start=_start(players, cards, full, deals != "same", deals == "all"), mover=mover, legal=legal, play=play,
-        returns=returns, observe=_observe(players), resample_hidden=resample_hidden,
+        returns=returns, observe=_observe(players), resample_hidden=resample_hidden, earlier=earlier_bids,
         chance=deal_chances if full else None, outcomes=CARDS if full else 0, outcome_names=card_name,
         privileged=_privileged(players), privileged_size=4 * 13 * (players + 1), groups=(4, suit_size(players), 13),
         state_size=STATE_SIZE, players=players, actions=BID + 14, shape=(observation_size(players),),

@@ -18,7 +18,7 @@ from .levels import choice_weights, even_levels, level_between, stored_levels
 from .traps import trap_move, traps_fit
 
 # %% auto #0
-__all__ = ['Agent']
+__all__ = ['MOST_CANDIDATES', 'Agent']
 
 # %% ../../nbs/32_search.agent.ipynb #ee040d26
 class _Loadable:
@@ -110,7 +110,7 @@ class _Searching:
         self.asked += 1
         seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
         leaves = min(self.leaves, max(1, self.settings.simulations // 4))
-        try: return search(self.game, self.evaluator, self.game.as_states(states), self.settings, seed, leaves)
+        try: return search(self.game, self.evaluator, self.game.as_states(states), self.settings, seed, leaves, self.candidates)
         except RuleError as error: raise error from self.game.cause(error)
 
     def policy(self, states) -> np.ndarray:
@@ -126,6 +126,9 @@ class _Searching:
         return analyse(self, state, simulations)
 
 # %% ../../nbs/32_search.agent.ipynb #f1760a47
+MOST_CANDIDATES = 1000
+
+
 class Agent(_Loadable, _Searching, _Levelled):
     "Player that searches: `act` takes one state, `policy` and `value` take a block of states."
     def __init__(
@@ -137,10 +140,12 @@ class Agent(_Loadable, _Searching, _Levelled):
         seed: int = 0,          # Seed of the worlds, in games with hidden information
         worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
         leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
+        candidates: int = 1,    # Worlds drawn for each one that is searched: the likely ones are kept; 1: all alike
         **settings,             # Other fields of SearchSettings
     ):
         require_number("leaves", leaves, 1, MOST_LEAVES)
-        self.leaves = leaves
+        require_number("candidates", candidates, 1, MOST_CANDIDATES)
+        self.leaves, self.candidates = leaves, candidates
         self.game, self.evaluator, self.name, self.seed, self.asked = game, evaluator, name, seed, 0
         self.settings = SearchSettings(simulations=simulations, worlds=worlds, **settings)
 

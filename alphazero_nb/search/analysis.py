@@ -176,7 +176,8 @@ def _analyse_block(agent, states: np.ndarray, settings, seed: int, moves, most: 
     game, worlds, simulations = agent.game, count_worlds(agent.game, settings), settings.simulations
     leaves = min(agent.leaves, max(1, simulations // 4))
     try:
-        requests = start_trees(game, states, settings, seed, leaves, moves)
+        requests = start_trees(game, states, settings, seed, leaves, moves, evaluator=agent.evaluator,
+                               candidates=getattr(agent, "candidates", 1))
         nodes = np.array([root_of(requests.trees, tree) for tree in range(len(requests.trees.counts))]).reshape(-1, worlds)
         trees = grow_trees(requests, agent.evaluator, max(1, simulations // 2))
         seats, visits = trees.nodes["mover"][nodes], np.maximum(1, trees.nodes["visits"][nodes])

@@ -18,6 +18,7 @@ from ..core.calls import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLA
                                      REWARDS, ZERO_SUM, call_legal, call_mover, call_play, call_returns, draw_outcome,
                                      write_inputs)
 from ..core.game import Game
+from .worlds import draw_worlds
 from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 from .cache import lookup
@@ -28,7 +29,7 @@ __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'Searc
            'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'settings_row',
            'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths',
            'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds',
-           'draw_worlds', 'start_trees', 'keep_edge', 'grow_trees', 'search']
+           'start_trees', 'keep_edge', 'grow_trees', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -438,12 +439,6 @@ def sample_seeds(count: int, seed: int) -> np.ndarray:
     return np.random.default_rng(derive_seed(seed, Purpose.SAMPLES)).integers(2**63, size=count, dtype=np.uint64)
 
 
-def draw_worlds(game: Game, states: np.ndarray, worlds: int, seed: int) -> np.ndarray:
-    "Return the worlds of each position in turn, (n · worlds, state_size), or the positions if nothing is hidden."
-    if not game.has_hidden_information: return states
-    rng = np.random.default_rng(derive_seed(seed, Purpose.WORLDS))
-    seeds = rng.integers(2**63, size=len(states) * worlds, dtype=np.uint64)
-    return np.stack([game.resample_hidden(states[tree // worlds], int(seeds[tree])) for tree in range(len(seeds))])
 
 
 # %% ../../nbs/31_search.search.ipynb #31a10002
@@ -454,11 +449,12 @@ def start_trees(
     seed: int = 0,       # Seed of the worlds and of the outcomes of chance
     leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
     moves=None,          # (n,) the only move to search in each position; None: all
+    **likely,            # evaluator and candidates of `draw_worlds`
 ) -> Requests:           # Its `trees` are the worlds of each position in turn
     "Return the empty searches of n positions."
     require_number("leaves", leaves, 1, MOST_LEAVES)
     worlds = count_worlds(game, settings)
-    roots = draw_worlds(game, states, worlds, seed)
+    roots = draw_worlds(game, states, worlds, seed, **likely)
     trees = make_trees(len(roots), settings.simulations, game.max_legal, game.state_size, game.players, game.outcomes)
     if game.has_chance: trees.random[:] = sample_seeds(len(roots), seed)
     for tree, state in enumerate(roots):
@@ -488,6 +484,7 @@ def search(
     settings: SearchSettings = SearchSettings(),
     seed: int = 0,       # Seed of the worlds and of the outcomes of chance
     leaves: int = 1,     # Rows of a batch, divided among the trees; each tree gathers at least one leaf
+    candidates: int = 1, # Worlds drawn for each one that is searched, see `draw_worlds`
 ) -> SearchResult:
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
     states = game.as_states(states)
@@ -500,7 +497,8 @@ def search(
     is_open = movers != OVER
     for n in np.flatnonzero(~is_open): means[n] = game.returns(states[n])
     if not is_open.any(): return SearchResult(visits, means)
-    trees = grow_trees(start_trees(game, states[is_open], settings, seed, leaves), evaluator)
+    likely = dict(evaluator=evaluator, candidates=candidates)
+    trees = grow_trees(start_trees(game, states[is_open], settings, seed, leaves, **likely), evaluator)
     open_visits, open_means = visits[is_open], means[is_open]
     read_roots(trees, open_visits, open_means)
     visits[is_open], means[is_open] = open_visits, open_means

@@ -8,7 +8,8 @@ from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import blob as cards, tictactoe as stones
 from alphazero_nb.network.evaluator import Ticket, UniformEvaluator
-from alphazero_nb.search.search import SearchSettings, draw_worlds, search
+from alphazero_nb.search.search import SearchSettings, search
+from alphazero_nb.search.worlds import draw_worlds, log_likelihoods, resample
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.selfplay.settings import SelfPlaySettings
@@ -232,3 +233,98 @@ def test_what_is_revealed_has_a_size_and_stands_behind_a_vector():
     with pytest.raises(ValueError, match="go together"): made(privileged_size=3)
     with pytest.raises(ValueError, match="go together"): made(privileged=game.functions["observe"])
     with pytest.raises(ValueError, match="is a vector"): made(privileged=game.functions["observe"], privileged_size=18)
+
+
+# Likely worlds
+
+
+@pytest.mark.parametrize("name", ["blob(players=3,cards=2)", "blob(players=4,cards=5)", "blob(players=5,cards=7,game=full)"])
+def test_the_positions_of_earlier_bids_are_those_in_which_they_were_made(name):
+    "Against the rounds themselves: what the bidder saw and could bid then is what the written position shows."
+    game, rng, seen = get_game(name), np.random.default_rng(1), 0
+    for number in range(30):
+        state, bids = game.new(number), []
+        for _ in range(rng.integers(1, game.max_length)):
+            if game.over(state): break
+            if game.mover(state) < 0:
+                state, bids = game.pass_chance(state, number)[0], []
+                continue
+            action = int(rng.choice(game.legal_actions(state)))
+            if action >= cards.BID: bids.append((state.copy(), action))
+            state = game.play(state, action)
+        if game.over(state) or game.mover(state) < 0: continue
+        room = game.players - 1
+        before, owners, actions = np.empty((room, game.state_size), np.int16), np.empty(room, np.int64), np.empty(room, np.int64)
+        count = game.earlier(state[None], before, owners, actions)
+        others = [(one, action) for one, action in bids if game.mover(one) != game.mover(state)]
+        assert count == len(others) and not owners[:count].any() and [action for _, action in others] == actions[:count].tolist()
+        for (one, _), row in zip(others, before):
+            assert game.mover(row) == game.mover(one) and game.legal_actions(row) == game.legal_actions(one)
+            assert np.array_equal(game.observe(row), game.observe(one))
+            seen += 1
+    assert seen > 30
+
+
+def test_likely_worlds_are_those_of_bayes():
+    "All deals of two hidden cards, weighed by hand with the policy of an evaluator, against the worlds that were drawn."
+    game = get_game("blob(players=3,cards=1)")
+    evaluator = HashEvaluator(game)
+    state = game.new(5)
+    for bid in (1, 0): state = game.play(state, cards.BID + bid)
+    mover, (first, second) = game.mover(state), [(game.mover(state) + k) % 3 for k in (1, 2)]
+    mine = int(np.flatnonzero(state[:52] == cards.HAND + mover)[0])
+    worlds = []
+    for one in range(52):
+        for two in range(52):
+            if len({one, two, mine}) < 3: continue
+            world = state.copy()
+            world[:52] = 0
+            world[[mine, one, two]] = cards.HAND + mover, cards.HAND + first, cards.HAND + second
+            worlds.append(world)
+    worlds = np.stack(worlds)
+    weight = []
+    for world in worlds:
+        share, row = 1.0, world.copy()
+        row[cards.BIDS:cards.BIDS + 3], row[cards.BIDDERS] = -1, 0
+        row[cards.MOVER] = first
+        for bid in (1, 0):
+            actions = game.legal_actions(row)
+            logits, _ = evaluator.evaluate(game.inputs(row)[None], np.array([0, len(actions)], np.int32), np.array(actions, np.int32))
+            share *= np.exp(logits[actions.index(cards.BID + bid)]) / np.exp(logits).sum()
+            row = game.play(row, cards.BID + bid)
+        weight.append(share)
+    assert np.allclose(np.exp(log_likelihoods(game, evaluator, worlds)), weight, rtol=1e-4)
+    exact = np.bincount(np.argmax(worlds[:, :52] == cards.HAND + first, 1), weight, 52) / sum(weight)
+    drawn = draw_worlds(game, state[None], 4000, 3, evaluator, 16)
+    found = np.bincount(np.argmax(drawn[:, :52] == cards.HAND + first, 1), minlength=52) / len(drawn)
+    plain = np.bincount(np.argmax(draw_worlds(game, state[None], 64000, 3)[:, :52] == cards.HAND + first, 1), minlength=52) / 64000
+    assert abs(found - exact).max() < .012 and abs(found - exact).sum() < .7 * abs(plain - exact).sum()
+
+
+def test_resampling_keeps_each_as_often_as_its_share_says():
+    rng = np.random.default_rng(0)
+    likelihoods = np.log(rng.dirichlet(np.ones(40), 6)) - 300
+    share = np.exp(likelihoods + 300)
+    kept = np.stack([np.bincount(row, minlength=40) for row in resample(likelihoods, 25, rng)])
+    assert (kept.sum(1) == 25).all() and (abs(kept - 25 * share) < 1 + 1e-9).all()
+    mean = np.mean([np.stack([np.bincount(row, minlength=40) for row in resample(likelihoods, 25, rng)]) for _ in range(400)], 0)
+    assert abs(mean - 25 * share).max() < .15
+
+
+def test_likely_worlds_show_nothing_that_is_hidden():
+    game = get_game("blob(players=4,cards=4)")
+    states, evaluator = round_states(game, 20, seed=3), HashEvaluator(game)
+    swapped = np.stack([game.resample_hidden(state, 5 + k) for k, state in enumerate(states)])
+    for one, two in zip(states, swapped):
+        a, b = (draw_worlds(game, row[None], 4, 2, evaluator, 8) for row in (one, two))
+        assert np.array_equal(a, b)
+        assert all(np.array_equal(game.observe(world), game.observe(one)) for world in a)
+
+
+def test_an_agent_draws_likely_worlds_where_a_game_shows_choices():
+    game = get_game("blob(players=3,cards=2)")
+    states, evaluator = round_states(game, 30, seed=8), HashEvaluator(game)
+    asked = [Agent(game, evaluator, 16, worlds=3, **more).search(states).visits for more in (dict(candidates=8), dict(candidates=8), {})]
+    assert (asked[0] == asked[1]).all() and (asked[0] != asked[2]).any()
+    for wrong in (0, 1001, 2.5):
+        with pytest.raises(ValueError, match="candidates"): Agent(game, evaluator, candidates=wrong)
