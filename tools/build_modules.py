@@ -16,7 +16,7 @@ if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 WEB = ROOT/"alphazero_nb"/"web"
 GAMES = ("tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "dots(rows=3,cols=3)", "othello(size=8)",
          "othello(size=6)", "chess", "chess(variant=gardner)", "pig(goal=100)", "2048(goal=2048)",
-         "go(size=9,komi=7)", "hex(size=7)", "backgammon")
+         "go(size=9,komi=7)", "go(size=7,komi=9)", "hex(size=7)", "backgammon")
 
 
 def stale_modules() -> dict:

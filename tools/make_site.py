@@ -22,6 +22,8 @@ MOVES = {"connect4": [3, 2, 5, 5, 6, 4, 4, 4, 4, 1, 5, 3, 5, 3, 3, 4, 3, 6], "ti
          "dots(rows=3,cols=3)": [15, 2, 0, 13, 16, 7, 17, 11, 8, 9, 21, 1, 19],
          "gomoku(size=9)": [40, 31, 39, 41, 49, 59, 50, 51, 21, 30, 29, 37, 19, 9, 47, 38],
          "othello(size=6)": [13, 9, 16, 19, 27, 12, 8, 3, 18, 24, 7, 26, 1, 22, 2, 17],
+         "othello(size=8)": [19, 34, 43, 20, 29, 44, 26, 42, 37, 21, 12, 38, 13, 17, 25, 33, 47, 18, 46, 11, 2, 4],
+         "go(size=7,komi=9)": [24, 17, 16, 25, 32, 18, 23, 33, 40, 39, 31, 47, 41, 34, 38, 48, 10, 11, 9, 3],
          "chess(variant=gardner)": [369, 321, 321, 271, 172, 418, 357, 664, 174, 178, 453, 215, 174, 662],
          "blob(players=4,cards=5)": [53, 52, 53, 53, 50, 44, 35, 43, 26, 20]}
 TEXTS = ["CHANGELOG.md", "CONTRIBUTING.md", "nbs/data/README.md"]   # Of the repository, as they are
@@ -262,7 +264,8 @@ def picture(name):
 def board_title(game):
     "The title of a game's notebook, or of the notebook that explains a variant."
     titles = {"chess(variant=gardner)": "Chess on 5×5", "blob(players=4,cards=5)": "Blob, four players", "tictactoe": "Tic-tac-toe",
-              "connect4": "Connect Four", "gomoku(size=9)": "Gomoku on 9×9", "dots(rows=3,cols=3)": "Dots and boxes", "othello(size=6)": "Othello on 6×6"}
+              "connect4": "Connect Four", "gomoku(size=9)": "Gomoku on 9×9", "dots(rows=3,cols=3)": "Dots and boxes", "othello(size=6)": "Othello on 6×6",
+              "othello(size=8)": "Othello", "go(size=7,komi=9)": "Go on 7×7"}
     return titles.get(game, game)
 
 
