@@ -131,8 +131,9 @@ def _train_sizes(args):
     for size, minutes in sizes:
         folder = Path(f"{args.folder or 'runs/' + args.game.partition('(')[0]}-{size}")
         if (folder / "manifest.json").exists(): minutes -= read_saved(folder).checkpoint.seconds / 60
-        given = dict(size=size, sizes=None, minutes=minutes, folder=folder, preset=args.preset or "anysize", init_from=before)
-        if minutes > 0.02: row = _train(argparse.Namespace(**vars(args) | given))   # A second and more is left
+        given = dict(size=size, sizes=None, minutes=minutes, folder=folder, init_from=before)
+        given = vars(args) | given | dict(preset=args.preset or "anysize")
+        if minutes > 0.02: row = _train(argparse.Namespace(**given))   # A second and more is left
         before = folder
     return row
 
@@ -533,8 +534,8 @@ _RUN_COMMANDS = {  # name: function, help, positional arguments, options
     "games": (_games, "list the games of the package", {}, ["--json"]),
     "train": (_train, "train an agent, or resume a run",
               dict(game="a game: connect4, 'gomoku(size=9)', 'dots(rows=3,cols=3)', blob"),
-              ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--init-from", "--sizes", "--simulations",
-               "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout",
+              ["--rules", "--players", "--cards", "--minutes", "--iterations", "--folder", "--preset", "--init-from",
+               "--sizes", "--simulations", "--worlds", "--effort", "--games-per-iter", "--batch-size", "--games", "--threads", "--layout",
                "--backend", "--gpus", "--workers", "--ray", "--from-folder", "--evaluate-every", "--device", "--seed",
                "--tensorboard", "--ladder", "--ladder-games", "--levels", "--json"]),
     "selfplay": (_produce, "play games for a training run, into its folder and with its newest weights",

@@ -41,8 +41,9 @@ def hold_in_numba() -> None:
         from llvmlite.binding.ffi import ObjectRef, OutputString
         from numba.core.codegen import CPUCodeLibrary
     except ImportError: return
-    compiles = "__init__", "create_ir_module", "add_ir_module", "finalize", "_get_module_for_linking", "_finalize_final_module"
-    for library, names in (CPUCodeLibrary, compiles), (ObjectRef, ["close"]), (OutputString, ["close"]):
+    compiling = ("__init__", "create_ir_module", "add_ir_module", "finalize", "_get_module_for_linking",
+                 "_finalize_final_module")
+    for library, names in (CPUCodeLibrary, compiling), (ObjectRef, ["close"]), (OutputString, ["close"]):
         for name in names:
             method = getattr(library, name, None)
             if method and not hasattr(method, "__wrapped__"): setattr(library, name, _held(method))

@@ -276,7 +276,7 @@ def _cards_net(game: Game, filters: int, blocks: int) -> nn.Module:
 
 def _any_size_net(game: Game, filters: int, blocks: int) -> nn.Module:
     if game.cells is None:
-        raise ValueError(f"the preset anysize needs a board whose cells are the actions; the actions of {game.name} are not.")
+        raise ValueError(f"the preset anysize needs a board whose cells are the actions; those of {game.name} are not.")
     return BoardNet(game, filters, blocks, width=32, pools=True)
 
 

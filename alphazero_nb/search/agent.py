@@ -109,8 +109,8 @@ class _Searching:
         "Return visits and values of a block of states, (n, state_size). One state counts as a block of one."
         self.asked += 1
         seed = derive_seed(self.seed, Purpose.SEARCH, self.asked)
-        leaves = min(self.leaves, max(1, self.settings.simulations // 4))
-        try: return search(self.game, self.evaluator, self.game.as_states(states), self.settings, seed, leaves, self.candidates)
+        how = self.settings, seed, min(self.leaves, max(1, self.settings.simulations // 4)), self.candidates
+        try: return search(self.game, self.evaluator, self.game.as_states(states), *how)
         except RuleError as error: raise error from self.game.cause(error)
 
     def policy(self, states) -> np.ndarray:

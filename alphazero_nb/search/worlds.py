@@ -27,13 +27,14 @@ def choice_logits(
     game: Game,
     evaluator,            # Any object with evaluate()
     states: np.ndarray,   # (n, state_size) int16
-) -> tuple[np.ndarray, np.ndarray]:   # Legal actions, (n, max_legal) int32, and their logits; −inf beyond the legal ones
-    "Return the network's logits of the legal actions of positions."
+) -> tuple[np.ndarray, np.ndarray]:   # (n, max_legal) int32 and float32
+    "Return the legal actions of positions and the network's logits of them; −inf fills each row."
     inputs, counts = np.zeros((len(states), game.input_size), np.int8), np.zeros(len(states), np.int32)
     actions = np.zeros((len(states), game.max_legal), np.int32)
     read_choices(game.api, states, inputs, counts, actions)
     legal = np.arange(game.max_legal) < counts[:, None]
-    offsets, logits = np.concatenate([[0], counts.cumsum()]).astype(np.int32), np.full(actions.shape, -np.inf, np.float32)
+    offsets = np.concatenate([[0], counts.cumsum()]).astype(np.int32)
+    logits = np.full(actions.shape, -np.inf, np.float32)
     logits[legal] = evaluator.evaluate(inputs, offsets, actions[legal])[0]
     return actions, logits
 
@@ -42,9 +43,10 @@ ROWS = 1024   # Positions in one question to the evaluator
 
 
 def log_likelihoods(game: Game, evaluator, worlds: np.ndarray) -> np.ndarray:
-    "Return how likely the earlier choices of the other players are in each world, (n,) float64: the logarithm, up to a constant."
+    "Return the logarithm of how likely the earlier choices of the others are in each world, (n,) float64."
     room, found = len(worlds) * (game.players - 1) * game.earlier_choices, np.zeros(len(worlds))
-    before, owners, chosen = np.empty((room, game.state_size), np.int16), np.empty(room, np.int64), np.empty(room, np.int64)
+    before, owners = np.empty((room, game.state_size), np.int16), np.empty(room, np.int64)
+    chosen = np.empty_like(owners)
     count = game.earlier(worlds, before, owners, chosen)
     for start in range(0, count, ROWS):
         part = slice(start, min(count, start + ROWS))
@@ -68,8 +70,12 @@ def draw_deals(api, states, seeds, worlds):
         call_resample_hidden(api[RESAMPLE_HIDDEN], worlds[i], seeds[i])
 
 
-def resample(likelihoods: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:   # likelihoods: (n, m), logarithms
-    "Return `count` columns for each row, (n, count) int64, each column as often as its share of the likelihood says."
+def resample(
+    likelihoods: np.ndarray,   # (n, m), logarithms
+    count: int,
+    rng: np.random.Generator,
+) -> np.ndarray:               # (n, count) int64
+    "Return `count` columns for each row, each as often as its share of the likelihood says."
     below = np.exp(likelihoods - likelihoods.max(1, keepdims=True)).cumsum(1)
     points = (rng.random((len(below), 1)) + np.arange(count)) / count * below[:, -1:]
     return np.minimum((below[:, None, :] <= points[:, :, None]).sum(2), below.shape[1] - 1)
@@ -82,7 +88,7 @@ def draw_worlds(
     seed: int,
     evaluator=None,       # Any object with evaluate(); None: all worlds count the same
     candidates: int = 1,  # Worlds drawn for each one that is kept
-) -> np.ndarray:          # (n · worlds, state_size): the worlds of each position in turn, or the positions if nothing is hidden
+) -> np.ndarray:          # (n · worlds, state_size), of each position in turn; the positions if nothing is hidden
     "Draw worlds of positions; with an evaluator, those that explain the earlier choices of the others more often."
     if not game.has_hidden_information: return states
     rng, states = np.random.default_rng(derive_seed(seed, Purpose.WORLDS)), np.ascontiguousarray(states)

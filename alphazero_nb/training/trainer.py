@@ -131,7 +131,7 @@ def read_weights(
     game: Game,
     preset: str | None,  # Default: that of the run
 ) -> tuple[str, dict]:
-    "Return the preset and the newest weights of a run. Raise a ValueError unless they fit a network of `preset` for this game."
+    "Return the preset and the newest weights of a run. Raise a ValueError unless they fit this game and `preset`."
     path = Path(path)
     _, network, _ = load_network(path)
     weights = network_arrays(network)
@@ -157,7 +157,8 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
         if not isinstance(value, kind):
             raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
-    if network is not None and init_from is not None: raise ValueError("network and init_from are both given; leave one out.")
+    if network is not None and init_from is not None:
+        raise ValueError("network and init_from are both given; leave one out.")
     weights, device = None, get_device(device)
     if init_from is not None: preset, weights = read_weights(init_from, game, preset)
     preset = "custom" if network is not None else preset or default_preset(game)
