@@ -98,7 +98,15 @@ def test_a_stop_loses_nothing(tmp_path):
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
-def test_a_stop_in_the_middle_of_a_round_ends_all_threads(tmp_path, monkeypatch):
+@pytest.fixture
+def heard():
+    "Ctrl-C raises KeyboardInterrupt, also where whoever started the tests has it ignored."
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_stop_in_the_middle_of_a_round_ends_all_threads(tmp_path, monkeypatch, heard):
     "Ctrl-C while the threads search; a round that had finished is kept."
     made, begun, whole = prepared(tmp_path, rounds=1), [], lab.play_strong
 
