@@ -5,16 +5,17 @@
 # %% ../../nbs/02a_core.patches.ipynb #ea9ca1fa
 from __future__ import annotations
 
-import functools, signal, sys, threading
+import _thread, functools, signal, sys, threading, time
 from contextlib import contextmanager
 from multiprocessing import spawn
+from typing import Callable
 
 # %% auto #0
-__all__ = ['hold_interrupts', 'hold_in_numba', 'without_script', 'ray_on_this_machine']
+__all__ = ['hold_interrupts', 'press_again', 'hold_in_numba', 'without_script', 'ray_on_this_machine']
 
 # %% ../../nbs/02a_core.patches.ipynb #dbb1ac60
 @contextmanager
-def hold_interrupts():
+def hold_interrupts(answer: Callable | None = None):   # answer(signal, frame): what happens then; None: what always does
     "Let a Ctrl-C wait until the end of the block. Only the main thread ever gets one."
     handler, held = signal.getsignal(signal.SIGINT), []
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -24,14 +25,22 @@ def hold_interrupts():
     try: yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if held: handler(*held[-1])
+        if held: (answer or handler)(*held[-1])
 
 
-def _held(method):
+def press_again(*signal_and_frame) -> None:
+    "Press Ctrl-C in a hundredth of a second."
+    def press():
+        time.sleep(0.01)
+        _thread.interrupt_main()
+    _thread.start_new_thread(press, ())   # `threading` has locks, and Python can free an object while it holds one
+
+
+def _held(method, answer: Callable | None = None):
     "The method, in which a Ctrl-C waits."
     @functools.wraps(method)
     def held(*arguments, **options):
-        with hold_interrupts(): return method(*arguments, **options)
+        with hold_interrupts(answer): return method(*arguments, **options)
     return held
 
 
@@ -43,10 +52,11 @@ def hold_in_numba() -> None:
     except ImportError: return
     compiling = ("__init__", "create_ir_module", "add_ir_module", "finalize", "_get_module_for_linking",
                  "_finalize_final_module")
-    for library, names in (CPUCodeLibrary, compiling), (ObjectRef, ["close"]), (OutputString, ["close"]):
+    owners = (CPUCodeLibrary, compiling, None), (ObjectRef, ["close"], press_again), (OutputString, ["close"], press_again)
+    for library, names, answer in owners:
         for name in names:
             method = getattr(library, name, None)
-            if method and not hasattr(method, "__wrapped__"): setattr(library, name, _held(method))
+            if method and not hasattr(method, "__wrapped__"): setattr(library, name, _held(method, answer))
 
 # %% ../../nbs/02a_core.patches.ipynb #76b523e6
 _preparing = threading.Lock()

@@ -25,11 +25,11 @@ from .cache import lookup
 from .gumbel import select_halving
 
 # %% auto #0
-__all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'expand', 'init_root',
-           'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'settings_row',
-           'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths',
-           'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds',
-           'start_trees', 'keep_edge', 'grow_trees', 'search']
+__all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'begin_circle',
+           'expand', 'init_root', 'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds',
+           'settings_row', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node',
+           'fetch_paths', 'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots',
+           'sample_seeds', 'start_trees', 'keep_edge', 'grow_trees', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -93,6 +93,12 @@ def read_result(api, state, result):
 
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @lean_kernel
+def begin_circle(trees, tree, node):
+    "Choose at random where the rolls after a player's moves begin: after all of them at the same place."
+    if len(trees.chances) > 0: trees.nodes[node].phase = np.uint32(uniform(trees.random, tree) * 2.0 ** 32)
+
+
+@lean_kernel
 def expand(api, trees, tree, node):
     "Set the mover of `node` and, if a player moves there, its edges. Return the mover."
     nodes, state = trees.nodes, trees.states[node]
@@ -100,6 +106,8 @@ def expand(api, trees, tree, node):
     if mover < CHANCE or mover >= api[PLAYERS]: raise ValueError("mover returned neither a seat nor -1 nor -2")
     nodes[node].mover = mover
     if mover < 0: return mover
+    above = nodes[node].parent
+    if above < 0 or nodes[above].mover != mover: begin_circle(trees, tree, node)
     count = call_legal(api[LEGAL], state, trees.actions)
     if count < 1 or count > api[MAX_LEGAL]:
         raise ValueError("legal returned fewer than 1 or more than max_legal actions")
@@ -118,10 +126,9 @@ def init_root(api, trees, tree, state):
 
 # %% ../../nbs/31_search.search.ipynb #31c00002
 @lean_kernel
-def next_share(trees, tree, node):
+def next_share(trees, node):
     "Return the number in (0, 1) that decides the next roll at a chance node: each 0.618 after the last, modulo 1."
     row = trees.nodes[node]
-    if row.child < 0: row.phase = np.uint32(uniform(trees.random, tree) * 2.0 ** 32)
     row.phase = np.uint32(row.phase + np.uint32(2654435769))   # 2³² divided by the golden ratio
     return (row.phase + 0.5) * 2.0 ** -32
 
@@ -129,7 +136,7 @@ def next_share(trees, tree, node):
 @lean_kernel
 def roll(api, trees, tree, node):
     "Roll at a chance node until a player moves or the game is over. Return the node there, and True if it is new."
-    nodes, states, state, share = trees.nodes, trees.states, trees.rolled, next_share(trees, tree, node)
+    nodes, states, state, share = trees.nodes, trees.states, trees.rolled, next_share(trees, node)
     copy_row(state, states[node])
     for _ in range(api[MAX_LENGTH]):
         if call_mover(api[MOVER], state) != CHANCE: break
@@ -167,12 +174,12 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
     ties_agree = values.shape[1] == 1 or api[ZERO_SUM] > 0
     if pending is not None: budget -= pending[root]
     if nodes[root].visits == 0: return root
-    alone = values.shape[1] == 1 and len(trees.chances) > 0   # One player against chance
+    rolls = len(trees.chances) > 0
     while nodes[root].visits <= budget and not nodes[root].exact:
         if trees.left[0] <= 0: return PAUSED
         trees.left[0] -= 1
         node = root
-        spread = spread_of(nodes, edges, root) if alone else 1.0
+        spread = spread_of(nodes, edges, root) if rolls else 1.0
         while nodes[node].mover != OVER and not nodes[node].exact:
             if nodes[node].mover == CHANCE:
                 node, is_new = roll(api, trees, tree, node)

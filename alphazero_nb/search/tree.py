@@ -28,7 +28,7 @@ NODE = np.dtype([
     ("exact", "i4"),    # 1 if its result is proven
     ("child", "i4"),    # Where chance moves: the newest node after an outcome; −1 if none
     ("next", "i4"),     # The next older node after another outcome of the same roll; −1 if none
-    ("phase", "u4"),    # Where chance moves: place of the last roll on a circle of 2³² places
+    ("phase", "u4"),    # Place on a circle of 2³² places: of the last roll where chance moves, else where rolls begin
 ])
 EDGE = np.dtype([
     ("prior", "f4"),    # The network's probability of the action
@@ -98,6 +98,7 @@ def add_node(trees, tree, parent, branch):
     row = nodes[node]
     row.first, row.count, row.visits, row.mover, row.parent, row.branch, row.exact = -1, 0, 0, -1, parent, branch, 0
     row.child = row.next = -1
+    row.phase = nodes[parent].phase if parent >= 0 else 0
     trees.values[node, :] = 0
     return node
 

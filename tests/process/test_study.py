@@ -1,4 +1,5 @@
 """A study trains, plays, stops, continues and reports; bad input is one sentence, and nothing is lost."""
+import itertools
 import json
 import math
 import os
@@ -108,15 +109,12 @@ def heard():
 
 def test_a_stop_in_the_middle_of_a_round_ends_all_threads(tmp_path, monkeypatch, heard):
     "Ctrl-C while the threads search; a round that had finished is kept."
-    made, begun, whole = prepared(tmp_path, rounds=1), [], lab.play_strong
+    made, numbers, begun, whole = prepared(tmp_path, rounds=1), itertools.count(1), [], lab.play_strong
 
     def play(agent, strength, *rest):
-        begun.append(strength)
-        if len(begun) == 5:   # The second or third of four rounds
-            for _ in range(100):   # Again: once the first was not heard, and why is not known
-                os.kill(os.getpid(), signal.SIGINT)
-                if rest[-1].wait(5): break
-        if len(begun) >= 5: assert rest[-1].wait(600), "the other thread was never told to end"
+        begun.append(number := next(numbers))   # Of its own, also if both threads are here at once
+        if number == 5: os.kill(os.getpid(), signal.SIGINT)   # In the second or third of four rounds
+        if number >= 5: assert rest[-1].wait(600), "the other thread was never told to end"
         return whole(agent, strength, *rest)
     monkeypatch.setattr(lab, "play_strong", play)
     monkeypatch.setattr(lab, "usable_cores", lambda: 2)

@@ -689,6 +689,28 @@ print(len(places) > 40, *sorted(ends, key=str))
 """
 
 
+DROPPED = """
+import signal, time
+from llvmlite import binding
+
+import alphazero_nb.core.compiled
+signal.signal(signal.SIGINT, signal.default_int_handler)   # A shell may have started this with Ctrl-C ignored
+
+class Interrupted(binding.ffi.ObjectRef):
+    def _dispose(self): signal.raise_signal(signal.SIGINT)
+
+try:
+    Interrupted(1)   # Freed at once
+    time.sleep(60)
+except KeyboardInterrupt: print("heard")
+"""
+
+
+def test_ctrl_c_while_python_drops_an_object_of_llvm_is_heard(tmp_path):
+    "Python lets no exception out of a `__del__`."
+    assert run(tmp_path, ["-c", DROPPED]) == ["heard"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="copies of a process")
 def test_ctrl_c_while_an_object_of_llvm_is_freed_frees_it_once(tmp_path):
     "At each line that frees one, or gives one away. Python freed it again, and the process died."
