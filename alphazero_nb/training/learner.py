@@ -28,9 +28,9 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['REWARDS', 'SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate',
-           'rate_groups', 'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network',
-           'as_floats', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
+__all__ = ['SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
+           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network', 'as_floats', 'Learner',
+           'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -80,9 +80,6 @@ class TrainSettings:
         return max(games, int(games * self.replay_ratio / self.min_replay_ratio))
 
 # %% ../../nbs/61_training.learner.ipynb #1718465c
-REWARDS = dict(value_weight=100.0, search_value_weight=0.25)   # In a game with points on the way
-
-
 def default_training(game: Game) -> TrainSettings:
     "Return the default settings. Without hidden cards, each position is drawn half as often if all searches are full."
     if not game.has_hidden_information:
@@ -90,7 +87,8 @@ def default_training(game: Game) -> TrainSettings:
         settings = TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
         if not (game.has_chance or game.rewards): return settings
         settings = replace(settings, batch_size=256, learning_rate=3e-3, replay_ratio=3.0, td_lambda=0.98)
-        return replace(settings, **REWARDS if game.rewards else dict(value_weight=50.0))
+        if not game.rewards: return replace(settings, value_weight=50.0)
+        return replace(settings, value_weight=100.0, search_value_weight=0.25)
     return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
                          evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
