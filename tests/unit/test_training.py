@@ -714,7 +714,7 @@ def test_the_network_of_a_run_is_a_network_and_its_preset_a_name(tmp_path):
 
 @pytest.mark.parametrize("name, share, uses, baseline", [
     ("connect4", .25, 6, "rollouts:100"), ("othello(size=6)", .25, 6, "rollouts:100"), ("dots", .25, 6, "rollouts:100"),
-    ("pig", .25, 6, "heuristic"), ("2048", .25, 3, "random"),
+    ("pig", .25, 3, "heuristic"), ("backgammon", .25, 3, "random"), ("2048", .25, 3, "random"),
     ("gomoku(size=9)", 1, 3, "rollouts:100"), ("chess(variant=gardner)", 1, 3, "greedy"), ("chess", 1, 3, "greedy")])
 def test_searches_are_full_where_many_actions_are_legal(name, share, uses, baseline):
     game = get_game(name)
