@@ -62,6 +62,12 @@ def explored(mean, prior, visits, walks, c_puct=1.5):
     return mean + c_puct * math.sqrt(walks) * float(prior) / (1 + visits)
 
 
+def spread_of(game, root):
+    "In a game with chance, a search explores as far as the results of the root's moves differ."
+    means = [float(edge.value) / edge.visits for edge in root.edges if edge.visits]
+    return 1.0 if not game.has_chance or len(means) < 2 else max(max(means) - min(means), .01)
+
+
 def puct(node, c_puct, fpu):
     """PUCT; an untried move is expected to be worth the node's mean less fpu·√(prior mass tried). Ties: the first. Walks
     that wait are visits without a result; a move with no others is expected to be worth the node's mean less fpu."""
@@ -140,17 +146,17 @@ def decided(node, ties_agree):
     return ties[0]
 
 
-def choice(node, ties_agree):
+def choice(node, ties_agree, spread=1.0):
     "PUCT; a proven move counts as its result, a lost one not at all. Proven moves that may differ for others take turns."
     tried = sum(float(edge.prior) for edge in node.edges if edge.visits)
-    untried = float(node.sums[node.mover]) / node.visits - .2 * math.sqrt(tried)
+    untried = float(node.sums[node.mover]) / node.visits - spread * .2 * math.sqrt(tried)
 
     def score(edge):
         if edge.child is not None and edge.child.exact is not None:
             result = float(edge.child.exact[node.mover])
             return result if result > -1 + 1e-5 else -1e9
         mean = float(edge.value) / edge.visits if edge.visits else untried
-        return explored(mean, edge.prior, edge.visits, node.visits)
+        return explored(mean, edge.prior, edge.visits, node.visits, spread * 1.5)
     best = max(node.edges, key=score)
     if ties_agree or best.child is None or best.child.exact is None: return best
     known = [edge for edge in node.edges if edge.child is not None and edge.child.exact is not None]
@@ -164,9 +170,9 @@ def proving_search(game, evaluator, root, budget):
     slow_search(game, evaluator, root, 0)
     root.own = root.sums.copy()
     while root.visits <= budget and root.exact is None:
-        node, path = root, []
+        node, path, spread = root, [], spread_of(game, root)
         while node.edges and node.exact is None:
-            edge = choice(node, ties_agree)
+            edge = choice(node, ties_agree, spread)
             if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
             path.append((node, edge))
             node = edge.child

@@ -168,7 +168,7 @@ def test_proofs_are_the_only_results_of_5000_random_games():
 @pytest.mark.parametrize("budget", [5, 60, 250])
 @pytest.mark.parametrize("kind", ["tictactoe", "connect4", "dots(rows=2,cols=2)", 1, 2, 3, 4])
 def test_visits_are_those_of_a_slow_search_with_proofs(kind, budget):
-    "Late positions, and random games of two to four players without chance. (One player explores less: test_chance.)"
+    "Late positions, and random games of two to four players, whose rules could roll but do not."
     if isinstance(kind, str): states = late_positions(get_game(kind), 7, 4, seed=budget)
     else: states = [random_game(kind).new(48 * number + 6 * style + kind) for number in range(3) for style in range(4)]
     game = get_game(kind) if isinstance(kind, str) else random_game(kind)
