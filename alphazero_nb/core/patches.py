@@ -32,7 +32,8 @@ def press_again(*signal_and_frame) -> None:
     "Press Ctrl-C in a hundredth of a second."
     def press():
         time.sleep(0.01)
-        _thread.interrupt_main()
+        if hasattr(signal, "pthread_kill"): signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        else: _thread.interrupt_main()   # Windows; does not wake a thread that waits
     _thread.start_new_thread(press, ())   # `threading` has locks, and Python can free an object while it holds one
 
 

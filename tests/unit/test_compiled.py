@@ -701,7 +701,7 @@ class Interrupted(binding.ffi.ObjectRef):
 
 try:
     Interrupted(1)   # Freed at once
-    time.sleep(60)
+    time.sleep(3600)   # A Ctrl-C must also end a wait; `run` allows less
 except KeyboardInterrupt: print("heard")
 """
 
