@@ -15,7 +15,7 @@ __all__ = ['hold_interrupts', 'press_again', 'hold_in_numba', 'without_script', 
 
 # %% ../../nbs/02a_core.patches.ipynb #dbb1ac60
 @contextmanager
-def hold_interrupts(answer: Callable | None = None):   # answer(signal, frame): what happens then; None: what always does
+def hold_interrupts(answer: Callable | None = None):   # answer(signal, frame) in place of the handler
     "Let a Ctrl-C wait until the end of the block. Only the main thread ever gets one."
     handler, held = signal.getsignal(signal.SIGINT), []
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -53,8 +53,8 @@ def hold_in_numba() -> None:
     except ImportError: return
     compiling = ("__init__", "create_ir_module", "add_ir_module", "finalize", "_get_module_for_linking",
                  "_finalize_final_module")
-    owners = (CPUCodeLibrary, compiling, None), (ObjectRef, ["close"], press_again), (OutputString, ["close"], press_again)
-    for library, names, answer in owners:
+    freed = ["close"], press_again
+    for library, names, answer in (CPUCodeLibrary, compiling, None), (ObjectRef, *freed), (OutputString, *freed):
         for name in names:
             method = getattr(library, name, None)
             if method and not hasattr(method, "__wrapped__"): setattr(library, name, _held(method, answer))

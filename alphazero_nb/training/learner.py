@@ -81,7 +81,7 @@ class TrainSettings:
 
 # %% ../../nbs/61_training.learner.ipynb #1718465c
 def default_training(game: Game) -> TrainSettings:
-    "Return the default settings. Without hidden cards, each position is drawn half as often if all searches are full."
+    "Return the default settings. Hidden cards, full searches, dice and points on the way change them."
     if not game.has_hidden_information:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
         settings = TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))

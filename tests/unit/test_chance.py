@@ -224,7 +224,7 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
         return node.after[state.tobytes()]
 
     def spread():
-        "Where there is chance, a search explores as far as the results at the root differ (MuZero scales the results instead)."
+        "Where there is chance, a search explores as far as the results at the root differ."
         means = [float(e["value"]) / e["n"] for e in root.edges if e["n"]]
         return 1 if not game.has_chance or len(means) < 2 else max(max(means) - min(means), .01)
 

@@ -18,10 +18,11 @@ BOARD, CARDS = get_game("connect4"), get_game("blob")
 def told(option): return _OPTIONS[option]["help"]
 
 
-@pytest.mark.parametrize("option, field", [("--batch-size", "batch_size"), ("--evaluate-every", "evaluate_every")])
-def test_settings_of_training(option, field):
-    board, cards = (getattr(default_training(game), field) for game in (BOARD, CARDS))
-    assert told(option).endswith(f"({board}; {cards} with hidden cards)")
+@pytest.mark.parametrize("option, field, others", [
+    ("--batch-size", "batch_size", ", dice or points on the way"), ("--evaluate-every", "evaluate_every", "")])
+def test_settings_of_training(option, field, others):
+    board, cards, *more = (getattr(default_training(game), field) for game in (BOARD, CARDS, *map(get_game, ("pig", "2048"))))
+    assert told(option).endswith(f"({board}; {cards} with hidden cards{others})") and set(more) == {cards if others else board}
 
 
 def test_games_and_matches():

@@ -407,7 +407,7 @@ def test_a_match_of_many_openings_fits_how_much_to_take_off():
 
 def test_a_match_shows_both_means():
     game = get_game("pig(goal=12)")
-    agent, again = Agent(game, Table(12), 8), Agent(game, Table(12), 8)   # A search draws other rolls than the one before
+    agent, again = Agent(game, Table(12), 8), Agent(game, Table(12), 8)   # Each search draws new rolls
     plain = play_match(game, agent, RandomPlayer(game), 40, seed=1)
     match = play_match(game, again, RandomPlayer(game), 40, seed=1, luck=True)
     assert np.array_equal(plain.scores, match.scores) and plain.luck is None and plain.means == {}
