@@ -63,9 +63,10 @@ def explored(mean, prior, visits, walks, c_puct=1.5):
 
 
 def spread_of(game, root):
-    "In a game with chance, a search explores as far as the results of the root's moves differ."
+    "In a game with chance, a search explores as far as the results of the moves differ where there is a first choice."
+    while len(root.edges) == 1 and root.edges[0].child is not None: root = root.edges[0].child
     means = [float(edge.value) / edge.visits for edge in root.edges if edge.visits]
-    return 1.0 if not game.has_chance or len(means) < 2 else max(max(means) - min(means), .01)
+    return 1.0 if not game.has_chance or len(means) < 2 else min(max(max(means) - min(means), .01), 1.0)
 
 
 def puct(node, c_puct, fpu):

@@ -61,13 +61,16 @@ class PositionSet:
         for column in (self.states, self.results, self.phase): digest.update(np.ascontiguousarray(column).tobytes())
         return digest.hexdigest()
 
+    def take(self, chosen) -> "PositionSet":   # Numbers, or (n,) bool
+        "Return the set of some of the positions."
+        return PositionSet(self.game, self.states[chosen], self.results[chosen], self.phase[chosen], self.phases,
+                           None if self.moves is None else self.moves[chosen])
+
     def sample(self, count: int) -> "PositionSet":
         "Return a set with at most `count` positions of each phase, taken at even distances."
         parts = [np.flatnonzero(self.phase == index) for index in range(len(self.phases))]
-        chosen = np.concatenate([part[np.linspace(0, len(part), min(count, len(part)), endpoint=False).astype(int)]
-                                 for part in parts])
-        return PositionSet(self.game, self.states[chosen], self.results[chosen], self.phase[chosen], self.phases,
-                           None if self.moves is None else self.moves[chosen])
+        return self.take(np.concatenate([part[np.linspace(0, len(part), min(count, len(part)), endpoint=False).astype(int)]
+                                         for part in parts]))
 
     def save(self, path: str | Path) -> None:
         "Write the set to a compressed .npz file. Raise a ValueError if it has no moves."
@@ -233,26 +236,33 @@ class Judgement:
     kept: int             # Moves that keep the result
     critical: int         # Positions in which some move does not
     critical_kept: int
-    independent: float | None = None   # As many independent positions measure the share as well; None: all of them
+    independent: float | None = None   # As many independent critical positions measure the share as well; None: all
 
     @property
-    def share(self) -> float: return self.kept / max(1, self.positions)
+    def share(self) -> float:
+        "The share of the critical positions in which the move keeps the result."
+        return self.critical_kept / max(1, self.critical)
 
     @property
     def interval(self) -> tuple[float, float]:
         "The 95 % interval of the share."
-        low, high = wilson_interval(self.share, self.independent or max(1, self.positions))
+        low, high = wilson_interval(self.share, self.independent or max(1, self.critical))
         return float(low), float(high)
 
+    @property
+    def share_of_all(self) -> float:
+        "The same share over all positions, those that no move can spoil included."
+        return self.kept / max(1, self.positions)
+
     def to_dict(self) -> dict:
-        "Return the counts, the share and its interval as plain data."
-        return dict(asdict(self), share=self.share, interval=self.interval)
+        "Return the counts, the shares and the interval as plain data."
+        return dict(asdict(self), share=self.share, interval=self.interval, share_of_all=self.share_of_all)
 
     def __str__(self):
+        if not self.critical: return f"{self.phase}: none of {self.positions:,} positions is critical"
         low, high = self.interval
-        critical = self.critical_kept / max(1, self.critical)
-        return (f"{self.phase}: keeps the result in {self.share:.1%} of {self.positions:,} positions "
-                f"({low:.1%} to {high:.1%}), in {critical:.1%} of {self.critical:,} critical ones")
+        return (f"{self.phase}: keeps the result in {self.share:.1%} of {self.critical:,} critical positions "
+                f"({low:.1%} to {high:.1%}), in {self.share_of_all:.1%} of all {self.positions:,}")
 
 # %% ../../nbs/55_arena.judge.ipynb #55e10002
 def answer_positions(
@@ -277,6 +287,6 @@ def judge(player, positions: PositionSet, block: int = 256, progress: Callable |
     kept, critical = positions.keeps(answer_positions(player, positions, block, progress)), positions.critical
     parts, groups = [(name, positions.phase == index) for index, name in enumerate(positions.phases)], positions.groups
     def row(name, here):
-        counts = (int(part[here].sum()) for part in (here, kept, critical, critical & kept))
-        return Judgement(name, *counts, independent_count(kept[here], groups[here]) if here.any() else None)
+        counts, there = [int(part[here].sum()) for part in (here, kept, critical, critical & kept)], here & critical
+        return Judgement(name, *counts, independent_count(kept[there], groups[there]) if there.any() else None)
     return [row(name, here) for name, here in (*parts, ("all", np.full(len(positions), True)))]

@@ -69,7 +69,7 @@ class IterationDone:
     value_loss: float | None
     games_per_s: float       # Speed of self-play, averaged since this start
     spent: dict = field(default_factory=dict)  # Seconds of this iteration by part, such as self-play
-    keeps: list | None = None  # Share of positions in which the agent keeps the result, low and high end, positions
+    keeps: list | None = None  # Share of critical positions in which the agent keeps the result, low, high end, positions
     baselines: dict = field(default_factory=dict)   # The same share of other players: random moves, the run's opponent
 
 
@@ -138,7 +138,7 @@ def describe_keeps(keeps) -> str:   # IterationDone.keeps; checked, because even
     if not all(type(value) in (int, float) and 0 <= value < 1e15 for value in keeps): return ""
     share, low, high, positions = keeps
     if not low <= share <= high <= 1: return ""
-    return f"keeps the result in {share:.0%} of {positions:,.0f} positions ({low:.0%} to {high:.0%})"
+    return f"keeps the result in {share:.0%} of {positions:,.0f} critical positions ({low:.0%} to {high:.0%})"
 
 
 def known_baselines(shares) -> dict[str, float]:   # IterationDone.baselines; checked for the same reason

@@ -26,10 +26,10 @@ from .gumbel import select_halving
 
 # %% auto #0
 __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'begin_circle',
-           'expand', 'init_root', 'next_share', 'roll', 'spread_of', 'run_to_leaf', 'apply_evaluation', 'count_worlds',
-           'settings_row', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node',
-           'fetch_paths', 'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots',
-           'sample_seeds', 'start_trees', 'keep_edge', 'grow_trees', 'search']
+           'expand', 'init_root', 'next_share', 'roll', 'first_choice', 'spread_of', 'run_to_leaf', 'apply_evaluation',
+           'count_worlds', 'settings_row', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks',
+           'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult',
+           'read_roots', 'sample_seeds', 'start_trees', 'keep_edge', 'grow_trees', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -62,7 +62,7 @@ def require(settings, **ranges) -> None:
 class SearchSettings:
     "Settings of one search."
     simulations: int = 64         # Visits spread over the root's edges, those of a kept subtree included
-    c_puct: float = 1.5           # Exploration constant of PUCT, for results in [−1, 1]
+    c_puct: float = 1.5           # Exploration constant of PUCT, for results in [−1, 1]; less with chance, see `spread_of`
     fpu: float = 0.2              # First-play urgency: reduction of the result expected of an untried move
     noise_fraction: float = 0.25  # Share of Dirichlet noise in the root's priors, in self-play
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
@@ -94,7 +94,7 @@ def read_result(api, state, result):
 # %% ../../nbs/31_search.search.ipynb #829d4944
 @lean_kernel
 def begin_circle(trees, tree, node):
-    "Choose at random where the rolls after a player's moves begin: after all of them at the same place."
+    "Choose at random where the rolls begin that follow the moves of a player at this node."
     if len(trees.chances) > 0: trees.nodes[node].phase = np.uint32(uniform(trees.random, tree) * 2.0 ** 32)
 
 
@@ -156,14 +156,29 @@ PAUSED = -2   # Answer of `run_to_leaf` when trees.left is used up
 
 
 @lean_kernel
+def first_choice(nodes, edges, root):
+    "Return the node where somebody first has several moves, along the rolls with the most visits."
+    node = root
+    while nodes[node].mover == CHANCE or nodes[node].count == 1:
+        child = nodes[node].child if nodes[node].mover == CHANCE else edges[nodes[node].first].child
+        if child < 0: return node
+        node, child = child, nodes[child].next
+        while child >= 0:   # Roots and children of moves have no `next`; of equal visits the first roll counts
+            if nodes[child].visits >= nodes[node].visits: node = child
+            child = nodes[child].next
+    return node
+
+
+@lean_kernel
 def spread_of(nodes, edges, root):
-    "Return the difference between the best and the worst mean result of a move; 1 before two have been tried."
-    low, high, tried = 1e30, -1e30, 0
-    for e in range(nodes[root].first, nodes[root].first + nodes[root].count):
+    """Return the difference between the best and the worst mean result of a move at the first choice, from 0.01 to 1;
+    1 before two have been tried there."""
+    low, high, tried, node = 1e30, -1e30, 0, first_choice(nodes, edges, root)
+    for e in range(nodes[node].first, nodes[node].first + nodes[node].count):
         if edges[e].visits == 0: continue
         mean = edges[e].value / edges[e].visits
         low, high, tried = min(low, mean), max(high, mean), tried + 1
-    return max(high - low, 0.01) if tried > 1 else 1.0
+    return min(max(high - low, 0.01), 1.0) if tried > 1 else 1.0
 
 # %% ../../nbs/31_search.search.ipynb #c4b1ca8b
 @lean_kernel

@@ -119,7 +119,7 @@ def _follow(game: Game, preset: str, positions: float, values: Callable) -> floa
 
 
 def expected_share(game: Game, preset: str, positions: float) -> float | None:
-    "Return in which share of solved positions a run of this size has kept the result. None if no stored run covers it."
+    "Return in which share of critical positions a run of this size has kept the result. None if no stored run covers it."
     return _follow(game, preset, positions, lambda curve: curve["share"])
 
 
@@ -143,10 +143,10 @@ class Forecast:
     games: float
     positions: float       # With a full search
     steps: float           # Of the optimiser
-    share: float | None    # Of solved positions in which the agent will keep the result; None if no run says it
+    share: float | None    # Of critical positions in which the agent will keep the result; None if no run says it
 
     def __str__(self):
-        keeps = "" if self.share is None else f", and the agent keeps the result in {self.share:.0%} of positions"
+        keeps = "" if self.share is None else f", and the agent keeps the result in {self.share:.0%} of critical positions"
         return (f"Forecast for {self.minutes:g} min on {self.device}: network {self.preset}, about "
                 f"{_round(self.games)} games, {_round(self.positions)} positions and {_round(self.steps)} "
                 f"optimiser steps{keeps}.")
@@ -159,7 +159,7 @@ class Forecast:
         "Return the size and the result of a run, and beside each what was expected."
         keeps = next((row["keeps"] for row in reversed(trainer.history) if row["keeps"]), None)
         shares = [] if keeps is None or self.share is None else [
-            f"keeps the result in {keeps[0]:.0%} of positions (expected {self.share:.0%})"]
+            f"keeps the result in {keeps[0]:.0%} of critical positions (expected {self.share:.0%})"]
         counts = [(trainer.games, self.games, "games"), (trainer.replay.added, self.positions, "positions"),
                   (trainer.learner.steps, self.steps, "optimiser steps")]
         return "; ".join([f"{is_:,} {what} (expected {_round(expected)})" for is_, expected, what in counts] + shares) + "."

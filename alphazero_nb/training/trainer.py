@@ -337,9 +337,9 @@ def evaluate(plan: RunPlan, state: RunState, name: str, emit: Callable) -> dict:
 
 
 def judge_state(plan: RunPlan, state: RunState, name: str, positions: PositionSet) -> list:
-    "Return in which share of solved positions the agent keeps the result, low and high end, and their number."
+    "Return in which share of critical positions the agent keeps the result, low and high end, and their number."
     found = judge(make_agent(plan, state, name), positions)[-1]
-    return [found.share, *found.interval, found.positions]
+    return [found.share, *found.interval, found.critical]
 
 
 def judge_baselines(plan: RunPlan, positions: PositionSet) -> dict[str, float]:
@@ -396,7 +396,7 @@ class StrengthChecks:
     "Measures the agent of a run, by matches with the baseline and by solved positions. Self-play rests meanwhile."
     def __init__(self, plan: RunPlan, name: str, account: TimeAccount, emit: Callable):
         self.plan, self.name, self.account, self.emit = plan, name, account, emit
-        self.positions, self.baselines = None, {}   # Solved ones, () if there are none; shares that others keep
+        self.positions, self.baselines = None, {}   # Critical ones, () if none are solved; shares that others keep
 
     def measure(self, supplier: GameSupplier, state: RunState) -> tuple[dict, list | None]:
         "Play a match and ask the judge, if they are due and have time left."
@@ -413,13 +413,14 @@ class StrengthChecks:
 
     def _judge(self, supplier: GameSupplier, state: RunState) -> list | None:
         "Ask the judge about the agent, and the first time about the baselines."
-        if self.positions is None: self.positions = packaged_positions(self.plan.game) or ()
+        if self.positions is None:
+            solved = packaged_positions(self.plan.game)
+            self.positions = () if solved is None else solved.take(solved.critical).sample(100)   # Of each phase
         if not self.positions: return None
         self.emit(PhaseStarted("judging"))
         supplier.pause()
-        positions = self.positions.sample(100)   # Of each phase
-        self.baselines = self.baselines or judge_baselines(self.plan, positions)
-        return judge_state(self.plan, state, self.name, positions)
+        self.baselines = self.baselines or judge_baselines(self.plan, self.positions)
+        return judge_state(self.plan, state, self.name, self.positions)
 
 # %% ../../nbs/63_training.trainer.ipynb #6278ce17
 class IterationSteps:

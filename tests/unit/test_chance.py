@@ -24,8 +24,8 @@ from alphazero_nb.games.twenty48 import largest, score
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.search.search import (SearchSettings, apply_evaluation, begin_circle, init_root, next_share, run_to_leaf,
-                                        sample_seeds, search, settings_row)
+from alphazero_nb.search.search import (SearchSettings, apply_evaluation, begin_circle, grow_trees, init_root, next_share,
+                                        run_to_leaf, sample_seeds, search, settings_row, start_trees)
 from alphazero_nb.search.tree import make_trees, root_of
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.slots import SlotBlock
@@ -190,9 +190,9 @@ def test_a_roll_depends_on_the_seed_and_its_number_only():
 
 # The search ------------------------------------------------------------------------------------
 
-def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
+def slow_search(game, evaluator, state, budget, generator, only=None, c_puct=1.5, fpu=0.2):
     """A search with chance in plain Python: rolls step around a circle of outcomes, from the same place after all moves
-    of a player's turn, and equal positions share a node."""
+    of a player's turn, and equal positions share a node. `only` is the only move to search."""
     random = np.array([generator], np.uint64)
 
     class Node:
@@ -224,9 +224,14 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
         return node.after[state.tobytes()]
 
     def spread():
-        "Where there is chance, a search explores as far as the results at the root differ."
-        means = [float(e["value"]) / e["n"] for e in root.edges if e["n"]]
-        return 1 if not game.has_chance or len(means) < 2 else max(max(means) - min(means), .01)
+        "Where there is chance, a search explores as far as the results differ where there is a first choice."
+        node = root
+        while node.mover == CHANCE or len(node.edges) == 1:
+            below = list(node.after.values()) if node.mover == CHANCE else [e["child"] for e in node.edges if e["child"]]
+            if not below: break
+            node = max(below, key=lambda child: child.visits)
+        means = [float(e["value"]) / e["n"] for e in node.edges if e["n"]]
+        return 1 if not game.has_chance or len(means) < 2 else min(max(max(means) - min(means), .01), 1)
 
     def choose(node):
         tried = sum(float(e["prior"]) for e in node.edges if e["n"])
@@ -236,6 +241,7 @@ def slow_search(game, evaluator, state, budget, generator, c_puct=1.5, fpu=0.2):
 
     root = Node(state)
     root.sums, root.visits = root.sums + judge(root), 1
+    root.edges = [edge for edge in root.edges if only in (None, edge["action"])]
     while root.visits <= budget:
         node, path, at = root, [], spread()
         while True:
@@ -268,6 +274,19 @@ def test_visits_are_those_of_a_slow_search_with_the_same_rolls(name, plies):
         found = search(game, evaluator, state[None], SearchSettings(simulations=150, proofs=False), seed)
         assert {int(a): int(found.visits[0, a]) for a in np.flatnonzero(found.visits[0])} == want
         assert np.allclose(found.values[0], mean, atol=1e-5)
+
+
+@pytest.mark.parametrize("name, plies", [("pig(goal=30)", 6), ("2048(goal=64)", 60), ("backgammon", 11)])
+def test_a_move_that_is_searched_alone_is_explored_as_in_a_slow_search(name, plies):
+    game, evaluator = get_game(name), HashEvaluator(get_game(name))
+    states, _ = random_line(game, 1)
+    state = next(state for state in states[min(plies, len(states) - 3):] if game.mover(state) >= 0 and len(game.legal_actions(state)) > 1)
+    for move in game.legal_actions(state)[:4]:
+        want, mean = slow_search(game, evaluator, state, 150, int(sample_seeds(1, 5)[0]), move)
+        trees = grow_trees(start_trees(game, state[None], SearchSettings(simulations=150, proofs=False), 5, moves=[move]), evaluator)
+        root = trees.nodes[root_of(trees, 0)]
+        assert want == {move: 150} and root["count"] == 1 and root["visits"] == 151
+        assert np.allclose(trees.values[root_of(trees, 0)] / 151, mean, atol=1e-5)
 
 
 def rolls_of(node_count, rolls):

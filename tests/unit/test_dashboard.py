@@ -119,7 +119,7 @@ def test_strength_comes_first_and_says_what_others_score():
     state(IterationDone(1, 30., 256, 900, 1.9, .8, 30., {}, [.61, .56, .66, 300], dict(random=.56, other=.89, wrong="high")))
     state(MatchPlayed("run", "rollouts:100", .75, .6, .86, 40, 1))
     keeps, strength, games = big_numbers(state)
-    assert keeps[:3] == ("61%", "keeps the result", "random 56% · other 89%") and "61% of 300 positions (56% to 66%)" in keeps[3]
+    assert keeps[:3] == ("61%", "keeps the result", "random 56% · other 89%") and "61% of 300 critical positions (56% to 66%)" in keeps[3]
     assert strength[:3] == ("+191 Elo", "above rollouts:100", "+70 to +315") and games[:3] == ("256", "games", "900 positions to learn from")
     assert "random (56)" in words(render(state)) and "rollouts:100" in words(render(state))
     state(MatchPlayed("run", "rollouts:100", 1., .91, 1., 40, 2))
@@ -348,7 +348,7 @@ def test_the_judge_has_a_line_and_a_curve():
         state(IterationDone(k, 30. * k, 256 * k, 900, 1.9, .8, 30., {}, keeps))
         page = render(state)
         assert ("The agent keeps" in page) == ("keeps the result (%)" in page) == (k > 1)
-    assert "The agent keeps the result in 90% of 300 positions (86% to 93%): its move is as good as perfect play." in page
+    assert "The agent keeps the result in 90% of 300 critical positions (86% to 93%): its move is as good as perfect play." in page
     assert "axis from 75" in words(page) and "93" in words(page).split(), "from 0 on, the curve of a good agent is a flat line"
     for wrong in ("<b>", [.9], [.9, .95, .97, 300], [.9, .8, 1.1, 300], [True, 0, 1, 3], [.9, .8, float("nan"), 3], {"a": 1}):
         state(IterationDone(5, 150., 1280, 900, 1.9, .8, 30., {}, wrong))

@@ -53,8 +53,11 @@ def test_players_whose_share_is_known(positions):
     assert perfect.kept == perfect.positions == 4520 and perfect.critical_kept == perfect.critical == worst.critical
     assert worst.kept == worst.positions - worst.critical and worst.critical_kept == 0
     legal, best = positions.results != ILLEGAL, positions.results.max(1)
-    expected = ((positions.results == best[:, None]).sum(1) / legal.sum(1)).mean()
-    assert abs(lots.share - expected) < .03 and lots.interval[0] < lots.share < lots.interval[1]
+    expected = (positions.results == best[:, None]).sum(1) / legal.sum(1)
+    assert (expected[~positions.critical] == 1).all() and (expected[positions.critical] < 1).all()
+    assert abs(lots.share_of_all - expected.mean()) < .03 and abs(lots.share - expected[positions.critical].mean()) < .03
+    assert lots.interval[0] < lots.share < lots.interval[1] and perfect.share == 1 and worst.share == 0
+    assert lots.share == pytest.approx(judge(RandomPlayer(game, 0), positions.take(positions.critical))[-1].share, abs=.03)
 
 
 def test_phases_are_counted_apart(positions):
@@ -62,7 +65,9 @@ def test_phases_are_counted_apart(positions):
     assert (early.phase, late.phase, both.phase) == ("early", "late", "all")
     for field in ("positions", "kept", "critical", "critical_kept"):
         assert getattr(early, field) + getattr(late, field) == getattr(both, field) > 0
-    assert f"{both.share:.1%} of 4,520 positions" in str(both)
+    assert f"{both.share:.1%} of {both.critical:,} critical positions" in str(both) and f"{both.share_of_all:.1%} of all 4,520" in str(both)
+    calm = judge(RandomPlayer(positions.game, 1), positions.take(~positions.critical))[-1]
+    assert str(calm) == f"all: none of {4520 - both.critical:,} positions is critical" and calm.share_of_all == 1
 
 
 def test_positions_that_repeat_count_once(positions):

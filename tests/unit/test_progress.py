@@ -601,7 +601,7 @@ def test_lines_that_stay_fit_the_terminal_and_lose_no_word(columns):
             assert " ".join(map(str.strip, lines[1:])) == "Now: keeps the result in 90%." * (event == kept)
         else: assert terminal.getvalue().split() == describe(event).split()
         if event == kept and columns >= 60: assert "keeps the result in 90%" in lines[0], "strength goes last"
-        if columns == 400: assert "\n".join(lines[:1] if event == kept else lines) == describe(event).replace(" of 300 positions (86% to 93%)", "")
+        if columns == 400: assert "\n".join(lines[:1] if event == kept else lines) == describe(event).replace(" of 300 critical positions (86% to 93%)", "")
     log = io.StringIO()
     TextProgress(log, columns=columns)(kept)
     assert log.getvalue().splitlines()[0] == describe(kept), "a log has all"

@@ -105,7 +105,7 @@ def test_the_page_of_a_run(written):
     assert GAME.text(GAME.state_after(last.actions.tolist(), last.seed)) in said(page)
     for part in ("2 iterations, 32 games", "settings.replay_ratio", "search.simulations"): assert part in said(page), part
     assert re.search(r"Time: .*self-play \d+%", said(page))
-    assert re.search(r"After iteration \d+, the agent keeps the result in \d+% of 100 positions", said(page))
+    assert re.search(r"After iteration \d+, the agent keeps the result in \d+% of 100 critical positions", said(page))
     assert "What it can do now" in said(page)
     cells = [cell.text for cell in page.iter("td")]
     assert "half of the points against random" in cells and any(cell.startswith("keeps the result as often as random") for cell in cells)

@@ -557,10 +557,12 @@ def test_matches_and_the_judge_wait_for_their_share_of_the_time(tmp_path, monkey
 def test_a_run_is_judged_by_the_positions_of_the_package(tmp_path):
     settings = replace(QUICK, evaluate_every=2, evaluate_games=2, baseline="random", match_share=1)
     run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=2)
-    found = judge(run.agent(), packaged_positions(run.game).sample(100))[-1]
+    solved = packaged_positions(run.game)
+    found = judge(run.agent(), solved.take(solved.critical).sample(100))[-1]
+    assert found.critical == found.positions == 100
     assert len(run.history[0]["keeps"]) == 4 and run.history[1]["keeps"] == [found.share, *found.interval, 100], "the first is judged without a match"
     assert [row["iteration"] for row in run.matches] == [2] and "judging" in run.history[0]["spent"]
-    assert f"keeps the result in {found.share:.0%} of 100 positions" in describe(IterationDone(**run.history[1]))
+    assert f"keeps the result in {found.share:.0%} of 100 critical positions" in describe(IterationDone(**run.history[1]))
     unsolved = trainer(tmp_path / "other", "gomoku(size=5)", preset="mlp", train_settings=settings).fit(iterations=2)
     assert unsolved.matches and [row["keeps"] for row in unsolved.history] == [None, None]
     assert [row["baselines"] for row in unsolved.history] == [{}, {}]
