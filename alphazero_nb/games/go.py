@@ -18,7 +18,7 @@ __all__ = ['EDGE', 'HISTORY', 'BLACK', 'WHITE', 'LETTERS', 'width', 'place_of', 
 
 # %% ../../nbs/15d_games.go.ipynb #485133f5
 _MOVER, _SIDE, _PASSES, _MOVES, _LONGEST, _KOMI, _SUICIDE, _SCORE = range(8)   # Komi and score in half points
-_LAST, _TAKEN, _STONES, _KEY, _KNOWN, _ROOM, _BOARD = 8, 12, 13, 14, 18, 19, 20
+_LAST, _MOST, _STONES, _KEY, _KNOWN, _ROOM, _BOARD = 8, 12, 13, 14, 18, 19, 20
 EDGE = 3   # On the border; an empty point is 0, a stone of seat 0 or 1 is 1 or 2
 HISTORY = 4   # Last moves in the observation
 _PLANES = 8 + HISTORY
@@ -178,6 +178,7 @@ def remember(state):
     state[known_at(state, 0) + at] = first_part(int(state[_STONES]), key)
     for part in range(1, 4): state[known_at(state, part) + at] = signed(key >> 16 * (part - 1))
     state[_KNOWN] += 1
+    state[_MOST] = max(int(state[_MOST]), int(state[_STONES]))
 
 
 @lean_kernel
@@ -242,7 +243,7 @@ def can_place(state, place, seat):
             elif last: takes = True
     dies = not lives and not takes
     if dies and (int(state[_SUICIDE]) == 0 or not joins): return False   # One stone alone would change nothing
-    if not dies and int(state[_TAKEN]) == 0: return True
+    if not dies and not takes and int(state[_STONES]) == int(state[_MOST]): return True   # One stone more than ever
     return not repeats(state, place, seat, dies)
 
 # %% ../../nbs/15d_games.go.ipynb #b011cc32
@@ -328,10 +329,8 @@ def play(state, action):
             near = beside(state, place, side)
             if color(state, near) == 2 - seat and pairs(state, head(state, near)) == 0:
                 remove(state, head(state, near))
-                state[_TAKEN] = 1
         if pairs(state, head(state, place)) == 0:
             remove(state, head(state, place))
-            state[_TAKEN] = 1
         remember(state)
     state[_MOVER] = 1 - seat
     if int(state[_PASSES]) == 2 or int(state[_MOVES]) == int(state[_LONGEST]):

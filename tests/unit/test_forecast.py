@@ -198,7 +198,7 @@ def test_what_came_stands_beside_the_forecast(tmp_path, monkeypatch):
     keeps = run.history[-1]["keeps"][0]
     text = replace(expected, share=.5).compare(run)
     assert f"{run.games} games (expected " in text and f"{run.replay.added} positions (expected " in text
-    assert f"keeps the result in {keeps:.0%} of positions (expected 50%)" in text
+    assert f"keeps the result in {keeps:.0%} of critical positions (expected 50%)" in text
     assert "keeps" not in replace(expected, share=None).compare(run)
     assert json.loads(json.dumps(expected.row()))["game"] == "tictactoe"
 
