@@ -563,7 +563,7 @@ _MEASURE_COMMANDS = {
                    opponent="the same choices as for the player"),
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
                "--seed", "--pgn", "--json"]),
-    "judge": (_judge, "ask a player for moves in solved positions, and say how many keep the result",
+    "judge": (_judge, "ask a player for moves in solved positions, and say how many keep the result where some move gives it away",
               dict(player="random, rollouts:N, solver, pretrained, or the folder of a run"),
               ["--game", "--rules", "--players", "--cards", "--positions", "--per-phase", "--simulations", "--device",
                "--seed", "--json"]),

@@ -3,9 +3,10 @@
     python tools/make_curves.py runs/2-minutes runs/5-minutes runs/11-minutes
 
 The learning rate falls towards the end of a planned run, so a point of the curve is a whole run and not a moment of a
-longer one. The runs of a game and network replace their curve in alphazero_nb/training/curves.json; runs of equal
-length are averaged. The judge asks for a move with 64 simulations in up to 1,000 positions of each phase from the set
-that comes with the package.
+longer one. With `--along`, each network that a run has kept is a point nevertheless: a lower bound, from one run instead
+of several. The runs of a game and network replace their curve in alphazero_nb/training/curves.json; runs of equal length
+are averaged. The judge asks for a move with 64 simulations in the critical positions among up to 1,500 of each phase from
+the set that comes with the package.
 """
 import argparse, json, sys
 from pathlib import Path
@@ -16,27 +17,30 @@ if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 CURVES = ROOT / "alphazero_nb" / "training" / "curves.json"
 
 
-def judge_run(folder, per_phase):
-    "Return game and preset of a run, and its point of the curve as plain data."
+def judge_run(folder, per_phase, along):
+    "Yield game and preset of a run, and its points of the curve as plain data."
     from alphazero_nb.arena.judge import judge, packaged_positions
     from alphazero_nb.network.saved_run import read_config
     from alphazero_nb.search.agent import Agent
-    config, agent = read_config(folder / "config.json"), Agent.load(folder, simulations=64)
+    config = read_config(folder / "config.json")
     rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text(encoding="utf-8").splitlines()]
-    found = judge(agent, packaged_positions(agent.game).sample(per_phase))
-    point = dict(minutes=rows[-1]["done"]["seconds"] / 60, positions=sum(row["positions"] for row in rows),
-                 games=rows[-1]["done"]["games"],
-                 share=found[-1].share, phases=[row.share for row in found[:-1]])
-    print(f"{point['minutes']:5.1f} min, {point['positions']:7,} positions: {found[-1]}", flush=True)
-    return (config["game"], config["preset"]), point
+    networks = sorted(folder.glob("network-*.npz")) if along else [folder]
+    for network in networks:
+        agent, last = Agent.load(network, simulations=64), int(network.stem[8:]) if along else len(rows)
+        found = judge(agent, packaged_positions(agent.game).sample(per_phase))
+        point = dict(minutes=rows[last - 1]["done"]["seconds"] / 60, positions=sum(row["positions"] for row in rows[:last]),
+                     games=rows[last - 1]["done"]["games"], run=str(folder), share=found[-1].share, phases=[row.share for row in found[:-1]])
+        print(f"{point['minutes']:5.1f} min, {point['positions']:7,} positions: {found[-1]}", flush=True)
+        yield (config["game"], config["preset"]), point
 
 
 def make_curve(points):
-    "Return the curve of some runs. Those within a tenth of a length are one point."
+    "Return the curve of some runs. Points of different runs within a tenth of a length are one."
     from alphazero_nb.core.device import get_device
     groups = []
     for point in sorted(points, key=lambda point: point["minutes"]):
-        if groups and point["minutes"] < 1.1 * groups[-1][0]["minutes"]: groups[-1].append(point)
+        near = groups and point["minutes"] < 1.1 * groups[-1][0]["minutes"]
+        if near and point["run"] not in [other["run"] for other in groups[-1]]: groups[-1].append(point)
         else: groups.append([point])
     mean = lambda group, key: sum(point[key] for point in group) / len(group)
     device = get_device("auto")
@@ -52,12 +56,12 @@ def make_curve(points):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--per-phase", type=int, default=1000)
+    parser.add_argument("--per-phase", type=int, default=1500)
+    parser.add_argument("--along", action="store_true", help="each network that a run has kept is a point")
     args = parser.parse_args()
     points = {}
     for folder in args.runs:
-        name, point = judge_run(folder, args.per_phase)
-        points.setdefault(name, []).append(point)
+        for name, point in judge_run(folder, args.per_phase, args.along): points.setdefault(name, []).append(point)
     curves = json.loads(CURVES.read_text(encoding="utf-8"))
     for (game, preset), found in points.items(): curves.setdefault(game, {})[preset] = make_curve(found)
     CURVES.write_text(json.dumps(curves, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -283,8 +283,8 @@ def in_short(row):
     opponents = {"random": "random moves", "greedy": "a player that looks one move ahead",
                  "heuristic": "a rule of thumb written by hand", "rollouts": "a search with {} random playouts a move",
                  "solver": "perfect play", "minimax": "a search {} moves ahead that counts material"}
-    if found := re.search(r"all: keeps the result in (\S+) of ([\d,]+) positions", "\n".join(row.get("judged") or [])):
-        return f"Keeps the result of perfect play in {found[1]} of {found[2]} solved positions."
+    if found := re.search(r"all: keeps the result in (\S+) of ([\d,]+) critical positions", "\n".join(row.get("judged") or [])):
+        return f"Keeps the result of perfect play in {found[1]} of {found[2]} positions where some move gives it away."
     match = row["matches"][-1]
     kind, _, number = match["opponent"].partition(":")
     opponent = opponents.get(kind, match["opponent"]).format(f"{int(number):,}" if number.isdigit() else number)

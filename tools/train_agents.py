@@ -2,6 +2,7 @@
 
     python tools/train_agents.py                # all of them; a stopped run goes on
     python tools/train_agents.py connect4       # one of them
+    python tools/train_agents.py --judge        # train nothing; judge again, after the sets of positions have changed
 
 Each run has a folder in runs/agents. The network is saved into alphazero_nb/agents, and what is known about
 it (how long it was trained, on what, how strong it is and against whom) into a JSON file beside it and into
@@ -41,7 +42,6 @@ def train(name, minutes):
 
 def measure(trainer, opponents, games):
     "Return how strong the agent is and what its levels are, as plain data."
-    from alphazero_nb.arena.judge import judge, packaged_positions
     from alphazero_nb.arena.level_curve import calibrate_levels
     from alphazero_nb.arena.matches import play_series
     from alphazero_nb.arena.players import get_player
@@ -49,12 +49,28 @@ def measure(trainer, opponents, games):
     search = trainer.play_settings.search
     hidden = trainer.game.has_hidden_information
     options = dict(simulations=search.simulations, worlds=search.worlds) if hidden else {}
-    agent, positions = trainer.agent(**options), packaged_positions(trainer.game)
-    judged = [] if positions is None else [str(row) for row in judge(agent, positions)]
+    agent = trainer.agent(**options)
     matches = [play_series(trainer.game, agent, get_player(name, trainer.game, seed=1), games, seed=2).to_dict()
                for name in opponents]
     levels = dict(levels=levels_to_dict(calibrate_levels(agent))) if trainer.game.players == 2 else {}
-    return dict(simulations=agent.settings.simulations, judged=judged, matches=matches, **levels)
+    return dict(simulations=agent.settings.simulations, judged=judged_by_positions(agent), matches=matches, **levels)
+
+
+def judged_by_positions(agent):
+    "Return how often an agent keeps the result in the solved positions of the package, as lines; none without positions."
+    from alphazero_nb.arena.judge import judge, packaged_positions
+    positions = packaged_positions(agent.game)
+    return [] if positions is None else [str(row) for row in judge(agent, positions)]
+
+
+def judge_again(name):
+    "Ask the judge about an agent of the package, and write the answer into its card."
+    from alphazero_nb.core.registry import file_stem
+    from alphazero_nb.search.agent import Agent
+    path = AGENTS / f"{file_stem(name)}.json"
+    card = json.loads(path.read_text(encoding="utf-8"))
+    card["judged"] = judged_by_positions(Agent.pretrained(name, card["simulations"]))
+    path.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
 def make(name):
@@ -92,7 +108,7 @@ def write_cards():
     cards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(AGENTS.glob("*.json"))]
     head = ("# Agents that come with the package\n\n`Agent.pretrained(game)` opens them, and "
             "`alphazero-nb play connect4` plays against one. `python tools/train_agents.py` trained them from nothing "
-            "but the rules and wrote this page.")
+            "but the rules and wrote this page. A solved position is critical if some move gives its result away.")
     text = "\n\n".join([head, *map(describe, cards)]) + "\n"
     (AGENTS / "README.md").write_text(text, encoding="utf-8")
 
@@ -100,10 +116,12 @@ def write_cards():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("games", nargs="*", metavar="GAME", help=f"one of {', '.join(GAMES)}; all, if none is named")
-    chosen = parser.parse_args().games or [*GAMES]
+    parser.add_argument("--judge", action="store_true", help="train nothing, and judge the agents again")
+    args = parser.parse_args()
+    chosen = args.games or [*GAMES]
     for name in chosen:
         if name not in GAMES: parser.error(f"{name!r} is not one of {', '.join(GAMES)}")
-    for name in chosen: make(name)
+    for name in chosen: (judge_again if args.judge else make)(name)
     write_cards()
 
 

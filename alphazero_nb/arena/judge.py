@@ -255,8 +255,9 @@ class Judgement:
         return self.kept / max(1, self.positions)
 
     def to_dict(self) -> dict:
-        "Return the counts, the shares and the interval as plain data."
-        return dict(asdict(self), share=self.share, interval=self.interval, share_of_all=self.share_of_all)
+        "Return the counts, the shares and the interval as plain data; share and interval are None without a critical position."
+        found = dict(share=self.share, interval=self.interval) if self.critical else dict(share=None, interval=None)
+        return dict(asdict(self), **found, share_of_all=self.share_of_all)
 
     def __str__(self):
         if not self.critical: return f"{self.phase}: none of {self.positions:,} positions is critical"

@@ -63,7 +63,7 @@ class SearchSettings:
     "Settings of one search."
     simulations: int = 64         # Visits spread over the root's edges, those of a kept subtree included
     c_puct: float = 1.5           # Exploration constant of PUCT, for results in [−1, 1]; less with chance, see `spread_of`
-    fpu: float = 0.2              # First-play urgency: reduction of the result expected of an untried move
+    fpu: float = 0.2              # First-play urgency: reduction of the result expected of an untried move; less with chance
     noise_fraction: float = 0.25  # Share of Dirichlet noise in the root's priors, in self-play
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations

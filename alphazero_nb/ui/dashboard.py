@@ -312,7 +312,7 @@ def big_numbers(state: DashboardState) -> list[tuple]:
         share, low, high, count = judged[-1].keeps
         others = " · ".join(f"{name} {level:.0%}" for name, level in known_baselines(judged[-1].baselines).items())
         cells.append((f"{share:.0%}", "keeps the result", others or f"{low:.0%} to {high:.0%}",
-                      f"The agent {describe_keeps(judged[-1].keeps)}: its move is as good as perfect play."))
+                      f"The agent {describe_keeps(judged[-1].keeps)}, where some move gives it away."))
     elif matches:
         last = matches[-1]
         cells.append((f"{last.score:.0%}", f"of the points against {last.opponent}", f"{last.low:.0%} to {last.high:.0%}",

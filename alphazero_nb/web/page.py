@@ -165,7 +165,7 @@ def _pretrained_facts(game: Game) -> list:
     if not path.is_file(): return []
     row = json.loads(path.read_text(encoding="utf-8"))
     facts = [f"Network {row['preset']}, trained for {row['minutes']:g} minutes on {row['device']}: {row['games']:,} games"]
-    facts += [f"Judged: {text.removeprefix('all: ')}" for text in row.get("judged") or [] if text.startswith("all: ")]
+    facts += [f"Judged: {text.removeprefix('all: ')}; critical: some move gives it away" for text in row.get("judged") or [] if text.startswith("all: ")]
     return facts + [f"{match['score']:.1%} of the points against {match['opponent']} in {match['games']:,} games"
                     for match in row.get("matches") or [] if "score" in match and "opponent" in match]
 

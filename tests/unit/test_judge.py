@@ -68,6 +68,7 @@ def test_phases_are_counted_apart(positions):
     assert f"{both.share:.1%} of {both.critical:,} critical positions" in str(both) and f"{both.share_of_all:.1%} of all 4,520" in str(both)
     calm = judge(RandomPlayer(positions.game, 1), positions.take(~positions.critical))[-1]
     assert str(calm) == f"all: none of {4520 - both.critical:,} positions is critical" and calm.share_of_all == 1
+    assert calm.to_dict()["share"] is calm.to_dict()["interval"] is None
 
 
 def test_positions_that_repeat_count_once(positions):
@@ -191,3 +192,24 @@ def test_a_set_goes_on_after_a_stop(tmp_path):
     solved.results([line[line >= 0] for line in whole.moves[[40, 3, 25]]])
     assert (tmp_path / "part.unfinished.npz").exists()
     assert make_set(tmp_path / "part.npz").digest == whole.digest and not (tmp_path / "part.unfinished.npz").exists()
+
+
+@pytest.mark.parametrize("name, stem, stones", [
+    ("connect4", "connect4", [(8, 11), (12, 18), (24, 32)]), ("dots(rows=3,cols=3)", "dots-rows-3-cols-3", [(0, 7), (8, 15), (16, 22)])])
+def test_the_packaged_sets_are_half_hard_and_those_that_report_share_nothing(name, stem, stones):
+    game, report = get_game(name), TOOLS.parent / "nbs/data/positions" / f"{stem.partition('-')[0]}-report.npz"
+    sets, keys = (packaged_positions(game), read_positions(report, game)), []
+    for found in sets:
+        keys.append({canonical(game, state) for state in found.states})
+        assert len(keys[-1]) == len(found) == 4500
+        legal, best = found.results != ILLEGAL, found.results.max(1, keepdims=True)
+        keepers = ((found.results == best) & legal).sum(1)
+        hard = (keepers <= 2) & (keepers < legal.sum(1))
+        for phase, (least, most) in enumerate(stones):
+            here = found.phase == phase
+            moves = (found.moves[here] >= 0).sum(1)
+            assert here.sum() == 1500 and moves.min() >= least and moves.max() <= most
+            wins = np.array([can_win_at_once(game, state) for state in found.states[here]])
+            assert (hard[here] & ~wins).sum() >= 750, "half of a phase is hard"
+            if name == "connect4": assert wins.sum() == 750
+    assert not keys[0] & keys[1]
