@@ -20,11 +20,12 @@ CURVES = ROOT / "alphazero_nb" / "training" / "curves.json"
 def judge_run(folder, per_phase, along):
     "Yield game and preset of a run, and its points of the curve as plain data."
     from alphazero_nb.arena.judge import judge, packaged_positions
-    from alphazero_nb.network.saved_run import read_config
+    from alphazero_nb.network.saved_run import read_config, read_saved
     from alphazero_nb.search.agent import Agent
     config = read_config(folder / "config.json")
     rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text(encoding="utf-8").splitlines()]
-    networks = sorted(folder.glob("network-*.npz")) if along else [folder]
+    kept = [folder / f"network-{iteration:06}.npz" for iteration in sorted(read_saved(folder).checkpoint.networks)]
+    networks = kept if along else [folder]
     for network in networks:
         agent, last = Agent.load(network, simulations=64), int(network.stem[8:]) if along else len(rows)
         found = judge(agent, packaged_positions(agent.game).sample(per_phase))
