@@ -6,6 +6,7 @@ import torch
 
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.training.forecast import measure_speed
 from alphazero_nb.training.learner import Learner, TrainSettings
 from alphazero_nb.training.replay import Replay, RowTables, draw_shares, make_rows
 from small_run import games_of_threads
@@ -85,6 +86,7 @@ def test_repeats_are_drawn_as_often_as_others(records):
     assert np.allclose(list(total.values()), 1 / len(different)) and len(different) < count / 2
     assert len(set(tables.keys[:count].tolist())) == len(different)
     assert np.allclose(np.diff(draw_shares(ring, 0.0), prepend=0), 1 / count)
+    assert np.allclose(draw_shares(ring, 1), draw_shares(ring, 1.0)), "a whole number, too"
     assert len(replay.sample(7, np.random.default_rng(0)).inputs) == 7
 
 
@@ -93,8 +95,8 @@ def test_extra_heads_learn_what_they_should_and_leave_the_network_alone(records)
     replay = Replay(game)
     replay.add(records)
     settings = TrainSettings(soft_weight=1.0, reply_weight=1.0, near_weight=1.0)
-    torch.manual_seed(0)
-    learner = Learner(PolicyValueNet(game, "tiny", 0), "cpu", settings)
+    learner, twin = (Learner(PolicyValueNet(game, "tiny", 0), "cpu", settings) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(learner.extra.parameters(), twin.extra.parameters()))
     batch = replay.sample(16, rng)
     names = set(learner.network.state_dict())
     assert names == set(PolicyValueNet(game, "tiny").state_dict()) and set(learner.extra.heads) == {"soft", "reply", "near"}
@@ -112,5 +114,6 @@ def test_extra_heads_learn_what_they_should_and_leave_the_network_alone(records)
     least = -(soft * np.log(np.where(soft > 0, soft, 1))).sum(1).mean()
     assert -(soft * log("soft")).sum(1).mean() < least + .1 and ((found["near"].numpy() - batch.near) ** 2).mean() < .05
     assert all(np.isfinite(float(loss)) for loss in first)
+    assert measure_speed(game, "tiny", "cpu", train=settings, seconds=.2).steps_per_s > 0
     with pytest.raises(ValueError, match="need a network for boards"):
         Learner(PolicyValueNet(game, "mlp"), "cpu", settings)
