@@ -202,7 +202,9 @@ class ExtraHeads(nn.Module):
         super().__init__()
         self.weights = dict(soft=settings.soft_weight, reply=settings.reply_weight, near=settings.near_weight)
         like = dict(soft=network.policy, reply=network.policy, near=network.value)
-        self.heads = nn.ModuleDict({name: fresh_head(like[name]) for name, weight in self.weights.items() if weight})
+        with torch.random.fork_rng(devices=[]):   # The same weights in each run
+            torch.manual_seed(0)
+            self.heads = nn.ModuleDict({name: fresh_head(like[name]) for name, weight in self.weights.items() if weight})
 
     def forward(self, x, pooled) -> dict: return {name: head(x, pooled) for name, head in self.heads.items()}
 

@@ -131,7 +131,8 @@ def later_values(values, lengths, outcomes, td_lambda):
     return targets
 
 
-NEAR = 0.8   # λ of the value targets of the next few moves: the fifth move ahead counts a third of the first
+# %% ../../nbs/60_training.replay.ipynb #60b00001
+NEAR = 0.8   # λ of the value targets of the next few moves: the sixth one ahead counts a third of the first
 
 
 def next_replies(table: dict, kept: np.ndarray) -> np.ndarray:   # kept: numbers of moves; returns (n,) int32
@@ -147,7 +148,7 @@ def input_keys(inputs: np.ndarray) -> np.ndarray:   # (n, input_size) int8; retu
     factors = np.random.default_rng(0).integers(-2**63, 2**63 - 1, inputs.shape[1])
     return inputs.astype(np.int64) @ factors
 
-
+# %% ../../nbs/60_training.replay.ipynb #60b00003
 def make_rows(game: Game, records: list[GameRecord], limit: int, td_lambda: float = 1.0) -> tuple:
     "Return the number of fully searched moves, and the fields of the rows and policy entries of the newest `limit`."
     table = join_records(records)
@@ -204,7 +205,7 @@ def draw_shares(rows: Ring, repeat_discount: float) -> np.ndarray:   # (n,) floa
     weights = tables.weights[index].astype(np.float64)
     if repeat_discount:
         _, group, counts = np.unique(tables.keys[index], return_inverse=True, return_counts=True)
-        weights *= counts[group] ** -repeat_discount
+        weights *= counts[group] ** -float(repeat_discount)
     total = np.cumsum(weights)
     return total / total[-1]
 
@@ -252,8 +253,8 @@ class Replay:
         if not len(index): return
         tables, blocks = (RowTables(*rows.arrays), EntryTables(*entries.arrays)), np.split(index, range(1024, len(index), 1024))
         found = [surprise(gather_batch(self.game, *tables, block, np.zeros(len(block), np.int64), 0)) for block in blocks]
-        found = np.maximum(np.concatenate(found), 0)
-        tables[0].weights[index % rows.capacity] = 1 - share + share * found / max(found.mean(), 1e-6)
+        found = np.maximum(np.nan_to_num(np.concatenate(found), posinf=0), 0) + 1e-6
+        tables[0].weights[index % rows.capacity] = 1 - share + share * found / found.mean()
         self.weighted, self.shares = True, (None, None)
 
     def skip(self, count: int) -> None:
