@@ -10,7 +10,7 @@ from alphazero_nb.core.events import MatchMoved, RunDone
 from alphazero_nb.core.calls import MOVER, PLAY, REWARDS, call_mover, call_play
 from alphazero_nb.core.game_check import ContractError
 from alphazero_nb.core.game import Game, board_symmetries
-from alphazero_nb.core.registry import game_module, _registry, get_game, list_games
+from alphazero_nb.core.registry import _registry, game_module, get_game, list_games
 from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import SearchSettings, search
 from alphazero_nb.search.agent import Agent
