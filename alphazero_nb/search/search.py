@@ -157,7 +157,7 @@ PAUSED = -2   # Answer of `run_to_leaf` when trees.left is used up
 
 @lean_kernel
 def first_choice(nodes, edges, root):
-    "Return the node where somebody first has several moves, along the rolls with the most visits."
+    "Return the first node with several moves, along the rolls with the most visits."
     node = root
     while nodes[node].mover == CHANCE or nodes[node].count == 1:
         child = nodes[node].child if nodes[node].mover == CHANCE else edges[nodes[node].first].child
