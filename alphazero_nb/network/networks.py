@@ -186,13 +186,9 @@ class BoardNet(nn.Module):
         self.policy, self.value = PolicyHead(game, filters), ValueHead(game, filters, **value)
         self.register_buffer("ranges", torch.zeros(1 + 2 * blocks))   # See `measure_ranges`; zeros: not measured
 
-    def features(self, x):
-        "Return what the heads read: the filters over the board, and their pools."
-        x = self.blocks(self.stem(x).relu_())
-        return x, pool(x)
-
     def forward(self, x):
-        x, pooled = self.features(x)
+        x = self.blocks(self.stem(x).relu_())
+        pooled = pool(x)
         return self.policy(x, pooled), self.value(x, pooled)
 
 # %% ../../nbs/20_network.networks.ipynb #5b1c0002

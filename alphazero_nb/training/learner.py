@@ -5,7 +5,7 @@
 # %% ../../nbs/61_training.learner.ipynb #6fdf22e4
 from __future__ import annotations
 
-import copy, inspect, itertools, math, time
+import inspect, itertools, math, time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Callable
@@ -29,8 +29,8 @@ from .replay import Batch
 
 # %% auto #0
 __all__ = ['SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
-           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network', 'as_floats',
-           'fresh_head', 'ExtraHeads', 'extra_heads', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
+           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network', 'as_floats', 'Learner',
+           'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -46,11 +46,6 @@ class TrainSettings:
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.5   # Weight of the search value in the value target
     td_lambda: float = 1.0           # λ of the value target, for later search values; 1: the outcome alone
-    surprise_weight: float = 0.0     # Share of the draws in proportion to how much the search surprised the network
-    repeat_discount: float = 0.0     # 1: positions that occur often are drawn as often as others; 0: as they occur
-    soft_weight: float = 0.0         # Weight of the loss of a head that learns the fourth root of the policy
-    reply_weight: float = 0.0        # Weight of the loss of a head that learns the other player's next action
-    near_weight: float = 0.0         # Weight of the loss of a head that learns the values of the next few moves
     ema_decay: float = 0.99          # Largest decay per step of the averaged weights, which play and are saved
     gradient_clip: float = 5.0       # Maximum norm of the gradient
     evaluate_every: int = 5          # Iterations between matches with the baseline, and between kept networks; 0: never
@@ -63,8 +58,6 @@ class TrainSettings:
         require(self, batch_size=(1, 65_536), replay_ratio=(0, 1000), min_replay_ratio=(1e-3, 1000),
                 learning_rate=(0, None), weight_decay=(0, None), value_weight=(0, None),
                 search_value_weight=(0, 1), td_lambda=(0, 1), ema_decay=(0, 1), gradient_clip=(1e-9, None),
-                surprise_weight=(0, 1), repeat_discount=(0, 1), soft_weight=(0, None), reply_weight=(0, None),
-                near_weight=(0, None),
                 evaluate_every=(0, None), evaluate_games=(1, 1_000_000), match_share=(0, 1),
                 max_window=(1, 1_000_000_000),
                 **(dict(games_per_iteration=(1, 1_000_000)) if self.games_per_iteration is not None else {}))
@@ -187,47 +180,6 @@ def as_floats(inputs: torch.Tensor, device: Device) -> torch.Tensor:
     last = inputs.dim() == 4 and device.channels_last
     return inputs.to(torch.float32, memory_format=torch.channels_last if last else torch.preserve_format)
 
-# %% ../../nbs/61_training.learner.ipynb #61e00002
-def fresh_head(head: nn.Module) -> nn.Module:
-    "Return a head of the same form with new weights."
-    head = copy.deepcopy(head)
-    for layer in head.modules():
-        if hasattr(layer, "reset_parameters"): layer.reset_parameters()
-    return head
-
-
-class ExtraHeads(nn.Module):
-    "Heads on the trunk of a `BoardNet` that play never asks."
-    def __init__(self, network: BoardNet, settings: TrainSettings):
-        super().__init__()
-        self.weights = dict(soft=settings.soft_weight, reply=settings.reply_weight, near=settings.near_weight)
-        like = dict(soft=network.policy, reply=network.policy, near=network.value)
-        with torch.random.fork_rng(devices=[]):   # The same weights in each run
-            torch.manual_seed(0)
-            self.heads = nn.ModuleDict({name: fresh_head(like[name]) for name, weight in self.weights.items() if weight})
-
-    def forward(self, x, pooled) -> dict: return {name: head(x, pooled) for name, head in self.heads.items()}
-
-    def loss(self, found: dict, policy, near, replies):
-        "Return the weighted sum of the losses, each averaged over the batch."
-        losses = {}
-        if "soft" in found:
-            soft = policy ** .25
-            losses["soft"] = -(soft / soft.sum(1, keepdim=True) * F.log_softmax(found["soft"].float(), 1)).sum(1).mean()
-        if "reply" in found:
-            each = F.cross_entropy(found["reply"].float(), replies.long(), ignore_index=-1, reduction="sum")
-            losses["reply"] = each / len(replies)
-        if "near" in found: losses["near"] = F.mse_loss(found["near"].float(), near)
-        return sum(self.weights[name] * loss for name, loss in losses.items())
-
-
-def extra_heads(network: nn.Module, settings: TrainSettings) -> ExtraHeads | None:
-    "Return the heads that the settings ask for, or None. A ValueError if the network is not one for boards."
-    if not (settings.soft_weight or settings.reply_weight or settings.near_weight): return None
-    if type(network) is not BoardNet:
-        raise ValueError("soft_weight, reply_weight and near_weight need a network for boards, such as small or anysize.")
-    return ExtraHeads(network, settings)
-
 # %% ../../nbs/61_training.learner.ipynb #9594e6fa
 class Learner:
     "Train a network on batches."
@@ -237,10 +189,6 @@ class Learner:
         self.network = place_network(network, self.device)
         self.average = AveragedModel(self.network, use_buffers=True)   # See `_blend`
         self.optimizer, self.scaler = make_optimizer(self.network, settings, self.device)
-        self.extra, self.optimizers = extra_heads(self.network, settings), [self.optimizer]
-        if self.extra is not None:
-            self.extra.to(self.device.name)
-            self.optimizers.append(make_optimizer(self.extra, settings, self.device)[0])
 
     def _blend(self) -> None:
         "Move the average towards the newest weights. The first step copies them."
@@ -254,30 +202,15 @@ class Learner:
         "Take one step of AdamW. Raise a RuntimeError if training has diverged."
         self.network.train()
         inputs, policy, targets = (send(array, self.device) for array in (batch.inputs, batch.policy, batch.values))
-        with self._autocast():
-            if self.extra is None: logits, values = self.network(as_floats(inputs, self.device))
-            else:
-                features = self.network.features(as_floats(inputs, self.device))
-                logits, values, found = self.network.policy(*features), self.network.value(*features), self.extra(*features)
+        with self._autocast(): logits, values = self.network(as_floats(inputs, self.device))
         policy_loss, value_loss = losses(logits, values, policy, targets)
+        self.optimizer.zero_grad(set_to_none=True)
         loss = policy_loss + self.settings.value_weight * value_loss + SIZE_WEIGHT * logit_size(logits)
-        if self.extra is not None:
-            near, replies = (send(array, self.device) for array in (batch.near, batch.replies))
-            loss = loss + self.extra.loss(found, policy, near, replies)
-        for optimizer in self.optimizers: optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
-        for optimizer in self.optimizers: self.scaler.unscale_(optimizer)
+        self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.gradient_clip)
         self._apply(norm.item())   # The only time that the step waits for the device
         return policy_loss.detach(), value_loss.detach()
-
-    @torch.no_grad()
-    def surprise(self, batch: Batch) -> np.ndarray:
-        "Return how much the policy of each example differs from that of the averaged network: KL divergence, nats, (n,)."
-        network = self.average.module.eval()
-        inputs, policy = (send(array, self.device) for array in (batch.inputs, batch.policy))
-        with self._autocast(): logits, _ = network(as_floats(inputs, self.device))
-        return torch.special.xlogy(policy, policy).sum(1).sub((policy * F.log_softmax(logits.float(), 1)).sum(1)).cpu().numpy()
 
     def measure_ranges(self, inputs: np.ndarray) -> None:
         "Store the ranges of the activations on these inputs with the weights, for play in 8-bit integers."
@@ -290,9 +223,8 @@ class Learner:
         "Take a step along the clipped gradient, or skip the step if its norm is not finite."
         if math.isfinite(norm):
             rate = learning_rate(self.settings, self.steps, self.lr_decay)
-            for optimizer in self.optimizers:
-                for group in optimizer.param_groups: group["lr"] = rate * group["share"]
-                self.scaler.step(optimizer)
+            for group in self.optimizer.param_groups: group["lr"] = rate * group["share"]
+            self.scaler.step(self.optimizer)
             self._blend()
             self.steps, self.skipped = self.steps + 1, 0
         elif self.device.train_dtype == "float16" and self.skipped < 20: self.skipped += 1

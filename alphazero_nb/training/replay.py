@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from ..core.compiled import kernel, lean_kernel
@@ -14,8 +14,8 @@ from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records
 
 # %% auto #0
-__all__ = ['NEAR', 'window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'later_values', 'next_replies',
-           'input_keys', 'make_rows', 'empty_tables', 'extend_rings', 'gather_batch', 'draw_shares', 'Replay']
+__all__ = ['window_size', 'Ring', 'Batch', 'RowTables', 'EntryTables', 'gather', 'later_values', 'make_rows', 'empty_tables',
+           'extend_rings', 'gather_batch', 'Replay']
 
 # %% ../../nbs/60_training.replay.ipynb #1783a523
 def window_size(
@@ -74,8 +74,6 @@ class Batch:
     inputs: np.ndarray  # (n, *shape) int8
     policy: np.ndarray  # (n, actions) float32, rows sum to 1
     values: np.ndarray  # (n, players) float32 in [−1, 1], the mover first
-    near: np.ndarray | None = None      # (n, players) float32, as `values`, of the next few moves
-    replies: np.ndarray | None = None   # (n,) int32, the other player's next action; −1 if the next move is not theirs
 
 # %% ../../nbs/60_training.replay.ipynb #06aedf54
 class RowTables(NamedTuple):
@@ -83,10 +81,6 @@ class RowTables(NamedTuple):
     inputs: np.ndarray       # (rows, input_size) int8
     outcomes: np.ndarray     # (rows, players) float32, value targets of `later_values`, the mover first
     values: np.ndarray       # (rows, players) float32, the search's values, the mover first
-    near: np.ndarray         # (rows, players) float32, value targets of the next few moves, the mover first
-    replies: np.ndarray      # (rows,) int32, the other player's next action, or −1
-    weights: np.ndarray      # (rows,) float32, how often a row is drawn; 1 on average
-    keys: np.ndarray         # (rows,) int64, the same for equal inputs
     first_entry: np.ndarray  # (rows,) int64, number of its first policy entry
     counts: np.ndarray       # (rows,) int32, number of its policy entries
 
@@ -98,8 +92,8 @@ class EntryTables(NamedTuple):
 
 
 @lean_kernel
-def gather(rows, entries, index, turn, symmetries, mix, inputs, policy, targets, near, replies):
-    "Fill the fields of a batch with the rows in `index`, each transformed by its symmetry."
+def gather(rows, entries, index, turn, symmetries, mix, inputs, policy, targets):
+    "Fill `inputs`, `policy` and `targets` with the rows in `index`, each transformed by its symmetry."
     capacity, (turn_planes, turn_actions) = len(entries.visits), symmetries
     for row in range(len(index)):
         i, t = index[row] % len(rows.inputs), turn[row]
@@ -110,10 +104,7 @@ def gather(rows, entries, index, turn, symmetries, mix, inputs, policy, targets,
         for entry in range(first, first + rows.counts[i]):
             action = turn_actions[t, entries.actions[entry % capacity]]
             policy[row, action] = entries.visits[entry % capacity] / total
-        for k in range(targets.shape[1]):
-            targets[row, k] = (1 - mix) * rows.outcomes[i, k] + mix * rows.values[i, k]
-            near[row, k] = rows.near[i, k]
-        replies[row] = turn_actions[t, rows.replies[i]] if rows.replies[i] >= 0 else -1
+        for k in range(targets.shape[1]): targets[row, k] = (1 - mix) * rows.outcomes[i, k] + mix * rows.values[i, k]
 
 # %% ../../nbs/60_training.replay.ipynb #ba8c8a57
 @kernel
@@ -131,24 +122,6 @@ def later_values(values, lengths, outcomes, td_lambda):
     return targets
 
 
-# %% ../../nbs/60_training.replay.ipynb #60b00001
-NEAR = 0.8   # λ of the value targets of the next few moves: the sixth one ahead counts a third of the first
-
-
-def next_replies(table: dict, kept: np.ndarray) -> np.ndarray:   # kept: numbers of moves; returns (n,) int32
-    "Return the action that follows each of these moves in its game, or −1 if no other player chooses there."
-    last = np.cumsum(table["length"], dtype=np.int64) - 1
-    after = np.minimum(kept + 1, len(table["actions"]) - 1)
-    other = (table["movers"][after] != table["movers"][kept]) & (table["movers"][after] >= 0) & ~np.isin(kept, last)
-    return np.where(other, table["actions"][after], -1).astype(np.int32)
-
-
-def input_keys(inputs: np.ndarray) -> np.ndarray:   # (n, input_size) int8; returns (n,) int64
-    "Return a number for each row, the same for equal rows, by a sum of products that wraps around."
-    factors = np.random.default_rng(0).integers(-2**63, 2**63 - 1, inputs.shape[1])
-    return inputs.astype(np.int64) @ factors
-
-# %% ../../nbs/60_training.replay.ipynb #60b00003
 def make_rows(game: Game, records: list[GameRecord], limit: int, td_lambda: float = 1.0) -> tuple:
     "Return the number of fully searched moves, and the fields of the rows and policy entries of the newest `limit`."
     table = join_records(records)
@@ -160,22 +133,21 @@ def make_rows(game: Game, records: list[GameRecord], limit: int, td_lambda: floa
     kept = searched[max(0, len(searched) - limit):]
     so_far, scale = so_far[len(searched) - len(kept):], 1 + game.rewards
     seats = (table["movers"][kept, None] + np.arange(game.players)) % game.players
-    by_mover = lambda results: np.take_along_axis((results[kept] - so_far) / scale, seats, 1)
-    later = lambda td_lambda: by_mover(later_values(table["values"], table["length"], table["outcome"], td_lambda))
+    targets = later_values(table["values"], table["length"], table["outcome"], td_lambda)
+    outcomes = np.take_along_axis((targets[kept] - so_far) / scale, seats, 1)
+    values = np.take_along_axis((table["values"][kept] - so_far) / scale, seats, 1)
     first_entry = np.cumsum(counts[kept], dtype=np.int64) - counts[kept]
     entries = int(counts[kept].sum(dtype=np.int64))
     tail = len(table["policy_actions"]) - entries
-    inputs = inputs[len(searched) - len(kept):]
-    rows = (inputs, later(td_lambda), by_mover(table["values"]), later(NEAR), next_replies(table, kept),
-            np.ones(len(kept), np.float32), input_keys(inputs), first_entry, counts[kept])
+    rows = inputs[len(searched) - len(kept):], outcomes, values, first_entry, counts[kept]
     return len(searched), rows, (table["policy_actions"][tail:], table["policy_visits"][tail:])
 
 # %% ../../nbs/60_training.replay.ipynb #53d32790
 def empty_tables(game: Game) -> tuple[RowTables, EntryTables]:
     "Return the tables of no positions."
     empty = lambda kind, *shape: np.empty((0, *shape), kind)
-    rows = RowTables(empty(np.int8, game.input_size), *[empty(np.float32, game.players) for _ in range(3)],
-                     empty(np.int32), empty(np.float32), empty(np.int64), empty(np.int64), empty(np.int32))
+    rows = RowTables(empty(np.int8, game.input_size), empty(np.float32, game.players),
+                     empty(np.float32, game.players), empty(np.int64), empty(np.int32))
     return rows, EntryTables(empty(np.int32), empty(np.int32))
 
 
@@ -186,28 +158,16 @@ def extend_rings(rows: Ring, entries: Ring, added: int, made: tuple, max_window:
     entries = entries.add(policies)
     window = window_size(added + new, max_window=max_window)
     rows = replace(rows, first=max(rows.first, rows.end - window))
-    if len(rows): entries = replace(entries, first=int(RowTables(*rows.arrays).first_entry[rows.first % rows.capacity]))
+    if len(rows): entries = replace(entries, first=int(rows.arrays[3][rows.first % rows.capacity]))
     return rows, entries, added + new
 
 
 def gather_batch(game: Game, rows: RowTables, entries: EntryTables, index: np.ndarray, turn: np.ndarray, mix: float) -> Batch:
     "Return the positions in `index`, (n,) int, each transformed by its symmetry in `turn`. `mix` weighs search values."
     inputs = np.empty((len(index), game.input_size), np.int8)
-    policy, values, near = (np.empty((len(index), size), np.float32) for size in (game.actions, game.players, game.players))
-    replies = np.empty(len(index), np.int32)
-    gather(rows, entries, index, turn, tuple(game.symmetries), mix, inputs, policy, values, near, replies)
-    return Batch(inputs.reshape(len(index), *game.input_shape), policy, values, near, replies)
-
-
-def draw_shares(rows: Ring, repeat_discount: float) -> np.ndarray:   # (n,) float64, rising to 1
-    "Return the shares of the draws that rows up to each have. A position that occurs n times counts n^−discount each time."
-    tables, index = RowTables(*rows.arrays), np.arange(rows.first, rows.end) % rows.capacity
-    weights = tables.weights[index].astype(np.float64)
-    if repeat_discount:
-        _, group, counts = np.unique(tables.keys[index], return_inverse=True, return_counts=True)
-        weights *= counts[group] ** -float(repeat_discount)
-    total = np.cumsum(weights)
-    return total / total[-1]
+    policy, values = (np.empty((len(index), size), np.float32) for size in (game.actions, game.players))
+    gather(rows, entries, index, turn, tuple(game.symmetries), mix, inputs, policy, values)
+    return Batch(inputs.reshape(len(index), *game.input_shape), policy, values)
 
 # %% ../../nbs/60_training.replay.ipynb #b59939b1
 class Replay:
@@ -218,12 +178,10 @@ class Replay:
         max_window: int = 500_000,  # Maximum number of positions
         added: int = 0,             # Positions added before, if a resumed run adds only its newest games again
         td_lambda: float = 1.0,     # λ of the value targets; 1: the outcome of the game alone
-        repeat_discount: float = 0.0,  # 1: positions that occur often are drawn as often as others; 0: as often as they occur
     ):
         if max_window < 1 or added < 0:
             raise ValueError(f"max_window is {max_window} and added is {added}; they must be at least 1 and 0.")
-        self.game, self.max_window, self.td_lambda, self.repeat_discount = game, max_window, td_lambda, repeat_discount
-        self.weighted, self.shares = repeat_discount > 0, (None, None)   # The ring that the shares belong to, and the shares
+        self.game, self.max_window, self.td_lambda = game, max_window, td_lambda
         rows, entries = empty_tables(game)
         self._held = Ring(rows), Ring(entries), added
 
@@ -241,22 +199,6 @@ class Replay:
         self._held = extend_rings(*self._held, made, self.max_window)
         return made[0]
 
-    def weigh(
-        self,
-        count: int,          # The newest rows
-        surprise: Callable,  # surprise(batch) is how much the search differs from the network, in nats, (n,)
-        share: float,        # Of the draws that are made in proportion to the surprise
-    ) -> None:
-        "Draw positions that surprised the network more often. Policy surprise weighting of KataGo, arXiv:1902.10565."
-        rows, entries, _ = self._held
-        index = np.arange(max(rows.first, rows.end - count), rows.end)
-        if not len(index): return
-        tables, blocks = (RowTables(*rows.arrays), EntryTables(*entries.arrays)), np.split(index, range(1024, len(index), 1024))
-        found = [surprise(gather_batch(self.game, *tables, block, np.zeros(len(block), np.int64), 0)) for block in blocks]
-        found = np.maximum(np.nan_to_num(np.concatenate(found), posinf=0), 0) + 1e-6
-        tables[0].weights[index % rows.capacity] = 1 - share + share * found / found.mean()
-        self.weighted, self.shares = True, (None, None)
-
     def skip(self, count: int) -> None:
         "Count earlier positions that can no longer be read, so that the window keeps its size."
         rows, entries, added = self._held
@@ -271,11 +213,7 @@ class Replay:
         "Draw n positions with replacement and apply a random symmetry to each."
         if not len(self): raise ValueError("the replay buffer holds no searched position yet; add games first.")
         rows, entries, _ = self._held
-        if not self.weighted: drawn = rng.integers(len(rows), size=n)
-        else:
-            if self.shares[0] is not rows: self.shares = rows, draw_shares(rows, self.repeat_discount)
-            drawn = np.searchsorted(self.shares[1], rng.random(n), "right")
-        index = rows.first + drawn
+        index = rows.first + rng.integers(len(rows), size=n)
         turn = rng.integers(len(self.game.symmetries[0]), size=n)
         tables = RowTables(*rows.arrays), EntryTables(*entries.arrays)
         return gather_batch(self.game, *tables, index, turn, search_value_weight)

@@ -184,8 +184,7 @@ def load_state(
 ) -> tuple[RunState, list[str]]:
     "Return a checkpoint's state and a note about each file left out. Raise a ValueError without a learner."
     learner, max_window = plan.new_learner(), plan.train.max_window
-    options = dict(td_lambda=plan.train.td_lambda, repeat_discount=plan.train.repeat_discount)
-    if saved is None: return RunState(learner, Replay(plan.game, max_window, **options)), []
+    if saved is None: return RunState(learner, Replay(plan.game, max_window, td_lambda=plan.train.td_lambda)), []
     checkpoint, notes = saved.checkpoint, [saved.problem] if saved.problem else []
     arrays = folder.read_learner(checkpoint)
     try: restore_learner(learner, arrays)
@@ -193,14 +192,13 @@ def load_state(
         raise ValueError(f"{folder.file('learner', checkpoint.iteration)} does not fit its run: {error}") from error
     rows = saved.newest_rows(window_size(checkpoint.positions, max_window=max_window))
     added = max(0, checkpoint.positions - sum(row["positions"] for row in rows))
-    replay = Replay(plan.game, max_window, added, **options)
+    replay = Replay(plan.game, max_window, added, plan.train.td_lambda)
     for row in rows:
         try: replay.add(folder.read_games(row))
         except ValueError as error:
             replay.skip(row["positions"])
             notes.append(f"{str(error).rstrip('.')}. The games of iteration {row['iteration']} are left out of the "
                          f"replay window.")
-    if share := plan.train.surprise_weight: replay.weigh(len(replay), learner.surprise, share)   # By the weights of now
     return RunState(learner, replay, checkpoint.iteration, checkpoint.games_played, checkpoint.seconds), notes
 
 # %% ../../nbs/63_training.trainer.ipynb #516eda0b
@@ -441,9 +439,7 @@ class IterationSteps:
             self.folder.patiently(lambda: self.layouts.save([], supplier.layout), self.emit)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         self.emit(PhaseStarted("learning"))
-        with on("replay buffer"):
-            added, share = state.replay.add(self.played), self.plan.train.surprise_weight
-            if share: state.replay.weigh(added, state.learner.surprise, share)
+        with on("replay buffer"): added = state.replay.add(self.played)
         with on("optimiser steps"):
             counted = round(added * games / len(self.played))
             policy_loss, value_loss = learn(self.plan, state, counted, self.emit, supplier.busy_actors,
