@@ -59,7 +59,8 @@ def random_batch(game: Game, size: int) -> Batch:
     "Return a batch of meaningless rows of the right shapes."
     rng = np.random.default_rng(0)
     return Batch(rng.integers(0, 2, (size, *game.input_shape)).astype(np.int8),
-                 np.full((size, game.actions), 1 / game.actions, np.float32), np.zeros((size, game.players), np.float32))
+                 np.full((size, game.actions), 1 / game.actions, np.float32),
+                 np.zeros((size, game.players), np.float32))
 
 
 def step_rate(learner: Learner, batch: Batch, seconds: float, busy: int = 0) -> float:
