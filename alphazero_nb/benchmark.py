@@ -366,7 +366,7 @@ def bench_device(
     windows: int = 4,                  # Alternating windows of self-play and of the bare network
     seconds: float = 2.0,              # Length of a window
     whole_games: int = 256,            # Games of a timed call
-    batch_sizes: tuple = (64, 1024),   # Of the optimiser steps
+    batch_sizes: tuple = (256, 1024),   # Of the optimiser steps
     layout: str = "auto",              # Measures which layout is best here
 ) -> dict:                             # rows by preset, machine
     "Measure the bare network, self-play and optimiser steps of a device for networks of several sizes."

@@ -487,7 +487,7 @@ _TRAINING = {
     "--games-per-iter": dict(type=_count,
                              help="games between two updates of the weights "
                                   "(as many as run at a time, fewer if games are long; 1024 with hidden cards)"),
-    "--batch-size": dict(type=_count, help="positions per optimiser step (64; 256 with hidden cards, dice or points on the way)"),
+    "--batch-size": dict(type=_count, help="positions per optimiser step (256)"),
     "--evaluate-every": dict(type=_whole,
                              help="iterations between matches with the baseline, which take at most 5 percent "
                                   "of the time; 0: never (5; 10 with hidden cards)"),

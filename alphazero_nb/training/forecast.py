@@ -225,7 +225,7 @@ class Gpu:
 
 T4 = Gpu("T4", 65e12, 320e9, 1.3)
 LAUNCH_S, SEARCH_S, SUSTAINED = 10e-6, 3.6e-6, 0.4   # Per operator; per evaluation on one core; share of the peak
-OPERATORS = {"tiny": (35, 166), "small": (45, 198), "medium": (70, 278)}   # Of a batch and a step, see core.transfers
+OPERATORS = {"tiny": (35, 196), "small": (45, 228), "medium": (70, 308)}   # Of a batch and a step, see core.transfers
 
 
 def arithmetic_limits(game: Game, preset: str, gpu: Gpu = T4, rows: int = 256) -> dict[str, float]:
@@ -239,14 +239,14 @@ def arithmetic_limits(game: Game, preset: str, gpu: Gpu = T4, rows: int = 256) -
                 memory=SUSTAINED * gpu.memory / (2 * 2 * operators * numbers))
 
 
-def arithmetic_speed(game: Game, preset: str, gpu: Gpu = T4, batch_size: int = 64) -> Speed:
+def arithmetic_speed(game: Game, preset: str, gpu: Gpu = T4, batch_size: int = 256) -> Speed:
     "Return the speed of a GPU, from arithmetic."
     limits = arithmetic_limits(game, preset, gpu)
     computing = 3 * batch_size / min(limits["arithmetic"], limits["memory"])
     return Speed(preset, min(limits.values()), 1 / max(OPERATORS[preset][1] * LAUNCH_S, computing))
 
 # %% ../../nbs/64_training.forecast.ipynb #8e9971ca
-def measured_speed(bench: dict, preset: str, batch_size: int = 64) -> Speed:   # bench: from `bench_device`
+def measured_speed(bench: dict, preset: str, batch_size: int = 256) -> Speed:   # bench: from `bench_device`
     "Return the speed that a benchmark of a device has measured. Raise a KeyError if it lacks the preset or batch size."
     row = bench["rows"][preset]
     return Speed(preset, row["evals_per_s"] / (1 - row["cache_hit_share"]), row[f"steps_per_s_{batch_size}"])

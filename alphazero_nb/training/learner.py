@@ -19,7 +19,7 @@ from ..core.help import see
 from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
-from ..network.networks import BoardNet, PolicyHead, ValueHead
+from ..network.networks import BoardNet, PolicyHead, ResidualBlock, ValueHead
 from ..network.int8 import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
@@ -29,20 +29,20 @@ from .replay import Batch
 
 # %% auto #0
 __all__ = ['SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
-           'newest_share', 'Optimizer', 'make_optimizer', 'blend', 'autocast', 'place_network', 'as_floats', 'Learner',
-           'StepThreads', 'learner_arrays', 'restore_learner']
+           'matrices_of', 'newest_share', 'orthogonalize', 'Optimizer', 'make_optimizer', 'blend', 'autocast',
+           'place_network', 'as_floats', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
 class TrainSettings:
     "Settings of training."
     games_per_iteration: int | None = None  # Games between two updates of the weights; default: see `iteration_games`
-    batch_size: int = 64             # Positions per optimiser step
+    batch_size: int = 256            # Positions per optimiser step
     replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
     min_replay_ratio: float = 1.5    # Its lowest value, where play beside the optimiser steps is faster than they are
-    learning_rate: float = 2e-3      # Of AdamW
+    learning_rate: float = 2e-3      # Of AdamW and Muon, see `Optimizer`
     cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: by time
-    weight_decay: float = 1e-3       # Of AdamW
+    weight_decay: float = 1e-3       # Share of a weight that a step takes away, times the learning rate
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
     search_value_weight: float = 0.5   # Weight of the search value in the value target
     td_lambda: float = 1.0           # λ of the value target, for later search values; 1: the outcome alone
@@ -86,11 +86,11 @@ def default_training(game: Game) -> TrainSettings:
         ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
         settings = TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
         if not (game.has_chance or game.rewards): return settings
-        settings = replace(settings, batch_size=256, learning_rate=3e-3, replay_ratio=3.0, td_lambda=0.98)
+        settings = replace(settings, learning_rate=3e-3, replay_ratio=3.0, td_lambda=0.98)
         if not game.rewards: return replace(settings, value_weight=50.0)
         return replace(settings, value_weight=100.0, search_value_weight=0.25)
-    return TrainSettings(games_per_iteration=1024, batch_size=256, replay_ratio=6.0, search_value_weight=0.25,
-                         evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
+    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, search_value_weight=0.25, evaluate_every=10,
+                          evaluate_games=100, baseline=default_baseline(game))
 
 # %% ../../nbs/61_training.learner.ipynb #02c6623b
 def losses(logits, values, policy, targets):
@@ -128,24 +128,77 @@ def rate_groups(network: nn.Module) -> list[dict]:
     return [dict(params=list(weights), share=share) for share, weights in groups]
 
 
+def matrices_of(network: nn.Module) -> list[list[nn.Parameter]]:
+    "Return the weights of the convolutions of residual blocks, those of one shape together."
+    shapes = {}
+    for block in (module for module in network.modules() if isinstance(module, ResidualBlock)):
+        for conv, _ in (block.first, block.second): shapes.setdefault(conv.weight.shape, []).append(conv.weight)
+    return list(shapes.values())
+
+
 def newest_share(steps: int, decay: float) -> float:
     "Return the share of the newest weights in the average after this many steps."
     return max(1 - decay, 9 / (10 + steps))
 
+# %% ../../nbs/61_training.learner.ipynb #a5e0c0d2
+def orthogonalize(
+    matrices: torch.Tensor,               # (n, rows, columns) float32, no more rows than columns
+    dtype: torch.dtype = torch.float32,   # Of the arithmetic
+) -> torch.Tensor:                        # (n, rows, columns) float32
+    """Return matrices with the same singular vectors and singular values between 0.6 and 1.3, but for those below 1/500
+    of the norm, which are smaller. Newton-Schulz, five steps with the numbers of Jordan et al. (2024)."""
+    x = (matrices / (matrices.norm(dim=(1, 2), keepdim=True) + 1e-20)).to(dtype)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return x.float()
+
 # %% ../../nbs/61_training.learner.ipynb #7a92bc76
 class Optimizer(torch.optim.AdamW):
-    "AdamW (arXiv:1711.05101) whose methods do not import PyTorch's compiler first."
+    """AdamW (arXiv:1711.05101), and Muon (arXiv:2502.16982) for `matrices`: lists of weights, each of one shape,
+    (rows, ...). Its methods do not import PyTorch's compiler first."""
+    MOMENTUM, REACH = 0.95, 0.5   # Of Muon. Reach: change of a weight in one step (root mean square) / learning rate
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
     state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    _step_adamw = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
+    def __init__(self, groups, learning_rate: float, matrices: list = (), dtype=torch.float32, **adamw):
+        super().__init__(groups, learning_rate, **adamw)
+        self.matrices, self.dtype = matrices, dtype   # dtype: of the arithmetic of `orthogonalize`
 
+    @torch.no_grad()
+    def step(self) -> None:
+        "Take a step. A weight without a gradient stays."
+        gradients = [[weight.grad for weight in weights] for weights in self.matrices]
+        for weights in self.matrices:
+            for weight in weights: weight.grad = None   # AdamW leaves it alone
+        self._step_adamw()
+        for weights, each in zip(self.matrices, gradients):
+            if each[0] is not None: self._step_muon(weights, each)
+
+    def _step_muon(self, weights: list, gradients: list) -> None:
+        rate = max(group["lr"] for group in self.param_groups)   # Heads have less
+        for weight in weights:
+            if not self.state[weight]:   # AdamW's names, so that both are saved alike
+                self.state[weight] = dict(step=torch.zeros((), device=weight.device), exp_avg=torch.zeros_like(weight))
+        steps, means = ([self.state[weight][name] for weight in weights] for name in ("step", "exp_avg"))
+        torch._foreach_add_(steps, 1)
+        torch._foreach_lerp_(means, gradients, 1 - self.MOMENTUM)
+        ahead = torch._foreach_lerp(gradients, means, self.MOMENTUM)   # Nesterov's: the mean of the next step
+        moves = orthogonalize(torch.stack([each.flatten(1) for each in ahead]), self.dtype)
+        moves *= -self.REACH * rate * math.sqrt(moves.shape[2])
+        weights = [weight.detach() for weight in weights]
+        torch._foreach_mul_(weights, 1 - rate * self.defaults["weight_decay"])
+        torch._foreach_add_(weights, list(moves.view(-1, *weights[0].shape)))
+
+# %% ../../nbs/61_training.learner.ipynb #a5e0c0d4
 def make_optimizer(network: nn.Module, settings: TrainSettings, device: Device) -> tuple:   # Optimizer and GradScaler
     "Return the optimiser of a network, and the scaler of its gradients, which does nothing except in float16."
     half = device.train_dtype == "float16"
-    optimizer = Optimizer(rate_groups(network), settings.learning_rate, weight_decay=settings.weight_decay,
+    optimizer = Optimizer(rate_groups(network), settings.learning_rate, matrices_of(network),
+                          getattr(torch, device.train_dtype), weight_decay=settings.weight_decay,
                           fused=device.type != "mps")
     return optimizer, torch.amp.GradScaler(device.type if half else "cpu", enabled=half)
 
@@ -291,11 +344,15 @@ def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:
     weights = list(learner.network.parameters())
     like = lambda weight: weight.detach().cpu().numpy()
     indices = sorted({int(index) for index in (key.partition("/")[0] for key in arrays) if index.isdecimal()})
+    muon = {id(weight) for matrices in learner.optimizer.matrices for weight in matrices}
+    names = [("exp_avg",) if id(weight) in muon else ("exp_avg", "exp_avg_sq") for weight in weights]
+    before = {f"{i}/exp_avg_sq" for i, each in enumerate(names) if len(each) == 1}   # In files from before Muon
+    arrays = {key: array for key, array in arrays.items() if key not in before}
     want = {f"{i}/{name}": like(weights[i]) if name != "step" else np.float32(0) for i in indices if i < len(weights)
-            for name in ("step", "exp_avg", "exp_avg_sq")}
+            for name in ("step", *names[i])}
     require_like(want, arrays, "the moments of the optimiser do not fit the network")
     if not all((array >= 0).all() for key, array in arrays.items() if not key.endswith("/exp_avg")):
         raise ValueError("the moments of the optimiser do not fit the network: one is negative.")
     in_place = lambda i, name: torch.empty_like(weights[i]).copy_(torch.from_numpy(arrays[f"{i}/{name}"]))
-    return {i: dict(step=torch.tensor(arrays[f"{i}/step"]), exp_avg=in_place(i, "exp_avg").detach(),
-                    exp_avg_sq=in_place(i, "exp_avg_sq").detach()) for i in indices}
+    return {i: dict(step=torch.tensor(arrays[f"{i}/step"]), **{name: in_place(i, name).detach() for name in names[i]})
+            for i in indices}

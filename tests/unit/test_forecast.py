@@ -136,9 +136,9 @@ def test_more_minutes_buy_a_larger_network(monkeypatch, minutes, preset, asked):
 
 def test_a_network_pays_by_what_it_learns_and_not_by_what_is_played(monkeypatch):
     "`medium` learns 430,000 positions six times here. Play at the same time brings over a million, drawn less often."
-    at_speeds(monkeypatch, dict(tiny=(20_000, 60, 15_000), small=(20_000, 30, 15_000), medium=(20_000, 7.5, 15_000)))
+    at_speeds(monkeypatch, dict(tiny=(20_000, 15, 15_000), small=(20_000, 7.5, 15_000), medium=(20_000, 1.875, 15_000)))
     expected = forecast("connect4", 100, "cpu", "medium")
-    assert expected.positions > 2 * LEAST["medium"] and expected.steps == pytest.approx(7.5 * SHARE * (100 * 60 - START_S))
+    assert expected.positions > 2 * LEAST["medium"] and expected.steps == pytest.approx(1.875 * SHARE * (100 * 60 - START_S))
     assert forecast("connect4", 100, "cpu").preset == "small"
 
 
@@ -269,25 +269,26 @@ def test_the_limits_of_a_t4_are_those_of_a_hand_computation():
 
 def test_a_step_is_limited_by_launches_or_by_its_arithmetic():
     game = get_game("connect4")
-    assert arithmetic_speed(game, "small").steps_per_s == pytest.approx(1 / 198e-5)
+    assert arithmetic_speed(game, "small", batch_size=64).steps_per_s == pytest.approx(1 / 228e-5)
     large = arithmetic_speed(game, "medium", batch_size=4096)
     assert large.steps_per_s == pytest.approx(arithmetic_limits(game, "medium")["memory"] / 3 / 4096) and large.evals_per_s < 90_000
 
 
 def test_the_forecast_of_a_t4_follows_from_its_speed():
-    "16 moves a game, 20 evaluations a move, every fourth of which teaches; six steps of 64 for 64 such positions."
+    "16 moves a game, 20 evaluations a move, every fourth of which teaches; six steps of 256 for 256 such positions."
     row, rate = forecast_gpu(get_game("connect4"), 11, "small", usual=(16, 20)), 242_636
-    position_s = 4 * 20 / rate + 6 / 64 * 198e-5
+    step_s = 3 * 256 / 264_550   # Limited by memory
+    position_s = 4 * 20 / rate + 6 / 256 * step_s
     positions = SHARE * (660 - START_S) / position_s
     games = expected_games(get_game("connect4"), "small", positions)
     assert (row["source"], row["limit"]) == ("from arithmetic, not measured", "host") and "on T4" in row["forecast"]
     assert row["moves_per_s"] == pytest.approx(rate / 20, rel=1e-4) and row["games_per_min"] == pytest.approx(games / 11, rel=1e-4)
     assert row["iterations"] == pytest.approx(games / 512, rel=1e-4)
-    assert row["learning"] == pytest.approx(positions * 6 / 64 * 198e-5 / 660, rel=1e-4)
+    assert row["learning"] == pytest.approx(positions * 6 / 256 * step_s / 660, rel=1e-4)
 
 
 def bench(device, **row):
-    row = dict(evals_per_s=50_000.0, cache_hit_share=.5, steps_per_s_64=100.0) | row
+    row = dict(evals_per_s=50_000.0, cache_hit_share=.5, steps_per_s_256=100.0) | row
     return dict(game="connect4", machine=dict(device=device), rows=dict(small=row))
 
 

@@ -18,11 +18,12 @@ BOARD, CARDS = get_game("connect4"), get_game("blob")
 def told(option): return _OPTIONS[option]["help"]
 
 
-@pytest.mark.parametrize("option, field, others", [
-    ("--batch-size", "batch_size", ", dice or points on the way"), ("--evaluate-every", "evaluate_every", "")])
-def test_settings_of_training(option, field, others):
+@pytest.mark.parametrize("option, field, cards_differ", [
+    ("--batch-size", "batch_size", False), ("--evaluate-every", "evaluate_every", True)])
+def test_settings_of_training(option, field, cards_differ):
     board, cards, *more = (getattr(default_training(game), field) for game in (BOARD, CARDS, *map(get_game, ("pig", "2048"))))
-    assert told(option).endswith(f"({board}; {cards} with hidden cards{others})") and set(more) == {cards if others else board}
+    told_cards = f"; {cards} with hidden cards" if cards_differ else ""
+    assert told(option).endswith(f"({board}{told_cards})") and set(more) == {board} and (cards != board) == cards_differ
 
 
 def test_games_and_matches():

@@ -452,7 +452,7 @@ def test_restored_moments_lie_in_memory_as_the_weights_do():
     for _ in range(3): learner.step(one)
     restore_learner(twin, learner_arrays(learner))
     for mine, theirs in zip(twin.network.parameters(), learner.network.parameters()):
-        for name in ("exp_avg", "exp_avg_sq"):
+        for name in set(twin.optimizer.state[mine]) - {"step"}:
             assert twin.optimizer.state[mine][name].stride() == mine.stride() == theirs.stride()
     for _ in range(3): assert [float(loss) for loss in learner.step(one)] == [float(loss) for loss in twin.step(one)]
     assert not differ(network_arrays(learner.network), network_arrays(twin.network))
@@ -866,6 +866,62 @@ def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
     planes = np.zeros((4, *network.shape), np.int8)
     for _ in range(12): learner.step(Batch(planes, np.full((4, 25), .04, np.float32), np.zeros((4, 2), np.float32)))
     assert [group["lr"] for group in groups] == pytest.approx([2e-4 * group["share"] for group in groups])
+
+
+def follow_muon(weight, gradients, rate, decay):
+    "Return a weight after Muon's steps for these gradients, in NumPy, from singular values: slow, and in float64."
+    mean, shape = np.zeros((len(weight), weight[0].size)), weight.shape
+    weight, gradients = weight.reshape(mean.shape), [each.reshape(mean.shape) for each in gradients]
+    for gradient in gradients:
+        mean = .95 * mean + .05 * gradient
+        left, values, right = np.linalg.svd(.05 * gradient + .95 * mean, full_matrices=False)
+        values = values / np.sqrt(np.square(values).sum())
+        for _ in range(5): values = 3.4445 * values - 4.7750 * values ** 3 + 2.0315 * values ** 5
+        weight = weight * (1 - rate * decay) - .5 * rate * np.sqrt(mean.shape[1]) * (left * values) @ right
+    return weight.reshape(shape)
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_convolutions_of_residual_blocks_take_the_steps_of_muon(order):
+    network = PolicyValueNet(get_game("connect4"), "tiny").to(memory_format=order)
+    matrices = [weight for weights in learner_page.matrices_of(network) for weight in weights]
+    blocks = [f"blocks.{block}.{half}.0.weight" for block in range(3) for half in ("first", "second")]
+    names = {id(weight): name for name, weight in network.named_parameters()}
+    assert [names[id(weight)] for weight in matrices] == blocks
+    steps, scaler = learner_page.make_optimizer(network, TrainSettings(learning_rate=.01, weight_decay=.5), get_device("cpu"))
+    steps.dtype = torch.float32
+    steps.param_groups[-1]["lr"] = 1e-4   # A head, whose rate is smaller, decides nothing here
+    rng, before = np.random.default_rng(0), [weight.detach().double().numpy().copy() for weight in matrices]
+    gradients = [[rng.normal(size=weight.shape) * .1 ** step for step in range(4)] for weight in matrices]
+    for step in range(4):
+        steps.zero_grad()
+        for weight, each in zip(matrices, gradients): weight.grad = torch.tensor(each[step], dtype=torch.float32)
+        steps.step()
+    for weight, start, each in zip(matrices, before, gradients):
+        np.testing.assert_allclose(weight.detach().numpy(), follow_muon(start, each, .01, .5), atol=2e-5)
+        assert np.abs(weight.detach().numpy() - start).max() > .01
+
+
+def test_weights_without_a_gradient_stay():
+    network = PolicyValueNet(get_game("connect4"), "tiny")
+    steps, scaler = learner_page.make_optimizer(network, TrainSettings(), get_device("cpu"))
+    before = network_arrays(network)
+    steps.step()
+    assert not differ(before, network_arrays(network))
+
+
+def test_a_run_from_before_muon_goes_on_with_the_mean_of_its_gradients():
+    game, rng = get_game("connect4"), np.random.default_rng(0)
+    one = Batch(rng.integers(0, 2, (32, *game.shape)).astype(np.int8), rng.dirichlet(np.ones(7), 32).astype(np.float32),
+                rng.uniform(-1, 1, (32, 2)).astype(np.float32))
+    learner, twin = (Learner(PolicyValueNet(game, "tiny"), "cpu") for _ in range(2))
+    for _ in range(3): learner.step(one)
+    arrays = learner_arrays(learner)
+    missing = [key for key in arrays if key.endswith("exp_avg") and key + "_sq" not in arrays]
+    assert len(missing) == 6   # The convolutions of three blocks
+    old = arrays | {key + "_sq": np.ones_like(arrays[key]) for key in missing}   # AdamW's of the earlier package
+    restore_learner(twin, old)
+    for _ in range(3): assert [float(loss) for loss in learner.step(one)] == [float(loss) for loss in twin.step(one)]
 
 
 def test_the_optimizer_takes_the_steps_of_adamw():
