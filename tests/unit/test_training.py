@@ -623,14 +623,17 @@ def test_the_average_follows_at_once_and_slows_down():
 
 @pytest.mark.parametrize("done, rate", [(0, 2e-3), (100, 2e-3), (150, 1.1e-3), (200, 2e-4), (10_000, 2e-4)])
 def test_the_learning_rate_falls_in_the_cooldown(done, rate):
-    "The first step of AdamW moves each weight by the learning rate, whatever its gradient."
+    "The first step of AdamW moves each weight by the learning rate, whatever its gradient; Muon's by a part of it."
     game, rng = get_game("tictactoe"), np.random.default_rng(0)
     learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(cooldown=(100, 200), weight_decay=0))
     before, learner.steps = [weight.detach().clone() for weight in learner.network.parameters()], done
     learner.step(Batch(rng.integers(0, 2, (16, *game.shape)).astype(np.int8),
                        np.eye(9, dtype=np.float32)[rng.integers(0, 9, 16)], np.ones((16, 2), np.float32)))
-    moved = [(weight - old).abs().max().item() for weight, old in zip(learner.network.parameters(), before)]
-    assert max(moved) == pytest.approx(rate, rel=1e-3)
+    muon = {id(weight) for weights in learner_page.matrices_of(learner.network) for weight in weights}
+    moved = [(id(weight) in muon, (weight - old).detach()) for weight, old in zip(learner.network.parameters(), before)]
+    assert max(move.abs().max().item() for by_muon, move in moved if not by_muon) == pytest.approx(rate, rel=1e-3)
+    shares = [move.square().mean().sqrt().item() / rate for by_muon, move in moved if by_muon]
+    assert len(shares) == 6 and .5 * .6 < min(shares) <= max(shares) < .5 * 1.3
 
 
 @pytest.mark.parametrize("begun_s, decay", [(0, -1), (30, 0), (45, .5), (60, 1)])
