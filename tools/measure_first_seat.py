@@ -1,14 +1,14 @@
 """Play Connect Four from the first seat against perfect replies: does the agent win the game that it should win?
 
-    python tools/measure_first_seat.py connect4 [--simulations 64 400] [--games 200] [--out nbs/data/first_seat.json]
+    python tools/measure_first_seat.py AGENT... [--simulations 64 400] [--games 200] [--out nbs/data/first_seat.json]
 
 AGENT is the folder of a run, or a game of which the package has an agent. The first player wins with perfect play, so each
 game that is not won contains a mistake. With fewer than 8 stones, the second player draws its moves from the visits of a
 search by the package's agent, so that the games differ. From 8 stones on its moves are exact: of those that keep its
-result it draws one in proportion to the visits. FILE gets a row for each agent and number of simulations; an older row of
-the same pair is replaced.
+result it draws one in proportion to the visits. Solved positions are shared by all matches of a call. FILE gets a row for
+each agent and number of simulations; an older row of the same pair is replaced.
 """
-import argparse, json
+import argparse, itertools, json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -27,9 +27,9 @@ EXACT_FROM, STRONG = 8, 800   # Stones; simulations of the search whose visits c
 
 class PerfectReplies(Player):
     "The second player: exact from 8 stones on, varied before."
-    def __init__(self, seed: int = 0, threads: int = 2):
+    def __init__(self, seed: int, known: dict, threads: int = 2):   # known: results of the moves, by the state's bytes
         self.strong, self.rng = Agent.pretrained("connect4", STRONG, "cpu"), np.random.default_rng(seed)
-        self.game, self.name, self.known, self.threads = self.strong.game, "perfect replies", {}, threads
+        self.game, self.name, self.known, self.threads = self.strong.game, "perfect replies", known, threads
         self.solvers = [get_solver(self.game, limit=None) for _ in range(threads)]
 
     def _solve(self, states) -> None:
@@ -55,11 +55,11 @@ class PerfectReplies(Player):
         return kept if kept.any() else (results == results.max()).astype(float)
 
 
-def measure(agent, games: int, seed: int) -> dict:
+def measure(agent, games: int, seed: int, known: dict) -> dict:
     game = agent.game
     if game.name != "connect4": raise SystemExit(f"the first seat is measured at connect4, and the agent plays {game.name}.")
     lines = [[] for _ in range(games)]
-    ends, _ = play_tables(game, [game.new()] * games, [[agent, PerfectReplies(seed)]] * games, lines=lines)
+    ends, _ = play_tables(game, [game.new()] * games, [[agent, PerfectReplies(seed, known)]] * games, lines=lines)
     results = np.array([game.returns(end)[0] for end in ends])
     won, drawn = int((results > 0).sum()), int((results == 0).sum())
     low, high = wilson_interval(won / games, games)
@@ -69,16 +69,17 @@ def measure(agent, games: int, seed: int) -> dict:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("agent")
+    parser.add_argument("agents", nargs="+", metavar="AGENT")
     parser.add_argument("--simulations", type=int, nargs="+", default=[64, 400])
     parser.add_argument("--games", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--about", default="", help="how the agent was trained")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    load = Agent.load if Path(args.agent).exists() else Agent.pretrained
-    for simulations in args.simulations:
-        row = dict(agent=args.about or args.agent, simulations=simulations, **measure(load(args.agent, simulations, "cpu"), args.games, args.seed),
+    known = {}
+    for name, simulations in itertools.product(args.agents, args.simulations):
+        agent = (Agent.load if Path(name).exists() else Agent.pretrained)(name, simulations, "cpu")
+        row = dict(agent=Path(name).name, about=args.about, simulations=simulations, **measure(agent, args.games, args.seed, known),
                    cpu=processor(), date=str(date.today()))
         print(json.dumps(row), flush=True)
         if args.out: store_row(args.out, row, "agent", "simulations")

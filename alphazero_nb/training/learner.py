@@ -252,7 +252,7 @@ class Learner:
     def _autocast(self): return autocast(self.device)
 
     def step(self, batch: Batch) -> tuple:  # policy loss, value loss: scalar tensors on the device
-        "Take one step of AdamW. Raise a RuntimeError if training has diverged."
+        "Take one step of the optimiser. Raise a RuntimeError if training has diverged."
         self.network.train()
         inputs, policy, targets = (send(array, self.device) for array in (batch.inputs, batch.policy, batch.values))
         with self._autocast(): logits, values = self.network(as_floats(inputs, self.device))
