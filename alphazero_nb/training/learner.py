@@ -40,7 +40,7 @@ class TrainSettings:
     batch_size: int = 256            # Positions per optimiser step
     replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
     min_replay_ratio: float = 1.5    # Its lowest value, where play beside the optimiser steps is faster than they are
-    learning_rate: float = 2e-3      # Of AdamW and Muon, see `Optimizer`
+    learning_rate: float = 4e-3      # Of AdamW and Muon, see `Optimizer`
     cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: by time
     weight_decay: float = 1e-3       # Share of a weight that a step takes away, times the learning rate
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
@@ -89,8 +89,8 @@ def default_training(game: Game) -> TrainSettings:
         settings = replace(settings, learning_rate=3e-3, replay_ratio=3.0, td_lambda=0.98)
         if not game.rewards: return replace(settings, value_weight=50.0)
         return replace(settings, value_weight=100.0, search_value_weight=0.25)
-    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, search_value_weight=0.25, evaluate_every=10,
-                          evaluate_games=100, baseline=default_baseline(game))
+    return TrainSettings(games_per_iteration=1024, replay_ratio=6.0, learning_rate=2e-3, search_value_weight=0.25,
+                         evaluate_every=10, evaluate_games=100, baseline=default_baseline(game))
 
 # %% ../../nbs/61_training.learner.ipynb #02c6623b
 def losses(logits, values, policy, targets):
@@ -157,7 +157,7 @@ def orthogonalize(
 class Optimizer(torch.optim.AdamW):
     """AdamW (arXiv:1711.05101), and Muon (arXiv:2502.16982) for `matrices`: lists of weights, each of one shape,
     (rows, ...). Its methods do not import PyTorch's compiler first."""
-    MOMENTUM, REACH = 0.95, 0.5   # Of Muon. Reach: change of a weight in one step (root mean square) / learning rate
+    MOMENTUM, REACH = 0.95, 0.25   # Of Muon. Reach: change of a weight in one step (root mean square) / learning rate
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
     state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
