@@ -5,8 +5,8 @@
 AGENT is the folder of a run, or a game of which the package has an agent. The first player wins with perfect play, so each
 game that is not won contains a mistake. With fewer than 8 stones, the second player draws its moves from the visits of a
 search by the package's agent, so that the games differ. From 8 stones on its moves are exact: of those that keep its
-result it draws one in proportion to the visits. Solved positions are shared by all matches of a call. FILE gets a row for
-each agent and number of simulations; an older row of the same pair is replaced.
+result it draws one in proportion to the visits. The matches of a call share the positions that are solved. FILE gets a
+row for each agent and number of simulations; an older row of the same pair is replaced.
 """
 import argparse, itertools, json
 from concurrent.futures import ThreadPoolExecutor
@@ -79,8 +79,8 @@ def main():
     known = {}
     for name, simulations in itertools.product(args.agents, args.simulations):
         agent = (Agent.load if Path(name).exists() else Agent.pretrained)(name, simulations, "cpu")
-        row = dict(agent=Path(name).name, about=args.about, simulations=simulations, **measure(agent, args.games, args.seed, known),
-                   cpu=processor(), date=str(date.today()))
+        row = dict(agent=Path(name).name, about=args.about, simulations=simulations,
+                   **measure(agent, args.games, args.seed, known), cpu=processor(), date=str(date.today()))
         print(json.dumps(row), flush=True)
         if args.out: store_row(args.out, row, "agent", "simulations")
 

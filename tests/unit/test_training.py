@@ -868,7 +868,7 @@ def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
     assert slow == {id(layer.weight): layer.weight[0].numel() ** -0.5 for layer in heads}
     planes = np.zeros((4, *network.shape), np.int8)
     for _ in range(12): learner.step(Batch(planes, np.full((4, 25), .04, np.float32), np.zeros((4, 2), np.float32)))
-    assert [group["lr"] for group in groups] == pytest.approx([2e-4 * group["share"] for group in groups])
+    assert [group["lr"] for group in groups] == pytest.approx([4e-4 * group["share"] for group in groups])
 
 
 def follow_muon(weight, gradients, rate, decay):
