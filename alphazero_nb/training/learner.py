@@ -28,9 +28,9 @@ from ..arena.ladder import default_baseline
 from .replay import Batch
 
 # %% auto #0
-__all__ = ['SIZE_WEIGHT', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate', 'rate_groups',
-           'matrices_of', 'newest_share', 'orthogonalize', 'Optimizer', 'make_optimizer', 'blend', 'autocast',
-           'place_network', 'as_floats', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
+__all__ = ['SIZE_WEIGHT', 'HEADS', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate',
+           'rate_groups', 'matrices_of', 'newest_share', 'orthogonalize', 'Optimizer', 'make_optimizer', 'blend',
+           'autocast', 'place_network', 'as_floats', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TrainSettings:
     batch_size: int = 256            # Positions per optimiser step
     replay_ratio: float = 6.0        # How often each fully searched position is drawn on average
     min_replay_ratio: float = 1.5    # Its lowest value, where play beside the optimiser steps is faster than they are
-    learning_rate: float = 4e-3      # Of AdamW and Muon, see `Optimizer`
+    learning_rate: float = 2e-3      # Heads learn faster, see `rate_groups`; Muon's steps: see `Optimizer`
     cooldown: tuple[int, int] | None = None   # Steps between which the learning rate falls to a tenth; None: by time
     weight_decay: float = 1e-3       # Share of a weight that a step takes away, times the learning rate
     value_weight: float = 1.0        # Weight of the value loss; the policy loss has weight 1
@@ -118,12 +118,17 @@ def learning_rate(
     return settings.learning_rate * (1 - .9 * min(1, max(0, lr_decay)))
 
 
+HEADS = 4.0   # Learning rate of the heads of a board network / learning rate
+
+
 def rate_groups(network: nn.Module) -> list[dict]:
-    "Return the parameters in order, as groups for AdamW. A head's weight with n inputs learns at 1/√n of the rate."
+    """Return the parameters in order, as groups for AdamW. Those of the heads of boards learn at `HEADS` times the rate,
+    and there the weights of layers with n inputs that see the whole board, and of the last ones, at 1/√n of that."""
     shares = {}
     for head in (module for module in network.modules() if isinstance(module, (PolicyHead, ValueHead))):
+        shares |= dict.fromkeys(head.parameters(), HEADS)
         first = head.whole if isinstance(head, PolicyHead) else head.hidden
-        shares |= {layer.weight: layer.weight[0].numel() ** -0.5 for layer in (first, head.out)}
+        shares |= {layer.weight: HEADS * layer.weight[0].numel() ** -0.5 for layer in (first, head.out)}
     groups = itertools.groupby(network.parameters(), lambda weight: shares.get(weight, 1.0))
     return [dict(params=list(weights), share=share) for share, weights in groups]
 
@@ -157,7 +162,7 @@ def orthogonalize(
 class Optimizer(torch.optim.AdamW):
     """AdamW (arXiv:1711.05101), and Muon (arXiv:2502.16982) for `matrices`: lists of weights, each of one shape,
     (rows, ...). Its methods do not import PyTorch's compiler first."""
-    MOMENTUM, REACH = 0.95, 0.25   # Of Muon. Reach: change of a weight in one step (root mean square) / learning rate
+    MOMENTUM, REACH = 0.95, 0.5   # Of Muon. Reach: change of a weight in one step (root mean square) / learning rate
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
     state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
@@ -179,7 +184,7 @@ class Optimizer(torch.optim.AdamW):
             if each[0] is not None: self._step_muon(weights, each)
 
     def _step_muon(self, weights: list, gradients: list) -> None:
-        rate = max(group["lr"] for group in self.param_groups)   # Heads have less
+        rate = self.param_groups[0]["lr"] / self.param_groups[0].get("share", 1.0)
         for weight in weights:
             if not self.state[weight]:   # AdamW's names, so that both are saved alike
                 self.state[weight] = dict(step=torch.zeros((), device=weight.device), exp_avg=torch.zeros_like(weight))
