@@ -122,13 +122,14 @@ HEADS = 4.0   # Learning rate of the heads of a board network / learning rate
 
 
 def rate_groups(network: nn.Module) -> list[dict]:
-    """Return the parameters in order, as groups for AdamW. Those of the heads of boards learn at `HEADS` times the rate,
-    and there the weights of layers with n inputs that see the whole board, and of the last ones, at 1/√n of that."""
+    """Return the parameters in order, as groups for AdamW. The heads of boards learn at `HEADS` times the rate, but for
+    their layers that see the whole board. A weight of these, or of the last layer, with n inputs learns at 1/√n of it."""
     shares = {}
     for head in (module for module in network.modules() if isinstance(module, (PolicyHead, ValueHead))):
         shares |= dict.fromkeys(head.parameters(), HEADS)
         first = head.whole if isinstance(head, PolicyHead) else head.hidden
-        shares |= {layer.weight: HEADS * layer.weight[0].numel() ** -0.5 for layer in (first, head.out)}
+        shares |= dict.fromkeys(first.parameters(), 1.0)   # At a higher rate its units fall silent
+        for layer in (first, head.out): shares[layer.weight] *= layer.weight[0].numel() ** -0.5
     groups = itertools.groupby(network.parameters(), lambda weight: shares.get(weight, 1.0))
     return [dict(params=list(weights), share=share) for share, weights in groups]
 

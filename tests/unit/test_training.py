@@ -870,7 +870,9 @@ def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
     other = {id(weight): group["share"] for group in groups for weight in group["params"] if group["share"] != 1}
     heads = (network.policy.whole, network.policy.out, network.value.hidden, network.value.out)
     want = {id(weight): 4. for head in (network.policy, network.value) for weight in head.parameters()}
-    assert other == want | {id(layer.weight): 4 * layer.weight[0].numel() ** -0.5 for layer in heads}
+    whole = (network.policy.whole, network.value.hidden)   # They see the whole board
+    for layer in whole: want.pop(id(layer.bias))
+    assert other == want | {id(layer.weight): (1 if layer in whole else 4) * layer.weight[0].numel() ** -0.5 for layer in heads}
     planes = np.zeros((4, *network.shape), np.int8)
     for _ in range(12): learner.step(Batch(planes, np.full((4, 25), .04, np.float32), np.zeros((4, 2), np.float32)))
     assert [group["lr"] for group in groups] == pytest.approx([2e-4 * group["share"] for group in groups])
