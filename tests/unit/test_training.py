@@ -623,7 +623,8 @@ def test_the_average_follows_at_once_and_slows_down():
 
 @pytest.mark.parametrize("done, rate", [(0, 2e-3), (100, 2e-3), (150, 1.1e-3), (200, 2e-4), (10_000, 2e-4)])
 def test_the_learning_rate_falls_in_the_cooldown(done, rate):
-    "The first step of AdamW moves each weight by the learning rate, whatever its gradient, heads four times as far; Muon's by a part."
+    """The first step of AdamW moves each weight by the learning rate, whatever its gradient, and those of heads four times
+    as far; Muon's moves them by a part of it."""
     game, rng = get_game("tictactoe"), np.random.default_rng(0)
     learner = Learner(PolicyValueNet(game, "tiny"), "cpu", TrainSettings(cooldown=(100, 200), weight_decay=0))
     before, learner.steps = [weight.detach().clone() for weight in learner.network.parameters()], done
@@ -872,7 +873,8 @@ def test_the_groups_of_the_optimizer_keep_the_order_of_the_weights():
     want = {id(weight): 4. for head in (network.policy, network.value) for weight in head.parameters()}
     whole = (network.policy.whole, network.value.hidden)   # They see the whole board
     for layer in whole: want.pop(id(layer.bias))
-    assert other == want | {id(layer.weight): (1 if layer in whole else 4) * layer.weight[0].numel() ** -0.5 for layer in heads}
+    rate = lambda layer: (1 if layer in whole else 4) * layer.weight[0].numel() ** -0.5
+    assert other == want | {id(layer.weight): rate(layer) for layer in heads}
     planes = np.zeros((4, *network.shape), np.int8)
     for _ in range(12): learner.step(Batch(planes, np.full((4, 25), .04, np.float32), np.zeros((4, 2), np.float32)))
     assert [group["lr"] for group in groups] == pytest.approx([2e-4 * group["share"] for group in groups])
