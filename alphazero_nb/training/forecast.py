@@ -225,7 +225,7 @@ class Gpu:
 
 T4 = Gpu("T4", 65e12, 320e9, 1.3)
 LAUNCH_S, SEARCH_S, SUSTAINED = 10e-6, 3.6e-6, 0.4   # Per operator; per evaluation on one core; share of the peak
-OPERATORS = {"tiny": (35, 196), "small": (45, 228), "medium": (70, 308)}   # Of a batch and a step, see core.transfers
+OPERATORS = {"tiny": (35, 198), "small": (45, 230), "medium": (70, 310)}   # Of a batch and a step, see core.transfers
 
 
 def arithmetic_limits(game: Game, preset: str, gpu: Gpu = T4, rows: int = 256) -> dict[str, float]:
