@@ -1,5 +1,15 @@
 "Fixtures that several modules use."
+import signal
+
 import pytest
+
+
+@pytest.fixture
+def ctrl_c():
+    "Ctrl-C interrupts this process, also if whoever started the tests had it ignored."
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -429,8 +429,9 @@ def open_late(page, lab, name, hold):
     return release
 
 
-@pytest.mark.parametrize("hold, run", [(hold_manager, run_at_once), (hold_scripts, run_one_by_one)],
-                         ids=["the manager, all cells at once", "the scripts, cell by cell"])
+@pytest.mark.parametrize("hold, run", [
+    pytest.param(hold_manager, run_at_once, id="the manager, all cells at once"),
+    pytest.param(hold_scripts, run_one_by_one, id="the scripts, cell by cell", marks=pytest.mark.slow)])
 def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, lab, hold, run):
     page = new_page(chromium, shots)
     name = f"9-{hold.__name__.replace('_', '-')}"

@@ -711,6 +711,7 @@ def test_ctrl_c_while_python_drops_an_object_of_llvm_is_heard(tmp_path):
     assert run(tmp_path, ["-c", DROPPED]) == ["heard"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="copies of a process")
 def test_ctrl_c_while_an_object_of_llvm_is_freed_frees_it_once(tmp_path):
     "At each line that frees one, or gives one away. Python freed it again, and the process died."

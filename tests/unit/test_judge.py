@@ -167,23 +167,30 @@ def make_set(out, *more):
     return read_positions(out, get_game("dots(rows=3,cols=3)"))
 
 
-def test_a_set_is_half_hard_and_repeatable(tmp_path):
-    one, two = (make_set(tmp_path / f"{k}.npz") for k in range(2))
-    assert one.digest == two.digest and len(one) == 60 and not list(tmp_path.glob("*unfinished*"))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    "A file of positions, and what is in it."
+    path = tmp_path_factory.mktemp("whole") / "whole.npz"
+    return path, make_set(path)
+
+
+def test_a_set_is_half_hard_and_shares_nothing_with_another(whole, tmp_path):
+    path, one = whole
+    assert len(one) == 60 and not list(path.parent.glob("*unfinished*"))
     legal, best = one.results != ILLEGAL, one.results.max(1)
     keepers = (one.results == best[:, None]).sum(1)
     hard = (keepers <= 2) & (keepers < legal.sum(1))
     for phase in range(3): assert hard[one.phase == phase][10:].all() and len(hard[one.phase == phase]) == 20
     keys = {canonical(one.game, state) for state in one.states}
     assert len(keys) == 60
-    other = make_set(tmp_path / "other.npz", "--without", tmp_path / "0.npz")
+    other = make_set(tmp_path / "other.npz", "--without", path)
     assert not keys & {canonical(one.game, state) for state in other.states}
-    again = make_set(tmp_path / "again.npz", "--solved", tmp_path / "0.npz", "--seed", "5")
+    again = make_set(tmp_path / "again.npz", "--solved", path, "--seed", "5")
     assert {canonical(one.game, state) for state in again.states} & keys, "solved positions come first"
 
 
-def test_a_set_goes_on_after_a_stop(tmp_path):
-    whole = make_set(tmp_path / "whole.npz")
+def test_a_set_goes_on_after_a_stop_and_is_repeatable(whole, tmp_path):
+    _, whole = whole
     sys.path.insert(0, str(TOOLS))
     try: import make_positions
     finally: sys.path.remove(str(TOOLS))

@@ -41,7 +41,7 @@ def stop_at(moment, iteration):
 
 # Interrupts --------------------------------------------------------------------------------------
 
-def test_a_second_interrupt_while_the_state_is_loaded_again_loses_nothing(tmp_path, monkeypatch):
+def test_a_second_interrupt_while_the_state_is_loaded_again_loses_nothing(tmp_path, monkeypatch, ctrl_c):
     stop, real, calls = stop_at("StepsTaken", 2), train.restore_learner, []
     run = stop.run = linear_run(tmp_path / "run", [stop], QUIET)
     whole = linear_run(tmp_path / "whole", settings=QUIET).fit(iterations=4)

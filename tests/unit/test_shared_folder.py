@@ -225,7 +225,7 @@ def test_what_a_producer_says_about_itself_does_not_stop_the_trainer(folder, abo
 
 @pytest.mark.parametrize("where", ["request", "take", "write_games"])
 @pytest.mark.parametrize("after", [False, True])
-def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, where, after):
+def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, ctrl_c, where, after):
     owner = producer_page if where == "write_games" else GameScheduler
     real, calls, engines = getattr(owner, where), [], []
 
@@ -245,7 +245,7 @@ def test_an_interrupt_while_games_are_written_loses_none(folder, monkeypatch, wh
     monkeypatch.setattr(producer_page, "SelfPlayEngine", Engine)
     written = produce(folder, 10_000)
     numbers, left = sorted(waiting(folder)), {record.number for record in engines[0].leftover()}
-    assert calls and len(numbers) == written > 0 and numbers == list(range(numbers[0], numbers[0] + written))
+    assert calls and 0 < len(numbers) == written < 10_000 and numbers == list(range(numbers[0], numbers[0] + written))
     assert written not in left and written + len(left) == engines[0].scheduler.games, "finished games are lost"
 
 

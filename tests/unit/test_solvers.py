@@ -240,7 +240,7 @@ def test_hex_says_where_its_solver_ends():
 
 
 @pytest.mark.parametrize("name, ends", [("othello(size=6)", 6), ("dots(rows=2,cols=2)", 6), ("tictactoe", 7), ("gomoku(size=5)", 4),
-                                        ("hex(size=3,swap=1)", 6)])
+                                        ("hex(size=3,swap=1)", 5)])
 def test_the_end_of_a_game_is_that_of_a_plain_search(name, ends):
     "Minimax in Python over the rules, from random positions with at most so many moves left."
     game, rng = get_game(name), np.random.default_rng(2)
