@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def ctrl_c():
-    "Ctrl-C interrupts this process, also if whoever started the tests had it ignored."
+    "Ctrl-C raises KeyboardInterrupt, also where whoever started the tests has it ignored."
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -99,15 +99,7 @@ def test_a_stop_loses_nothing(tmp_path):
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
-@pytest.fixture
-def heard():
-    "Ctrl-C raises KeyboardInterrupt, also where whoever started the tests has it ignored."
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_a_stop_in_the_middle_of_a_round_ends_all_threads(tmp_path, monkeypatch, heard):
+def test_a_stop_in_the_middle_of_a_round_ends_all_threads(tmp_path, monkeypatch, ctrl_c):
     "Ctrl-C while the threads search; a round that had finished is kept."
     made, numbers, begun, whole = prepared(tmp_path, rounds=1), itertools.count(1), [], lab.play_strong
 
