@@ -338,10 +338,11 @@ def test_an_old_llvmlite_is_named(monkeypatch):
 
 # Modules that come with the package ----------------------------------------------------------------
 
-COMPILED = ("connect4", "chess(variant=gardner)", "pig(goal=100)")   # The other modules are compiled again by `make soak`
+COMPILED = ("connect4", "chess(variant=gardner)", "pig(goal=100)")   # `make soak` compiles the others
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in COMPILED)) for name in packaged_modules()])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in COMPILED)) for name in packaged_modules()])
 def test_a_packaged_module_is_one_that_is_compiled_here(name, in_node):
     "The same bytes with the same versions, and with any versions the same exports, games and trees."
     game, rng = get_game(name), np.random.default_rng(5)
