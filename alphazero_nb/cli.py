@@ -225,8 +225,11 @@ def _play(args):
     from alphazero_nb.ui.match import Match
     from alphazero_nb.ui.match_view import play_text
     from alphazero_nb.search.agent import Agent
-    load = Agent.load if Path(args.folder).exists() else Agent.pretrained
-    agent = load(args.folder, args.simulations or 200, args.device, **_given(worlds=args.worlds))
+    from alphazero_nb.core.registry import get_game
+    a_run = Path(args.folder).exists()
+    if args.game and not a_run: raise ValueError(f"--game is for the folder of a run; leave it out with {args.folder}.")
+    given = _given(worlds=args.worlds, game=args.game and get_game(args.game))
+    agent = (Agent.load if a_run else Agent.pretrained)(args.folder, args.simulations or 200, args.device, **given)
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
     if args.level is not None: agent = agent.at_level(args.level)
@@ -441,13 +444,14 @@ _COMMON = {
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best device)"),
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
-                               "(64; 200 in play; with hidden cards: see --effort)"),
+                               "(64; 200 in play; in train with hidden cards: set by --effort)"),
     "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
-    "--game": dict(help="the game, if neither player is a training run"),
+    "--game": dict(help="the game, if no player is a training run; or a board of another size, for a run with the "
+                        "preset anysize"),
     "--rules": dict(metavar="FILE", help="a Python file that registers a game of your own"),
     "--players": dict(type=_count, help="number of players, if the game has this parameter"),
     "--cards": dict(type=_count, help="number of cards per player, if the game has this parameter"),
-    "--worlds": dict(type=_count, help="with hidden cards: worlds per search (see --effort; 5 in play and arena)"),
+    "--worlds": dict(type=_count, help="with hidden cards: worlds per search (5; in train: set by --effort)"),
     "--effort": dict(choices=["light", "medium", "heavy"],
                      help="with hidden cards: 2 worlds of 20 simulations, 3 of 30, or 5 of 50 (light)"),
     "--folder": dict(help="folder of the run (runs/GAME, runs/FILE for an experiment, or runs/study-GAME); "
@@ -458,7 +462,8 @@ _COMMON = {
 _SELFPLAY = {
     "--games": dict(type=_count,
                     help="in self-play, games at a time; "
-                         "in arena, games of the match, or deals with hidden cards (100)"),
+                         "in arena, games of the match, or deals with hidden cards (100); "
+                         "in levels, games of the tournament (1200)"),
     "--threads": dict(type=_count, help="actor threads per process (one per core)"),
     "--max-batch": dict(type=_count,
                         help="slots per block, the batch shape (128 on a CPU, 256 on a GPU or with hidden cards)"),
@@ -476,13 +481,14 @@ _SELFPLAY = {
 # %% ../nbs/82_cli.ipynb #8ad71ea2
 _TRAINING = {
     "--preset": dict(help="network: tiny, small, medium, large, extreme, anysize, mlp, cards or spiking "
-                          "(cards for Blob, else small)"),
+                          "(train measures which one pays in its minutes; otherwise cards for Blob, small for the rest)"),
     "--init-from": dict(metavar="FOLDER", help="start a new run with the weights of this run; those of the preset "
                                                "anysize fit every size of a game"),
     "--sizes": dict(metavar="SIZE:MINUTES,...", help="train on boards of growing size, each from the weights of the one "
                                                      "before, as 6:5,8:10; the folders are FOLDER-6 and FOLDER-8"),
     "--minutes": dict(type=_time, help="minutes of training (10, if --iterations is not given), "
-                                       "of self-play (until Ctrl-C), or of a whole study (15)"),
+                                       "of self-play (until Ctrl-C), of a whole study (15), "
+                                       "or of the tournament of levels (no limit)"),
     "--iterations": dict(type=_count, help="iterations of training"),
     "--games-per-iter": dict(type=_count,
                              help="games between two updates of the weights "
@@ -496,7 +502,7 @@ _TRAINING = {
                                                     "each with: alphazero-nb selfplay FOLDER"),
     "--ladder": dict(action="store_true",
                      help="at the end, play against random, heuristic (if the game has one), "
-                          "and rollouts of 100 and 400 playouts"),
+                          "and rollouts of 100 and 400 playouts; at chess random, greedy and minimax:2"),
     "--ladder-games": dict(type=_count, default=200,
                            help="games against each opponent of the ladder, or deals with hidden cards (200)"),
 }
@@ -544,12 +550,13 @@ _RUN_COMMANDS = {  # name: function, help, positional arguments, options
                   "--json"]),
     "play": (_play, "play against a trained agent in the terminal",
              dict(folder="the folder of a run, or a game of which the package has an agent, for example connect4"),
-             ["--rules", "--simulations", "--worlds", "--level", "--handicap", "--seat", "--device", "--seed"]),
+             ["--game", "--rules", "--simulations", "--worlds", "--level", "--handicap", "--seat", "--device", "--seed"]),
     "uci": (_uci, "play chess as a UCI program, for chess boards and other programs",
-            dict(folder="the folder of a run of chess, or chess if the package has an agent of it"),
+            dict(folder="the folder of a run of chess, or 'chess(variant=gardner)', an agent of the package"),
             ["--rules", "--simulations", "--device"]),
     "gtp": (_gtp, "play Go or Hex as a GTP engine, for boards such as Sabaki and GoGui",
-            dict(folder="the folder of a run of Go or Hex"), ["--rules", "--simulations", "--device"]),
+            dict(folder="the folder of a run of Go or Hex, or 'go(size=7,komi=9)', an agent of the package"),
+            ["--rules", "--simulations", "--device"]),
 }
 
 # %% ../nbs/82_cli.ipynb #a01e51cd

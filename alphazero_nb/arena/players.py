@@ -19,7 +19,7 @@ from ..core.streams import Purpose, derive_seed, uniform
 from ..core.calls import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, call_legal, call_mover, call_play,
                                      draw_outcome)
 from ..core.game import Game
-from ..core.registry import did_you_mean, same_game
+from ..core.registry import did_you_mean
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
 from ..search.search import expand, init_root, read_result, roll
@@ -234,7 +234,7 @@ def names_program(name: str) -> bool:
 def get_player(
     name,                   # "random", "heuristic", "solver", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
                             # "gtp:COMMAND", "gnubg:COMMAND", "pretrained", a run folder or a network
-    game: Game | None = None,  # Required, except for a run folder, which has its own
+    game: Game | None = None,  # Required, except for a run folder, which has its own; then: a board of another size
     simulations: int = 64,  # For a trained agent
     device: str = "auto",   # For a trained agent
     seed: int = 0,
@@ -253,12 +253,7 @@ def get_player(
     if word == "pretrained" and not number and game is not None:
         if not game.packaged: raise ValueError(f"{game.name} is no game of the package, which has no agent for it.")
         return Agent.pretrained(game.name, simulations, device, seed=seed, **search)
-    if Path(name).exists():
-        agent = Agent.load(name, simulations, device, seed=seed, **search)
-        if game is not None and not same_game(agent.game, game):
-            other = " with these rules" * (agent.game.name == game.name)
-            raise ValueError(f"{name} plays {agent.game.name}, not {game.name}{other}.")
-        return agent
+    if Path(name).exists(): return Agent.load(name, simulations, device, game=game, seed=seed, **search)
     known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
              "gtp:COMMAND", "gnubg:COMMAND"]
     raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N, heuristic, solver, pretrained, "

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from torch import nn
 from ..core.game import Game
-from ..core.registry import get_game
+from ..core.registry import get_game, same_game
 from .networks import PolicyValueNet
 from .checkpoint import fill_network, parse_json, read_arrays, read_json, read_plain
 
 # %% auto #0
 __all__ = ['FORMAT', 'Checkpoint', 'is_count', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun', 'read_saved',
-           'read_config', 'load_network']
+           'read_config', 'run_of', 'load_network']
 
 # %% ../../nbs/24_network.saved_run.ipynb #78f3f043
 FORMAT = 2   # Of a run folder
@@ -152,6 +152,11 @@ def read_config(path: Path) -> dict:
         raise ValueError(f"{path} is damaged: game or preset is not a string.")
     return config
 
+
+def run_of(path: str | Path) -> Path:   # A run folder, or one of its network-*.npz files
+    "Return the folder of a run."
+    return Path(path) if Path(path).is_dir() else Path(path).parent
+
 # %% ../../nbs/24_network.saved_run.ipynb #b43de476
 def _empty_network(folder: Path, game: Game, preset: str, network: nn.Module | None) -> nn.Module:
     "Return the network that takes the weights of a run: a copy of your own one, or one of the preset."
@@ -162,23 +167,35 @@ def _empty_network(folder: Path, game: Game, preset: str, network: nn.Module | N
     return PolicyValueNet(game, preset) if network is None else copy.deepcopy(network)
 
 
+def _require_any_size(path: Path, preset: str, own: Game, game: Game) -> None:
+    "Raise a ValueError unless a network of the game `own` can play `game`, a board of another size."
+    kinds = [each.name.partition("(")[0] for each in (own, game)]
+    if kinds[0] == kinds[1] and own.name != game.name and preset in ("anysize", "custom"): return
+    rules = " with these rules" * (own.name == game.name)
+    size = " Only weights of the preset anysize fit every size of a game." * (kinds[0] == kinds[1] and not rules)
+    raise ValueError(f"{path} plays {own.name}, not {game.name}{rules}.{size}")
+
+
 def load_network(
     path: str | Path,  # A run folder, or one of its network-*.npz files
     network: nn.Module | None = None,  # For a run with a network of your own: such a network; it stays as it is
+    game: Game | None = None,  # A board of another size, for weights that fit it; default: the game of the run
 ) -> tuple[Game, nn.Module, str]:  # Game, network and a name for it
     "Return the newest network of a run, or the one in the given file. Raise a ValueError if it cannot be loaded."
     path = Path(path)
     if not path.exists(): raise ValueError(f"there is no folder {str(path)!r}.")
     if path.is_file() and path.suffix != ".npz":
         raise ValueError(f"{str(path)!r} is a file; give the folder of a training run.")
-    folder = path if path.is_dir() else path.parent
+    folder = run_of(path)
     config = read_config(folder / "config.json")
     checkpoint = read_saved(folder).checkpoint
     known = {f"network-{iteration:06}.npz": iteration for iteration in checkpoint.networks}
     iteration = checkpoint.iteration if path.is_dir() else known.get(path.name)
     if iteration is None:
         raise ValueError(f"{str(path)!r} is not a network of its run; choose one of {', '.join(known)}.")
-    game, file = get_game(config["game"]), folder / f"network-{iteration:06}.npz"
+    own, file = get_game(config["game"]), folder / f"network-{iteration:06}.npz"
+    if game is None or same_game(own, game): game = own
+    else: _require_any_size(path, config["preset"], own, game)
     empty = _empty_network(folder, game, config["preset"], network)
     arrays = read_arrays(file, checkpoint.networks[iteration])
     try: filled = fill_network(empty, arrays)

@@ -23,7 +23,7 @@ __all__ = ['MOST_CANDIDATES', 'Agent']
 # %% ../../nbs/32_search.agent.ipynb #ee040d26
 class _Loadable:
     "An agent that can be loaded from a run or from the package."
-    source = None   # Folder or pretrained:GAME from which it was loaded
+    source = None   # Folder or pretrained:GAME whose levels it has
 
     @classmethod
     def load(
@@ -33,14 +33,15 @@ class _Loadable:
         device: str = "auto",
         max_batch: int = 256,
         network=None,           # For a run with a network of your own: such a network
+        game: Game | None = None,   # A board of another size, for a run with the preset anysize
         **search,               # Other arguments of Agent, such as worlds
     ) -> "Agent":               # Raises a ValueError that names what is missing
         "Load the agent of a training run."
-        from alphazero_nb.network.saved_run import load_network
+        from alphazero_nb.network.saved_run import load_network, read_config, run_of
         from alphazero_nb.network.evaluator import NetworkEvaluator
-        game, network, name = load_network(folder, network)
+        game, network, name = load_network(folder, network, game)
         agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
-        agent.source = folder
+        if read_config(run_of(folder) / "config.json")["game"] == game.name: agent.source = folder
         return agent
 
     @classmethod
@@ -137,7 +138,7 @@ class Agent(_Loadable, _Searching, _Levelled):
         evaluator,              # Any object with evaluate()
         simulations: int = 64,  # Simulations per move
         name: str = "agent",
-        seed: int = 0,          # Seed of the worlds, in games with hidden information
+        seed: int = 0,          # Of worlds and chance in a search, and of moves at a level
         worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
         leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
         candidates: int = 1,    # Worlds drawn for each one that is searched: the likely ones are kept; 1: all alike
@@ -155,13 +156,13 @@ class Agent(_Loadable, _Searching, _Levelled):
         return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds}{heat})"
 
     def act(self, state) -> int:
-        "Return the most visited action. Raise a ValueError if the game is over."
+        "Return the move: the most visited one, but for levels and traps. Raise a ValueError if the game is over."
         if self.game.over(state):
             raise ValueError(f"{self.game.name}: the game is over; pass a state of a game in progress.")
         return int(self.acts(state)[0])
 
     def acts(self, states) -> np.ndarray:
-        "Return the most visited action of each state, (n,); forced ones need no search. ValueError if a game is over."
+        "Return a move for each state, (n,), as `act` does; forced ones need no search. ValueError if a game is over."
         states = self.game.as_states(states)
         legal = [self.game.legal_actions(state) for state in states]
         if not all(legal): raise ValueError(f"{self.game.name}: a game is over; pass only states of games in progress.")

@@ -28,7 +28,7 @@ from ..network.networks import PolicyValueNet, default_preset
 from ..network.int8 import can_use_int8
 from ..network.checkpoint import check_network, fill_network, is_away, network_arrays
 from ..network.evaluator import NetworkEvaluator
-from ..network.saved_run import SavedRun, load_network, read_config
+from ..network.saved_run import SavedRun, load_network, read_config, run_of
 from ..search.agent import Agent
 from ..search.search import require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
@@ -135,7 +135,7 @@ def read_weights(
     path = Path(path)
     _, network, _ = load_network(path)
     weights = network_arrays(network)
-    preset = preset or read_config((path if path.is_dir() else path.parent) / "config.json")["preset"]
+    preset = preset or read_config(run_of(path) / "config.json")["preset"]
     try: fill_network(PolicyValueNet(game, preset), weights)
     except ValueError as error:
         raise ValueError(f"the weights of {str(path)!r} do not fit {preset} for {game.name}: {str(error).rstrip('.')}. "

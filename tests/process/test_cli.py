@@ -343,6 +343,7 @@ BAD = {
     "a ladder of one deal": (["train", "blob", "--iterations", "1", "--ladder", "--ladder-games", "1"], ["--ladder-games is 1", "at least 2"]),
     "a folder as PGN": (["arena", "random", "random", "--game", "chess", "--pgn", "."], ["is a folder"]),
     "a handicap of another game": (["play", "connect4", "--handicap", "queen"], ["connect4 has no handicap 'queen'", "none"]),
+    "another game for a packaged agent": (["play", "connect4", "--game", "othello"], ["--game is for the folder of a run"]),
     "no such run": (["play", "no/such/run"], ["'no/such/run'"]),
 }
 
@@ -450,11 +451,15 @@ def test_sizes_are_runs_one_after_another(tmp_path, monkeypatch):
     assert len(runs) == 2
 
 
-def test_a_size_that_was_trained_is_not_trained_again(tmp_path, capsys):
+def test_a_size_that_was_trained_is_not_trained_again_and_its_file_plays_others(tmp_path, capsys, monkeypatch):
     small = ["--games-per-iter", "8", "--batch-size", "32", "--simulations", "4", "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
     for sizes in ("5:0.03", "5:0.03,6:0.03"):
         assert main(["train", "gomoku", *small, "--sizes", sizes, "--folder", str(tmp_path / "run")]) == 0
         assert "Continuing" not in capsys.readouterr().out
     assert main(["train", "gomoku", *small, "--sizes", "5:0.03,6:5000", "--iterations", "1", "--folder", str(tmp_path / "run")]) == 2
     assert "leave out --minutes" in capsys.readouterr().err
+    other = ["--game", "gomoku(size=8)", "--simulations", "4", "--device", "cpu"]
+    assert main(["arena", str(tmp_path / "run-6"), str(tmp_path / "run-5"), "--games", "2", *other]) == 0
+    monkeypatch.setattr("builtins.input", lambda prompt: "quit")
+    assert main(["play", str(tmp_path / "run-5"), *other]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run-5", "run-6"]

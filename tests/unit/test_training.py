@@ -30,7 +30,7 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay.layout import Layout
-from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.arena.players import RandomPlayer, get_player
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.training import learner as learner_page, run_folder
@@ -981,6 +981,28 @@ def test_weights_that_do_not_fit_are_one_sentence_before_anything_is_written(tmp
                          (dict(init_from=tmp_path / "tiny", network=torch.nn.Linear(1, 1)), "leave one out")):
         with pytest.raises(ValueError, match=words): trainer(tmp_path / "new", "gomoku(size=6)", **dict(dict(preset=None), **wrong))
     assert not (tmp_path / "new").exists()
+
+
+def test_one_file_plays_every_size(tmp_path):
+    small = trainer(tmp_path / "small", "gomoku(size=5)", **SIZES).fit(iterations=1)
+    for path in (tmp_path / "small", tmp_path / "small/network-000001.npz"):
+        for size in (5, 6, 9):
+            game = get_game(f"gomoku(size={size})")
+            assert not differ(network_arrays(small.network), network_arrays(load_network(path, game=game)[1]))
+            agent = Agent.load(path, 4, "cpu", game=game)
+            match = play_match(game, agent, RandomPlayer(game), games=2)
+            assert len(match.games) == 2 and agent.game.name == f"gomoku(size={size})"
+            assert agent.source == (path if size == 5 else None), "levels were measured on the board of the run"
+    assert get_player(str(tmp_path / "small"), game, 4, "cpu").game.name == "gomoku(size=9)"
+
+
+@pytest.mark.parametrize("run, preset, other, words", [
+    ("gomoku(size=5)", "tiny", "gomoku(size=6)", r"plays gomoku.size=5., not gomoku.size=6.\. Only weights of the preset anysize"),
+    ("gomoku(size=5)", "anysize", "othello(size=6)", r"plays gomoku.size=5., not othello.size=6.\.$")])
+def test_a_file_that_does_not_fit_a_game_says_which_one_it_plays(tmp_path, run, preset, other, words):
+    trainer(tmp_path / "run", run, preset=preset).fit(iterations=1)
+    with pytest.raises(ValueError, match=words): Agent.load(tmp_path / "run", game=get_game(other))
+    with pytest.raises(ValueError, match=words): get_player(tmp_path / "run", get_game(other))
 
 
 def test_a_board_whose_actions_are_not_cells_has_no_network_of_any_size(tmp_path):
