@@ -3,8 +3,8 @@
     python tools/make_curves.py runs/5-minutes runs/11-minutes runs/30-minutes --along runs/11-minutes
 
 The learning rate falls towards the end of a planned run, so a point of the curve is a whole run and not a moment of a
-longer one. Below the shortest of these runs, the networks that the runs of `--along` have kept are points, too: lower
-bounds, before the rate falls. The runs of a game and network replace their curve in alphazero_nb/training/curves.json;
+longer one. With fewer positions than any of these runs, the networks that the runs of `--along` have kept are points,
+too: lower bounds, before the rate falls. The runs of a game and network replace their curve in alphazero_nb/training/curves.json;
 runs of equal length are averaged. The judge asks for a move with 64 simulations in the critical positions among up to
 1,500 of each phase from the set that comes with the package.
 """
@@ -17,7 +17,7 @@ if str(ROOT) not in sys.path: sys.path.insert(0, str(ROOT))
 CURVES = ROOT / "alphazero_nb" / "training" / "curves.json"
 
 
-def judge_run(folder, per_phase, along=None):   # along: only the kept networks of fewer minutes
+def judge_run(folder, per_phase, along=None):   # along: only the kept networks of fewer positions
     "Yield game and preset of a run, and its points of the curve as plain data."
     from alphazero_nb.arena.judge import judge, packaged_positions
     from alphazero_nb.network.saved_run import read_config, read_saved
@@ -25,12 +25,12 @@ def judge_run(folder, per_phase, along=None):   # along: only the kept networks 
     config = read_config(folder / "config.json")
     rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text(encoding="utf-8").splitlines()]
     kept = [folder / f"network-{iteration:06}.npz" for iteration in sorted(read_saved(folder).checkpoint.networks)]
-    minutes = lambda last: rows[last - 1]["done"]["seconds"] / 60
-    networks = [network for network in kept if minutes(int(network.stem[8:])) < along] if along else [folder]
+    learned = lambda last: sum(row["positions"] for row in rows[:last])
+    networks = [network for network in kept if learned(int(network.stem[8:])) < along] if along else [folder]
     for network in networks:
         agent, last = Agent.load(network, simulations=64), int(network.stem[8:]) if along else len(rows)
         found = judge(agent, packaged_positions(agent.game).sample(per_phase))
-        point = dict(minutes=minutes(last), positions=sum(row["positions"] for row in rows[:last]),
+        point = dict(minutes=rows[last - 1]["done"]["seconds"] / 60, positions=learned(last),
                      games=rows[last - 1]["done"]["games"], run=str(folder), share=found[-1].share, phases=[row.share for row in found[:-1]])
         print(f"{point['minutes']:5.1f} min, {point['positions']:7,} positions: {found[-1]}", flush=True)
         yield (config["game"], config["preset"]), point
@@ -64,11 +64,11 @@ def main():
     points = {}
     for folder in args.runs:
         for name, point in judge_run(folder, args.per_phase): points.setdefault(name, []).append(point)
-    shortest = {name: .9 * min(point["minutes"] for point in found) for name, found in points.items()}
+    fewest = {name: min(point["positions"] for point in found) for name, found in points.items()}
     for folder in args.along:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         name = config["game"], config["preset"]
-        found = judge_run(folder, args.per_phase, shortest.get(name, float("inf")))
+        found = judge_run(folder, args.per_phase, fewest.get(name, float("inf")))
         points.setdefault(name, []).extend(point for _, point in found)
     curves = json.loads(CURVES.read_text(encoding="utf-8"))
     for (game, preset), found in points.items(): curves.setdefault(game, {})[preset] = make_curve(found)
