@@ -34,7 +34,7 @@ def _games(args):
 def _get_game(args):
     "Return the game, with parameters from its brackets and from the options."
     from alphazero_nb.core.registry import get_game
-    given = _given(players=args.players, cards=args.cards, size=vars(args).get("size"))
+    given = _given(**{key: vars(args).get(key) for key in ("players", "cards", "size")})
     if not given: return get_game(args.game)
     word, _, inside = args.game.strip().partition("(")
     inside = inside.removesuffix(")").strip()
@@ -225,10 +225,9 @@ def _play(args):
     from alphazero_nb.ui.match import Match
     from alphazero_nb.ui.match_view import play_text
     from alphazero_nb.search.agent import Agent
-    from alphazero_nb.core.registry import get_game
     a_run = Path(args.folder).exists()
     if args.game and not a_run: raise ValueError(f"--game is for the folder of a run; leave it out with {args.folder}.")
-    given = _given(worlds=args.worlds, game=args.game and get_game(args.game))
+    given = _given(worlds=args.worlds, game=args.game and _get_game(args))
     agent = (Agent.load if a_run else Agent.pretrained)(args.folder, args.simulations or 200, args.device, **given)
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
