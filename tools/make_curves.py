@@ -4,9 +4,9 @@
 
 The learning rate falls towards the end of a planned run, so a point of the curve is a whole run and not a moment of a
 longer one. With fewer positions than any of these runs, the networks that the runs of `--along` have kept are points,
-too: lower bounds, before the rate falls. The runs of a game and network replace their curve in alphazero_nb/training/curves.json;
-runs of equal length are averaged. The judge asks for a move with 64 simulations in the critical positions among up to
-1,500 of each phase from the set that comes with the package.
+too: lower bounds, before the rate falls. The runs of a game and network replace their curve in
+alphazero_nb/training/curves.json; runs of equal length are averaged. The judge asks for a move with 64 simulations in
+the critical positions among up to 1,500 of each phase from the set that comes with the package.
 """
 import argparse, json, sys
 from pathlib import Path

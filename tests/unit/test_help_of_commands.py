@@ -41,7 +41,9 @@ def test_the_search():
 
 
 def test_names():
-    assert told("--preset").startswith(f"network: {', '.join(list(PRESETS)[:-1])} or {list(PRESETS)[-1]} (train measures which one pays in its minutes; otherwise cards for Blob, small for the rest)")
+    *most, last = PRESETS
+    assert told("--preset").startswith(f"network: {', '.join(most)} or {last} (train measures which one pays in its minutes; "
+                                       f"otherwise cards for Blob, small for the rest)")
     assert (default_preset(CARDS), default_preset(BOARD)) == ("cards", "small")
     assert _OPTIONS["--backend"]["choices"] == list(BACKENDS) and told("--layout").startswith(", ".join(LAYOUTS[:3]) + ", or auto (auto)")
 
