@@ -139,7 +139,7 @@ def analysis_line(board: GtpBoard, kata: bool) -> str:
     return " ".join(parts)
 
 # %% ../../nbs/58a_arena.gtp.ipynb #73605f04
-def analyze(program: GtpProgram, interval_s: float, kata: bool) -> None:
+def analyze(program: GtpProgram, interval_s: float, kata: bool, turns: list) -> None:   # turns: of the game afterwards
     "Search and report until the next line of the controller; the body of the thread."
     board, shown = program.board, time.monotonic()
     try:
@@ -150,6 +150,7 @@ def analyze(program: GtpProgram, interval_s: float, kata: bool) -> None:
                 program.say(analysis_line(board, kata))
             if not more: program.stopping.wait()
     except Exception as error: program.say(f"# the search failed: {' '.join(str(error).split())}")
+    if board.turns != turns: board.set(turns)
 
 # %% ../../nbs/58a_arena.gtp.ipynb #73b3ec7e
 def _number(text: str, kind=int):
@@ -187,7 +188,9 @@ def _genmove(program, color):
     search_move(program, program.clock.move_s(seat, empty))
     program.clock.used(seat, time.monotonic() - begin)
     best = ranked_moves(board.search)[0]
-    if program.resign is not None and best.value < program.resign: return "resign"
+    if program.resign is not None and best.value < program.resign:
+        if passed: board.set(before)
+        return "resign"
     board.add([best.action])
     board.turns = [*before, [*passed, best.action]]   # One `undo` takes both back
     return gtp_name(board.game, best.action)
@@ -226,10 +229,11 @@ def _analyze(kata: bool):
         passed = board.at_turn(words.pop(0)) if words and not words[0].isdigit() else []
         if board.game.over(board.state): raise ValueError("the game is over")
         interval_s = max(.01, _number(words[0]) / 100) if words else 1.0
-        if passed: board.add(passed)
+        turns = board.turns
+        if passed: board.add(passed)   # For the time of the analysis
         board.begin()
         program.stopping.clear()
-        program.thread = threading.Thread(target=analyze, args=(program, interval_s, kata), daemon=True)
+        program.thread = threading.Thread(target=analyze, args=(program, interval_s, kata, turns), daemon=True)
     return command
 
 

@@ -119,7 +119,7 @@ def all_pairs(players: int) -> list:
 
 def measure_curve(
     agent,
-    games: int = 1200,     # At most so many
+    games: int = 1200,     # About so many; two of each pair at least
     count: int = 8,        # Levels
     gap: float = 100.0,    # Elo
     seconds: float | None = None,   # Begin no round that would end later; the first, of 20 games, is always played

@@ -147,7 +147,7 @@ class DotsSolver:
         return signs(self.scores(state))
 
 # %% ../../nbs/51_arena.solvers.ipynb #ab565035
-EFFORT = 5_000_000   # Nodes, about a second
+EFFORT = 5_000_000   # Nodes, some seconds
 
 
 class Connect4Solver:
@@ -187,7 +187,7 @@ class HexSolver:
     def __init__(
         self,
         game: Game,
-        limit: int | None = EFFORT,   # Most nodes per position; None: as many as it takes, half a minute with few stones
+        limit: int | None = EFFORT,   # Most nodes per position; None: as many as it takes, a minute with few stones
     ):
         self.game, self.limit, self.search = game, limit, HexSearch(game.shape[1])
 

@@ -216,8 +216,8 @@ def returns(state, out):
             out[seat], out[1 - seat] = result, -result
 
 # %% ../../nbs/15f_games.backgammon.ipynb #7ac56317
-_COUNTS = 231   # 2 seats × 25 places × 4 numbers, 2 × 15 for the checkers off, then the dice
-_NUMBERS = _COUNTS + 6 + 6 + 4 + 25 - 1
+_COUNTS = 231   # One more than 2 seats × 25 places × 4 numbers and 2 × 15 for the checkers off; then the dice
+_NUMBERS = _COUNTS - 1 + 6 + 6 + 4 + 25
 
 
 def observe(state, planes):

@@ -79,7 +79,7 @@ class _Levelled:
 
     def at_level(self, number: float) -> "Agent":   # 1 to len(levels); a fraction lies between two levels
         "Return a copy of the agent that plays at a level. Raise a ValueError if there is no such level."
-        agent, level = copy.copy(self), level_between(self.levels, number)
+        level, agent = level_between(self.levels, number), copy.copy(self)   # In this order: the copy knows the levels
         agent.name, agent.temperature = f"{self.name}, level {number:.3g}", level.temperature
         agent.settings = replace(self.settings, simulations=level.simulations)
         return agent
@@ -139,8 +139,8 @@ class Agent(_Loadable, _Searching, _Levelled):
         simulations: int = 64,  # Simulations per move
         name: str = "agent",
         seed: int = 0,          # Of worlds and chance in a search, and of moves at a level
-        worlds: int = 5,        # Worlds per move in such games, each with this number of simulations
-        leaves: int = 16,       # Positions per batch, at most a quarter of the simulations; see below
+        worlds: int = 5,        # With hidden cards: worlds per move, each with this number of simulations
+        leaves: int = 16,       # Positions per batch, at most a quarter of the simulations
         candidates: int = 1,    # Worlds drawn for each one that is searched: the likely ones are kept; 1: all alike
         **settings,             # Other fields of SearchSettings
     ):

@@ -24,7 +24,7 @@ class RankedMove:
     action: int
     visits: int
     prior: float     # The network's probability of the move
-    value: float | None   # Expected result of the player to move, −1 to 1; None without a visit
+    value: float | None   # Expected result of the player to move, −1 to 1; `analyse` has None without a visit
     proven: bool     # True if the value is exact
     line: tuple      # Actions of the expected continuation, this move first
 

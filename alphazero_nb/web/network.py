@@ -311,7 +311,7 @@ class NotPackable(ValueError):
 
 def pack_network(
     game: Game,
-    network,         # BoardNet or VectorNet, as the presets tiny, small, medium, anysize and mlp build them
+    network,         # BoardNet or VectorNet, as the presets tiny to extreme, anysize and mlp build them
     round_to: str | None = None,   # Number format to which weights are rounded, such as "float16"; None: as they are
 ) -> Packed:         # Raises NotPackable for other networks
     "Return a network as steps, with batch norm folded."
@@ -320,9 +320,9 @@ def pack_network(
     from alphazero_nb.network.networks import BoardNet, VectorNet
     kinds = {BoardNet: _pack_board, VectorNet: _pack_vector}
     if type(network) not in kinds or getattr(network, "world", None) is not None:
-        raise NotPackable(f"a page cannot compute a {type(network).__name__}; choose the preset tiny, small, medium or mlp.")
+        raise NotPackable(f"a page cannot compute a {type(network).__name__}; choose the preset tiny, small, medium, anysize or mlp.")
     net = fold_batch_norm(copy.deepcopy(network).float().cpu().eval()).requires_grad_(False)
     if round_to: net = round_weights(net, round_to)
     try: return kinds[type(network)](game, net)
     except (AttributeError, ValueError, TypeError) as error: reason = str(error)
-    raise NotPackable(f"this {type(network).__name__} has other layers than a preset ({reason}); choose tiny, small, medium or mlp.")
+    raise NotPackable(f"this {type(network).__name__} has other layers than a preset ({reason}); choose tiny, small, medium, anysize or mlp.")

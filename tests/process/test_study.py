@@ -212,7 +212,7 @@ def test_rules_that_raise_keep_what_was_trained(tmp_path, iterations):
     "In the games (everything is trained), and in the training of the second seed."
     register("breaking", lambda: PythonGame("breaking", lambda seed: Breaking(), players=2, actions=2, shape=(5,), max_length=4))
     Breaking.calls, Breaking.limit = 0, math.inf
-    made = prepared(tmp_path, ("breaking",), iterations=1)
+    made = prepared(tmp_path, ("breaking",), iterations=1, rounds=1)
     train = made.train
     def limited():
         made.runs.trainer("breaking", 0).fit(iterations=1)
@@ -223,7 +223,7 @@ def test_rules_that_raise_keep_what_was_trained(tmp_path, iterations):
     with pytest.raises(ValueError) as error: made.run()
     assert "the heap fell over" in str(error.value) and "is kept in" in str(error.value) and "\n" not in str(error.value)
     Breaking.limit = math.inf
-    result = prepared(tmp_path, ("breaking",), iterations=1).run()
+    result = prepared(tmp_path, ("breaking",), iterations=1, rounds=1).run()
     assert [row["iterations"] for row in result["runs"]] == [1, 1]
 
 

@@ -18,7 +18,8 @@ from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.training import forecast as page
 from alphazero_nb.training.forecast import (LEAST, OPERATORS, SHARE, START_S, Speed, arithmetic_limits, arithmetic_speed, expected_games,
-                                             expected_share, forecast, forecast_gpu, measure_speed, prepare_run, read_curves, train)
+                                             expected_share, forecast, forecast_at_speed, forecast_gpu, measure_speed, prepare_run,
+                                             read_curves, train)
 from alphazero_nb.training.learner import TrainSettings, default_training
 from small_run import QUICK, play_until_evaluated, trainer, wait_for
 
@@ -140,6 +141,20 @@ def test_a_network_pays_by_what_it_learns_and_not_by_what_is_played(monkeypatch)
     expected = forecast("connect4", 100, "cpu", "medium")
     assert expected.positions > 2 * LEAST["medium"] and expected.steps == pytest.approx(1.875 * SHARE * (100 * 60 - START_S))
     assert forecast("connect4", 100, "cpu").preset == "small"
+
+
+@pytest.mark.parametrize("share, second, preset, asked", [
+    (.9, 4.0, "small", ["tiny", "small", "small", "medium"]), (.9, .9, "tiny", ["tiny", "small", "small"]),
+    (.9, .1, "tiny", ["tiny", "small", "small"]), (.1, 4.0, "tiny", ["tiny", "small"]), (1.1, .1, "small", ["tiny", "small", "medium"])])
+def test_a_network_that_just_misses_is_measured_again(monkeypatch, share, second, preset, asked):
+    "`small` gets this share of its number in a first measurement, and another one in the second."
+    measured = at_speeds(monkeypatch, dict(tiny=(20_000, 40), small=(20_000, 40), medium=(60, .2)))
+    number, shares = LEAST["small"], iter([share, second])
+    def learned(game, minutes, device, speed, *rest):
+        expected, positions = forecast_at_speed(game, minutes, device, speed, *rest)
+        return expected, number * next(shares) if speed.preset == "small" else positions
+    monkeypatch.setattr(page, "forecast_at_speed", learned)
+    assert (forecast("connect4", 10, "cpu").preset, measured) == (preset, asked)
 
 
 def test_a_run_without_steps_has_a_forecast(monkeypatch):

@@ -155,6 +155,15 @@ def test_analysis_runs_until_the_next_line():
     assert obey(talk.program, "quit") is False and talk.program.thread is None
 
 
+def test_an_analysis_for_the_other_colour_leaves_the_game_as_it_is(talk):
+    for analyze in ("lz-analyze w 1", "kata-analyze w"):
+        assert obey(talk.program, analyze) and len(talk.program.board.actions) == 1, "a pass, for the time of the analysis"
+        assert obey(talk.program, "name")   # Ends it
+        assert talk("undo") == "? cannot undo"
+        assert talk("play b C3") == "=" and len(talk.program.board.actions) == 1
+        assert talk("undo") == "=" and np.array_equal(talk.program.board.state, talk.game.new())
+
+
 def test_the_clock_divides_what_is_left():
     clock = Clock()
     assert clock.move_s(0, 25) is None
@@ -205,6 +214,11 @@ def test_an_evaluator_that_fails_gets_an_answer_and_the_next_search_works():
 
 def test_a_weak_position_is_resigned():
     assert Talk(resign=1.1)("genmove b") == "= resign"
+
+
+def test_resigning_out_of_turn_leaves_no_pass():
+    talk = Talk(resign=2.0)   # More than any value
+    assert talk("genmove w") == "= resign" and talk.program.board.turns == []
 
 
 def test_no_line_ends_the_engine():

@@ -49,6 +49,14 @@ def test_an_agent_chooses_by_these_weights():
     assert agent.at_level(2).act(state) == agent.act(state) and agent.temperature == 0 and "level 1" in weak.name
 
 
+def test_an_agent_at_a_level_knows_the_levels_of_the_whole_agent():
+    "Also where it was made before anybody had asked for them, and from it the others follow."
+    game = get_game("tictactoe")
+    weak = Agent(game, UniformEvaluator(game), simulations=64).at_level(2)
+    assert weak.settings.simulations < 64 and weak.levels[-1].simulations == 64
+    assert weak.at_level(len(weak.levels)).settings.simulations == 64
+
+
 def test_levels_get_weaker_along_the_path_and_meet_their_ends():
     levels = even_levels(64)
     assert [level.simulations for level in levels] == sorted(level.simulations for level in levels)
