@@ -11,7 +11,7 @@ from alphazero_nb.arena.judge import (PositionSet, can_win_at_once, draw_positio
                                       read_positions, solve_positions)
 from alphazero_nb.arena.matches import canonical
 from alphazero_nb.arena.players import Player, RandomPlayer, RolloutPlayer, SolverPlayer
-from alphazero_nb.arena.solvers import TableSolver, get_solver
+from alphazero_nb.arena.solvers import EndgameSolver, TableSolver, get_solver
 from alphazero_nb.core.registry import get_game
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -144,13 +144,15 @@ def test_more_positions_than_there_are():
         draw_positions(game, range(1, 2), 10, RandomPlayer(game), 0)
 
 
-@pytest.mark.parametrize("name, every", [("tictactoe", 31), ("dots(rows=3,cols=3)", 31), ("connect4", 131)])
+@pytest.mark.parametrize("name, every", [("tictactoe", 31), ("dots(rows=3,cols=3)", 31), ("connect4", 131),
+                                         ("othello(size=6)", 131)])
 def test_the_positions_of_the_package_are_solved_right(name, every):
     game = get_game(name)
     found = packaged_positions(game)
     chosen = np.arange(len(found))[::every]
     if name == "connect4": chosen = chosen[(found.phase[chosen] > 0) | (np.arange(len(chosen)) % 8 == 0)]   # A few openings
-    again = solve_positions([get_solver(game, limit=None)], found.moves[chosen], found.phase[chosen], found.phases)
+    solver = EndgameSolver(game, limit=None) if name.startswith("othello") else get_solver(game, limit=None)
+    again = solve_positions([solver], found.moves[chosen], found.phase[chosen], found.phases)
     assert len(chosen) > 15 and (again.results == found.results[chosen]).all()
     assert len({canonical(game, state) for state in found.states}) == len(found)
 
@@ -202,7 +204,8 @@ def test_a_set_goes_on_after_a_stop_and_is_repeatable(whole, tmp_path):
 
 
 @pytest.mark.parametrize("name, stem, stones", [
-    ("connect4", "connect4", [(8, 11), (12, 18), (24, 32)]), ("dots(rows=3,cols=3)", "dots-rows-3-cols-3", [(0, 7), (8, 15), (16, 22)])])
+    ("connect4", "connect4", [(8, 11), (12, 18), (24, 32)]), ("dots(rows=3,cols=3)", "dots-rows-3-cols-3", [(0, 7), (8, 15), (16, 22)]),
+    ("othello(size=6)", "othello-size-6", [(18, 20), (21, 24), (25, 28)])])
 def test_the_packaged_sets_are_half_hard_and_those_that_report_share_nothing(name, stem, stones):
     game, report = get_game(name), TOOLS.parent / "nbs/data/positions" / f"{stem.partition('-')[0]}-report.npz"
     sets, keys = (packaged_positions(game), read_positions(report, game)), []
