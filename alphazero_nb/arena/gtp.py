@@ -282,10 +282,11 @@ def obey(program: GtpProgram, line: str) -> bool:
     words = text.split()
     number = words.pop(0) if words and words[0].isdigit() and len(words[0]) < 12 else ""
     if not words: return True
+    turns = program.board.turns if program.board is not None else []
     try: sign, answer = "=", answer_of(program, words[0], words[1:])
     except Exception as error:   # Of the evaluator, too: the controller must get an answer
         sign, answer = "?", " ".join(str(error).split()) or type(error).__name__
-        if program.board is not None: program.board.forget()
+        if program.board is not None: program.board.set(turns)   # As before, and the next search begins from nothing
     program.say(f"{sign}{number} {answer}".rstrip(" "))
     if program.thread is not None: program.thread.start()   # Its lines are the rest of this answer
     else: program.say("")

@@ -239,7 +239,7 @@ class FolderAway:
     back: bool = False       # True if the folder works again, and the run goes on
 
 # %% ../../nbs/05_core.events.ipynb #dbfc4473
-PASSING = (GameFinished, EngineStatus, NodesStatus, StepsTaken, MatchMoved, PhaseStarted)  # Events that may occur twice a second or more often
+PASSING = (GameFinished, EngineStatus, NodesStatus, StepsTaken, MatchMoved, PhaseStarted)  # They may come twice a second or more often
 
 # %% ../../nbs/05_core.events.ipynb #6672381d
 @dataclass

@@ -208,6 +208,7 @@ def test_an_evaluator_that_fails_gets_an_answer_and_the_next_search_works():
     assert talk("play b C3") == "="
     evaluator.broken = True
     assert talk("genmove w") == "? out of memory"
+    assert talk("genmove b") == "? out of memory" and talk.program.board.actions == [12], "no pass is left"
     evaluator.broken = False
     assert talk("genmove w").startswith("= ") and len(talk.program.board.actions) == 2
 
