@@ -125,7 +125,7 @@ def _read_sizes(text: str) -> list[tuple[int, float]]:
 def _train_sizes(args):
     "Train on boards of these sizes for these minutes, each time from the weights of the size before."
     from alphazero_nb.network.saved_run import read_saved
-    sizes, before, row = _read_sizes(args.sizes), args.init_from, None
+    sizes, before, rows = _read_sizes(args.sizes), args.init_from, []
     if args.minutes or args.iterations: raise ValueError("--sizes has minutes; leave out --minutes and --iterations.")
     for size, _ in sizes: _get_game(argparse.Namespace(**vars(args) | dict(size=size)))   # Before anything is trained
     for size, minutes in sizes:
@@ -133,9 +133,9 @@ def _train_sizes(args):
         if (folder / "manifest.json").exists(): minutes -= read_saved(folder).checkpoint.seconds / 60
         given = dict(size=size, sizes=None, minutes=minutes, folder=folder, init_from=before)
         given = vars(args) | given | dict(preset=args.preset or "anysize")
-        if minutes > 0.02: row = _train(argparse.Namespace(**given))   # A second and more is left
+        if minutes > 0.02: rows.append(_train(argparse.Namespace(**given)))   # A second and more is left
         before = folder
-    return row
+    return dict(sizes=rows) if args.json else None
 
 # %% ../nbs/82_cli.ipynb #c6e0bae5
 def _cards(text: str | None):
@@ -334,7 +334,7 @@ def _arena(args):
     players, progress = [], None if args.json else TextProgress()
     try:
         for i, name in enumerate((args.player, args.opponent)):
-            players.append(get_player(name, game, args.simulations or 64, args.device, args.seed + i,
+            players.append(get_player(name, game, args.simulations or 64, args.device, (args.seed + i) % 2**63,
                                       **_given(worlds=args.worlds)))
         result = play_series(game, *players, args.games, args.seed, progress, luck=True)
     finally: _close(players)
@@ -570,7 +570,7 @@ _MEASURE_COMMANDS = {
               ["--games", "--game", "--rules", "--players", "--cards", "--simulations", "--worlds", "--device",
                "--seed", "--pgn", "--json"]),
     "judge": (_judge, "ask a player for moves in solved positions, and say how many keep the result where some move gives it away",
-              dict(player="random, rollouts:N, solver, pretrained, or the folder of a run"),
+              dict(player="random, rollouts:N, heuristic, solver, pretrained, or the folder of a run"),
               ["--game", "--rules", "--players", "--cards", "--positions", "--per-phase", "--simulations", "--device",
                "--seed", "--json"]),
     "levels": (_levels, "measure levels of an agent that are 100 Elo apart, by a tournament of weaker copies",

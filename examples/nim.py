@@ -2,7 +2,7 @@
 
     alphazero-nb train "nim(stones=15)" --rules examples/nim.py --preset tiny --minutes 1
 
-Heaps of 4, 8, 12 and 16 stones are lost for the player to move, all others are won.
+A heap whose stones are a multiple of four is lost for the player to move. All others are won.
 """
 from alphazero_nb.all import Game, register
 

@@ -131,6 +131,13 @@ def use_stream(stream):
 
 
 @contextmanager
+def use_device(device):
+    HERE.devices = [*getattr(HERE, "devices", ()), number(device)]
+    try: yield
+    finally: HERE.devices.pop()
+
+
+@contextmanager
 def quiet():
     "Compute with ordinary tensors, below all that watches PyTorch."
     with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(): yield
@@ -314,7 +321,7 @@ def result_in_place(func, args, kwargs):
 class Backend:
     "What `torch.standin` offers."
     Stream, Event, CUDAGraph, stream, graph = Stream, Event, Graph, staticmethod(use_stream), staticmethod(record)
-    current_stream = staticmethod(current_stream)
+    current_stream, device = staticmethod(current_stream), staticmethod(use_device)
     @staticmethod
     def is_available(): return True
     @staticmethod

@@ -80,6 +80,12 @@ class Driver:
         return Driver.streams.get(device) or Stream(device)
     @staticmethod
     @contextmanager
+    def device(device):
+        before, Driver.current = Driver.current, str(device)
+        try: yield
+        finally: Driver.current = before
+    @staticmethod
+    @contextmanager
     def stream(stream):
         before, Driver.streams = Driver.streams, Driver.streams | {str(stream.device): stream}
         try: yield

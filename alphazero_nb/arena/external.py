@@ -5,7 +5,7 @@
 # %% ../../nbs/57_arena.external.ipynb #1c24f679
 from __future__ import annotations
 
-import os, queue, re, shlex, signal, subprocess, threading, time, weakref
+import hashlib, os, queue, re, shlex, signal, subprocess, threading, time, weakref
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Callable
@@ -217,9 +217,13 @@ def ask_move(engine: UciEngine, game: Game, state, line: EngineLine, go: str, li
         raise engine.fail(f"answered {move!r}, which is not a legal move in {place}") from None
 
 # %% ../../nbs/57_arena.external.ipynb #e006631b
+def _short_key(state) -> bytes: return hashlib.blake2b(state.tobytes(), digest_size=16).digest()
+
+
 class ProgramPlayer(Player):
     "A program at the table. `close` ends it; so does the end of Python. A subclass sets `engine`, and defines the rest."
     patience_s = 30.0   # Time for a move beyond its limit, or without any, before the program counts as hanging
+    room = 50_000       # Positions whose game is known; more where more tables are played at once
 
     def __init__(self, game: Game, spec: EngineSpec, word: str):
         self.game, self.spec, self.name, self.lines = game, spec, f"{word}:{spec.command}", {}
@@ -238,10 +242,17 @@ class ProgramPlayer(Player):
 
     def acts(self, states) -> np.ndarray:
         "Return the program's action for each state: (n,)."
+        self.room = max(self.room, 4 * len(states) * self.game.max_legal)
         return np.array([self._act(state) for state in self.game.as_states(states)])
 
+    def _find(self, state) -> EngineLine | None:
+        "Return the game that has come to this position; None if it is not known."
+        if (found := self.lines.get(_short_key(state))) is None: return None
+        line, after, reply = found
+        return replace(line, moves=(*line.moves, self.move_text(after, reply)))
+
     def _act(self, state) -> int:
-        line = self.lines.get(state.tobytes()) or self.begin(state)
+        line = self._find(state) or self.begin(state)
         action, used_s = self.ask(state, line)
         self._remember(state, action, line, used_s)
         return action
@@ -251,11 +262,11 @@ class ProgramPlayer(Player):
         if line.left_s is not None:
             if used_s > line.left_s: raise self.engine.fail(f"lost on time: it used {used_s:.2f} s of {line.left_s:.2f}")
             line = replace(line, left_s=line.left_s - used_s + self.spec.increment_s)
-        game, text, after = self.game, self.move_text, self.game.play(state, action)
-        moves = (*line.moves, text(state, action))
+        game, after = self.game, self.game.play(state, action)
+        line = replace(line, moves=(*line.moves, self.move_text(state, action)))
         for reply in game.legal_actions(after) if not game.over(after) else ():
-            self.lines[game.play(after, reply).tobytes()] = replace(line, moves=(*moves, text(after, reply)))
-        while len(self.lines) > 50_000: del self.lines[next(iter(self.lines))]
+            self.lines[_short_key(game.play(after, reply))] = line, after, reply
+        while len(self.lines) > self.room: del self.lines[next(iter(self.lines))]
 
     def close(self) -> None:
         "End the program."

@@ -149,7 +149,9 @@ def analyze(program: GtpProgram, interval_s: float, kata: bool, turns: list) -> 
                 shown = time.monotonic()
                 program.say(analysis_line(board, kata))
             if not more: program.stopping.wait()
-    except Exception as error: program.say(f"# the search failed: {' '.join(str(error).split())}")
+    except Exception as error:
+        program.say(f"# the search failed: {' '.join(str(error).split())}")
+        board.forget()   # Its tree waits for answers that never come
     if board.turns != turns: board.set(turns)
 
 # %% ../../nbs/58a_arena.gtp.ipynb #73b3ec7e

@@ -19,6 +19,7 @@ from ..core.calls import LEGAL, MOVER, PLAY, START, call_legal, call_mover, call
 from ..core.game import Game
 from ..core.registry import file_stem, same_game
 from ..core.intervals import independent_count, linked_groups, wilson_interval
+from ..network.checkpoint import write_arrays
 from .connect4_search import ILLEGAL
 from .matches import canonical
 
@@ -76,8 +77,8 @@ class PositionSet:
         "Write the set to a compressed .npz file. Raise a ValueError if it has no moves."
         if self.moves is None:
             raise ValueError("a set without the moves to its positions cannot be saved; make it with solve_positions.")
-        np.savez_compressed(path, game=self.game.name, moves=self.moves, results=self.results, phase=self.phase,
-                            phases=self.phases)
+        write_arrays(Path(path), dict(game=self.game.name, moves=self.moves, results=self.results, phase=self.phase,
+                                      phases=self.phases), compress=True)
 
 # %% ../../nbs/55_arena.judge.ipynb #98d2beb7
 def pad_lines(lines) -> np.ndarray:

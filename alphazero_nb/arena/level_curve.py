@@ -5,7 +5,7 @@
 # %% ../../nbs/59_arena.level_curve.ipynb #3c6e9af4
 from __future__ import annotations
 
-import math, time
+import math, time, warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -14,7 +14,7 @@ import numpy as np
 from ..core.events import MatchMoved
 from ..core.intervals import Z95
 from ..core.streams import Purpose, derive_seed
-from ..search.levels import Level, level_on_path, store_levels
+from ..search.levels import Level, level_on_path, network_hash, store_levels
 from ..search.search import require_number
 from .matches import OPENING_PLIES, dice_seeds, play_tables, read_scores, rotate, start_positions
 
@@ -166,7 +166,9 @@ def calibrate_levels(
     require_number("gap", gap, 10, 1000, whole=False)
     curve = measure_curve(agent, games, count, gap, minutes and 60 * minutes, seed, listener)
     agent.levels = curve.levels(count, gap)
-    if agent.source is not None and Path(str(agent.source)).exists(): store_levels(agent.source, agent.levels, curve.games)
+    if agent.source is None or not Path(str(agent.source)).exists(): return agent.levels
+    if network_hash(agent.source) == agent.fingerprint: store_levels(agent.source, agent.levels, curve.games)
+    else: warnings.warn(f"the levels are not stored: {agent.source} has a newer network by now; measure that one.")
     return agent.levels
 
 # %% ../../nbs/59_arena.level_curve.ipynb #92b98b02

@@ -221,8 +221,9 @@ def play_out_deals(game: Game, states, tables) -> np.ndarray:   # tables[i][seat
 
 # %% ../../nbs/52a_arena.luck.ipynb #a01f6a46
 def _seats(game: Game, state) -> int:
-    "Return the number of seats that are taken."
-    return game.players if game.measures is None else len(next(iter(game.measures(state).values())))
+    "Return the number of seats that are taken. All are, unless the measures of a start say something else."
+    try: return game.players if game.measures is None else len(next(iter(game.measures(state).values())))
+    except Exception: return game.players   # They may need a finished game
 
 
 def fresh_deals(game: Game, start, count: int, seed: int) -> list:

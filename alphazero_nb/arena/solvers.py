@@ -22,8 +22,9 @@ from .connect4_search import ILLEGAL, Connect4Search, guess_scores
 from .hex_search import HexSearch
 
 # %% auto #0
-__all__ = ['EFFORT', 'Unsolved', 'Solver', 'TableSolver', 'closed_boxes', 'fill_table', 'other_lines', 'dots_table', 'signs',
-           'DotsSolver', 'Connect4Solver', 'HexSolver', 'end_result', 'EndgameSolver', 'get_solver']
+__all__ = ['EFFORT', 'Unsolved', 'Solver', 'require_opposites', 'TableSolver', 'closed_boxes', 'fill_table', 'other_lines',
+           'dots_table', 'signs', 'DotsSolver', 'Connect4Solver', 'HexSolver', 'end_result', 'EndgameSolver',
+           'get_solver']
 
 # %% ../../nbs/51_arena.solvers.ipynb #2a7f0fae
 class Unsolved(ValueError):
@@ -41,6 +42,13 @@ class Solver(Protocol):
         "Return a score of each move, (actions,) int8. The best move has the largest one; ILLEGAL as above."
 
 # %% ../../nbs/51_arena.solvers.ipynb #3ab92c9f
+def require_opposites(game: Game, who: str) -> None:   # who: needs it, for the sentence
+    "Raise a ValueError unless a game has two players with opposite results, no dice and nothing hidden."
+    if game.players != 2 or not game.zero_sum or game.has_hidden_information or game.has_chance:
+        raise ValueError(f"{game.name} cannot be solved: {who} needs two players with opposite results, no dice and "
+                         f"nothing hidden.")
+
+
 class TableSolver:
     "Solve a small game of two players by visiting every position."
     def __init__(
@@ -48,8 +56,7 @@ class TableSolver:
         game: Game,
         limit: int = 100_000,   # Maximum number of positions; Python visits about 20,000 a second
     ):
-        if game.players != 2 or game.has_hidden_information or game.has_chance:
-            raise ValueError(f"{game.name} cannot be solved: a table needs two players, no dice and nothing hidden.")
+        require_opposites(game, "a table")
         self.game, self.limit, self.table = game, limit, {}
         self._value(game.new())
 
@@ -224,7 +231,8 @@ _COUNT, _NEXT, _LOW, _HIGH, _BEST, _SEAT = range(6)   # Columns of `frames`: leg
 
 @kernel
 def end_result(api, states, moves, frames, result, left):
-    "Return the sign of the first seat's result from states[0] under perfect play, or 2 if `left` nodes are not enough."
+    """Return the sign of the first seat's result from states[0] under perfect play; 2 if `left` nodes are not enough,
+    3 if a line is longer than there are rows."""
     depth, low, high = 0, -1, 1
     while True:
         left[0] -= 1
@@ -249,6 +257,7 @@ def end_result(api, states, moves, frames, result, left):
                 row[_BEST] = min(row[_BEST], value)
                 row[_HIGH] = min(row[_HIGH], value)
             is_over, value = row[_NEXT] == row[_COUNT] or row[_LOW] >= row[_HIGH], row[_BEST]
+        if depth + 1 == len(states): return 3
         row = frames[depth]
         states[depth + 1] = states[depth]
         call_play(api[PLAY], states[depth + 1], moves[depth, row[_NEXT]])
@@ -263,8 +272,7 @@ class EndgameSolver:
         game: Game,
         limit: int | None = EFFORT,   # Most nodes per position; None: as many as it takes
     ):
-        if game.players != 2 or game.has_hidden_information or game.has_chance:
-            raise ValueError(f"{game.name} cannot be solved: a search to the end needs two players, no dice and nothing hidden.")
+        require_opposites(game, "a search to the end")
         self.game, self.limit, depth = game, limit, game.max_length + 2
         self._scratch = (np.zeros((depth, game.state_size), np.int16), np.zeros((depth, game.max_legal), np.int32),
                          np.zeros((depth, 6), np.int64), np.zeros(2, np.float32))
@@ -280,6 +288,9 @@ class EndgameSolver:
             if found == 2:
                 raise Unsolved(f"{game.name}: the moves of a position are not solved within {self.limit:,} nodes; come nearer to "
                                f"the end, or pass limit=None.{see('solver')}")
+            if found == 3:
+                raise Unsolved(f"{game.name}: a line from this position is longer than {game.max_length:,} moves; come nearer to "
+                               f"the end.{see('solver')}")
             results[action] = sign * found
         return results
 

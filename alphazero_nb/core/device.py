@@ -97,11 +97,14 @@ def device_names() -> list[str]:
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())] * cuda + ["mps"] * mps + ["cpu"]
 
 
+def _make_device(name: str) -> Device:
+    if name == "cpu": return _cpu()
+    return Device("mps", "Apple GPU", "float32", "float32", False, False) if name == "mps" else _cuda(int(name.split(":")[1]))
+
+
 def list_devices() -> list[Device]:
     "Return all usable devices, best first: CUDA GPUs, then MPS, then the CPU."
-    mps = Device("mps", "Apple GPU", "float32", "float32", False, False)
-    make = lambda name: _cpu() if name == "cpu" else mps if name == "mps" else _cuda(int(name.split(":")[1]))
-    return [make(name) for name in device_names()]
+    return [_make_device(name) for name in device_names()]
 
 # %% ../../nbs/00_core.device.ipynb #10ae540b
 def device_variants(device: Device) -> list[Device]:
@@ -128,12 +131,11 @@ def gpu_facts(name: str) -> dict:
 def get_device(
     name: str | Device = "auto",  # "auto", "cuda", "cuda:1", "mps" or "cpu"
 ) -> Device:                      # A ValueError lists the available devices
-    "Return the device with this name, or the best one for `auto`."
+    "Return the device with this name, or the best one for `auto`. No other one is touched."
     if isinstance(name, Device): return name
+    for each in device_names():
+        if str(name) in ("auto", each, each.partition(":")[0]): return _make_device(each)
     found = list_devices()
-    if name == "auto": return found[0]
-    for device in found:
-        if str(name) in (device.name, device.type): return device
     names = ", ".join(f"{device.name} ({device.description})" for device in found)
     near = difflib.get_close_matches(str(name), [device.name for device in found] + ["auto"], n=1)
     meant = f" Did you mean {near[0]!r}?" if near else ""

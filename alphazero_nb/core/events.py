@@ -14,8 +14,8 @@ from typing import Callable
 __all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'PhaseStarted', 'MatchMoved', 'MatchPlayed',
            'describe_games', 'describe_measure', 'describe_measures', 'describe_luck', 'describe_keeps',
            'known_baselines', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'NodesStatus',
-           'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events', 'event_to_dict', 'JsonLines',
-           'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
+           'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events', 'event_to_dict', 'plain_number',
+           'JsonLines', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -263,6 +263,12 @@ def event_to_dict(event) -> dict:
     return dict(event=type(event).__name__, **asdict(event))
 
 # %% ../../nbs/05_core.events.ipynb #17d5b194
+def plain_number(value):   # For `json.dumps`, which knows no other library's
+    "Return a number of numpy as one of Python."
+    if hasattr(value, "item"): return value.item()
+    raise TypeError(f"{type(value).__name__} is not a number.")
+
+
 class JsonLines:
     "Appends events of some types to a file, one JSON object per line."
     def __init__(self, path: str | Path,
@@ -276,7 +282,7 @@ class JsonLines:
     def __call__(self, event) -> None:
         "Write an event. Raise an OSError if that fails; then the next call of this or of `flush` writes it."
         if not isinstance(event, self.every): return
-        self.lines += json.dumps(event_to_dict(event)).encode() + b"\n"
+        self.lines += json.dumps(event_to_dict(event), default=plain_number).encode() + b"\n"
         self.flush()
 
     def flush(self) -> None:

@@ -33,7 +33,7 @@ def read_later(tensor: torch.Tensor, device: Device) -> Callable:
     event.record(module.current_stream(device.name))
 
     def read() -> np.ndarray:
-        event.synchronize()   # Sleeps, because the actors need the core
+        with module.device(device.name): event.synchronize()   # Sleeps, because the actors need the core
         return host.numpy()
     return read
 
@@ -51,8 +51,8 @@ class DeviceStream:
     def use(self):
         "Give the work of this block to this stream."
         if self.stream is None: yield
-        else:
-            with self.module.stream(self.stream): yield
+        else:   # On this device: at its end, a stream alone would return to the first one, which then takes memory there
+            with self.module.device(self.device.name), self.module.stream(self.stream): yield
 
     @contextmanager
     def after_others(self):
@@ -74,9 +74,10 @@ class DeviceGraph:
         around, side = module.current_stream(device.name), module.Stream(device.name)
         self.input, self.graph = example.clone(), module.CUDAGraph()
         side.wait_stream(around)
-        with module.stream(side):
-            for _ in range(3): compute(self.input)   # Libraries choose their kernels and take their memory
-        with module.graph(self.graph, stream=side, capture_error_mode="thread_local"): self.output = compute(self.input)
+        with module.device(device.name):
+            with module.stream(side):
+                for _ in range(3): compute(self.input)   # Libraries choose their kernels and take their memory
+            with module.graph(self.graph, stream=side, capture_error_mode="thread_local"): self.output = compute(self.input)
         around.wait_stream(side)
 
     def __call__(self, tensor: torch.Tensor):

@@ -5,8 +5,8 @@
 # %% ../../nbs/87_lab.study.ipynb #9ff124a2
 from __future__ import annotations
 
-import json, math, threading, time
-from concurrent.futures import ThreadPoolExecutor
+import heapq, json, math, threading, time
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
@@ -19,7 +19,7 @@ from ..core.streams import Purpose, derive_seed
 from ..network.checkpoint import read_json, write_whole
 from ..network.networks import default_preset
 from ..ui.match_text import first_line
-from ..ablate import Runs, Stopped, check_run, require_kind, trained_row
+from ..ablate import LARGEST, Runs, Stopped, check_run, require_kind, trained_row
 from .measures import describe_depth, describe_play
 from .report import choices_by_move, study_page
 from .strong_games import STRENGTHS, PairScores, StrongGame, play_steps, play_strong
@@ -28,8 +28,8 @@ from .verdict import (count_questions, describe_exact, describe_gaps, describe_v
 
 # %% auto #0
 __all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'SHORT', 'find_variant', 'StudyPlan', 'claim_folder', 'Study', 'play_round',
-           'play_together', 'play_rounds', 'games_of', 'all_samples', 'describe_unused', 'make_result', 'StudyResult',
-           'study']
+           'play_together', 'end_of_rounds', 'play_rounds', 'games_of', 'all_samples', 'describe_unused', 'make_result',
+           'StudyResult', 'study']
 
 # %% ../../nbs/87_lab.study.ipynb #dc0f1694
 TRAINING = 0.75   # Share of the minutes
@@ -68,6 +68,11 @@ class StudyPlan:
         if not self.minutes > 0: raise ValueError(f"minutes is {self.minutes}; it must be above 0.")
         if not self.seeds: raise ValueError("seeds is empty; a study needs one or more.")
         for seed in self.seeds: require_kind("an entry of seeds", seed, "int", 2**63 - 1)
+        if len(set(self.seeds)) < len(self.seeds): raise ValueError(f"seeds are {self.seeds}; give each one once.")
+        for strength in self.strengths: require_kind("an entry of strengths", strength, "int", LARGEST["simulations"])
+        rising = all(one < other for one, other in zip(self.strengths, self.strengths[1:]))
+        if len(self.strengths) < 2 or self.strengths[0] != 0 or not rising:
+            raise ValueError(f"strengths are {self.strengths}; give 0 and one or more numbers of simulations, rising.")
         if len(set(self.variants)) < len(self.variants):
             raise ValueError("two variants are the same game; give them different names or parameters.")
         games = [get_game(name) for name in self.variants]
@@ -107,8 +112,12 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
         raise ValueError(f"{folder} has a study of {', '.join(map(str, found['variants']))} with "
                          f"{len(found['seeds'])} seeds; give this one another folder.")
     presets, begun = plan.presets(), found.get("presets")
-    if plan.preset is None and isinstance(begun, dict):   # The runs keep their networks, whatever the minutes are now
-        presets |= {name: begun[name] for name in presets if isinstance(begun.get(name), str)}
+    if isinstance(begun, dict):   # The runs keep their networks, whatever the minutes are now
+        begun = {name: begun[name] for name in presets if isinstance(begun.get(name), str)}
+        if plan.preset is not None and begun != {name: plan.preset for name in begun}:
+            raise ValueError(f"the study in {folder} began with the preset {', '.join(dict.fromkeys(begun.values()))}; leave "
+                             f"out preset, or take another folder.")
+        presets |= begun
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(dict(mine, presets=presets)).encode())
     return presets
@@ -187,32 +196,43 @@ def play_together(study: Study, keys: list, threads: int) -> list[dict]:   # key
         def begin(name, seed, number):
             run, path = study.runs.trainer(name, seed), _round_file(study, name, seed, number)
             network = run.folder.checkpoint.networks[run.iteration]
-            if (found := _stored_round(path, network)) is not None: return lambda: found
+            if (found := _stored_round(path, network)) is not None: return found
             agent, own = study.runs.agent(name, seed, max(plan.strengths)), derive_seed(seed, Purpose.LADDER, number)
-            return pool.submit(play_round, agent, plan.strengths, own, network, path, study.clock, stop).result
-        try: return [result() for result in [begin(*key) for key in keys]]
+            return pool.submit(play_round, agent, plan.strengths, own, network, path, study.clock, stop)
+        try:
+            results = [begin(*key) for key in keys]
+            futures = [each for each in results if isinstance(each, Future)]
+            for each in wait(futures, return_when=FIRST_EXCEPTION).done: each.result()   # Raises the error of a round
+            return [each.result() if isinstance(each, Future) else each for each in results]
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)   # Rounds that wait for a thread do not begin
             raise
 
 
+def end_of_rounds(seconds, threads: int) -> float:
+    "Return the time in which threads play rounds of these seconds, if each takes the next one as soon as it is free."
+    free = [0.0] * threads
+    for each in seconds: heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
 def play_rounds(study: Study) -> dict:   # {(variant, seed): list of rounds}
     "Play as many rounds of all agents as fit into the time, at least one."
     plan, found = study.plan, {key: [] for key in study.runs}
-    budget, spent, longest = 60 * (1 - TRAINING) * plan.minutes, 0.0, 0.0
+    budget, spent, last = 60 * (1 - TRAINING) * plan.minutes, 0.0, []   # last: seconds of each agent's last round
     threads = 1 if any(get_game(name).in_python for name in plan.variants) else usable_cores()
     at_once = threads // math.gcd(threads, len(found))   # Rounds that keep all threads busy to their end
     while (number := len(next(iter(found.values())))) < (plan.rounds or MOST_ROUNDS):
-        if not plan.rounds and number and spent + longest > budget: break
-        most = (plan.rounds or MOST_ROUNDS) - number
-        more = min(at_once if number else 1, most)   # The first round says how long they take
+        more = min(at_once if number else 1, (plan.rounds or MOST_ROUNDS) - number)   # The first says how long they take
+        if number and not plan.rounds:
+            while more and spent + end_of_rounds(last * more, threads) > budget: more -= 1
+            if not more: break
         keys = [(*key, number + k) for k in range(more) for key in found]
-        before = spent
-        for (name, seed, _), played in zip(keys, play_together(study, keys, threads)):
-            found[name, seed].append(played)
-            spent += played["seconds"] / threads
-        longest = max(longest, spent - before)
+        rounds = play_together(study, keys, threads)
+        for (name, seed, _), played in zip(keys, rounds): found[name, seed].append(played)
+        spent += end_of_rounds([played["seconds"] for played in rounds], threads)
+        last = [played["seconds"] for played in rounds[-len(found):]]
         study.say(f"round {number + more}: {LEAST_GAMES} games of each agent at {len(plan.strengths)} strengths, "
                   f"{spent / 60:.1f} of {budget / 60:.1f} minutes")
     return found
@@ -266,16 +286,17 @@ def make_result(study: Study, rounds: dict) -> dict:
     strong = {name: [game for seed in plan.seeds for game in games_of(rounds[name, seed], top)]
               for name in plan.variants}
     games = {name: get_game(name) for name in plan.variants}
+    runs = [trained_row(name, seed, study.runs.trainer(name, seed)) for name, seed in study.runs]
     return dict(
         variants=list(plan.variants), minutes=plan.minutes, seeds=list(plan.seeds), strengths=list(plan.strengths),
-        trained_minutes=study.runs.experiment.minutes, games=LEAST_GAMES * len(next(iter(rounds.values()))),
+        trained_minutes=sum(row["minutes"] for row in runs) / len(runs), games=LEAST_GAMES * len(next(iter(rounds.values()))),
         questions=count_questions(samples), rows=rows, gaps=table_gaps(samples),
         verdict={name: describe_variant([row for row in rows if row["variant"] == name]) for name in plan.variants},
         choices={name: choices_by_move(strong[name]) for name in plan.variants},
         unused={name: describe_unused(games[name], strong[name], random[name].unused) for name in plan.variants},
         warnings={name: random[name].warnings(games[name].action_name) for name in plan.variants},
         exact={name: exact_answer(games[name]) for name in plan.variants},
-        runs=[trained_row(name, seed, study.runs.trainer(name, seed)) for name, seed in study.runs])
+        runs=runs)
 
 # %% ../../nbs/87_lab.study.ipynb #e4acd6b0
 class StudyResult:

@@ -93,8 +93,8 @@ def find_row(
     strength: int | None = None,   # None: the strongest players
 ) -> dict | None:
     "Return the row of a measure, or None."
-    fitting = [row for row in rows if row["measure"] == measure and strength in (None, row["strength"])]
-    return max(fitting, key=lambda row: row["strength"], default=None)
+    if strength is None: strength = max((row["strength"] for row in rows), default=0)
+    return next((row for row in rows if (row["measure"], row["strength"]) == (measure, strength)), None)
 
 
 def who_is_ahead(rows: list[dict]) -> str:   # Rows of one variant of a game for two players
@@ -231,7 +231,7 @@ POSITIONS = 100_000   # Most positions that are visited, about ten seconds
 
 def exact_answer(game: Game, limit: int = POSITIONS) -> str | None:   # None: not solved
     "Return the result of perfect play from the start: first, second or draw."
-    if game.players != 2 or game.has_chance or game.has_hidden_information: return None
+    if game.players != 2 or not game.zero_sum or game.has_chance or game.has_hidden_information: return None
     try: solver = get_solver(game)
     except ValueError: solver = None
     try:

@@ -15,6 +15,8 @@ from numpy.lib import format as npy
 from torch import nn
 import torch
 from ..core.help import see
+from ..core.device import Device
+from ..core.events import plain_number
 from ..core.game import Game
 
 # %% auto #0
@@ -81,7 +83,7 @@ def _flush_folder(folder: Path) -> None:
     finally: os.close(handle)
 
 # %% ../../nbs/23_network.checkpoint.ipynb #759333a9
-def json_bytes(value) -> bytes: return (json.dumps(value, indent=1) + "\n").encode()
+def json_bytes(value) -> bytes: return (json.dumps(value, indent=1, default=plain_number) + "\n").encode()
 
 
 def write_json(path: Path, value) -> None:
@@ -242,8 +244,9 @@ def require_like(want: dict[str, np.ndarray], have: dict[str, np.ndarray], probl
     if wild: raise ValueError(f"{problem}: {wild[0]} holds NaN or infinity.")
 
 # %% ../../nbs/23_network.checkpoint.ipynb #b74d6aac
-def check_network(game: Game, network: nn.Module, device: str = "cpu") -> None:
+def check_network(game: Game, network: nn.Module, device: str | Device = "cpu") -> None:   # A Device: in its format, too
     "Raise a ValueError unless a network of your own can play this game, be trained, be saved and be loaded again."
+    device, plays_on = getattr(device, "name", device), device if isinstance(device, Device) else None
     if not isinstance(network, nn.Module):
         raise ValueError(f"network is of type {type(network).__name__}; pass a torch.nn.Module.")
     for name, value in network.state_dict().items(): _check_tensor(name, value)
@@ -251,6 +254,7 @@ def check_network(game: Game, network: nn.Module, device: str = "cpu") -> None:
     except Exception as error:
         raise ValueError(f"your network cannot be copied to {device}: {_first(error)}.") from error
     _check_output(game, one, device)
+    if plays_on is not None and plays_on.dtype != "float32": _check_format(game, one, plays_on)
     saved = network_arrays(one)
     try: again = network_arrays(fill_network(two, saved))
     except Exception as error:
@@ -274,6 +278,16 @@ def _check_tensor(name: str, value) -> None:
     if value.dtype != torch.float32 and (value.is_floating_point() or value.is_complex()):
         raise ValueError(f"your network has {name} in {str(value.dtype).removeprefix('torch.')}; networks train in "
                          f"float32, so call network.float() and choose half precision with the device.{see('network')}")
+
+
+def _check_format(game: Game, network: nn.Module, device: Device) -> None:
+    "Raise a ValueError unless a network evaluates positions in the number format of the device."
+    from alphazero_nb.network.inference import inference_copy
+    inputs = torch.from_numpy(np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)).to(device.name)
+    try: inference_copy(network, device)(inputs)
+    except Exception as error:
+        raise ValueError(f"your network cannot play in {device.dtype}, as {device.name} does: {_first(error)}. Convert nothing "
+                         f"to float32 in its forward, or pass device=replace(get_device(), dtype='float32').") from error
 
 
 def _check_output(game: Game, network: nn.Module, device: str) -> None:

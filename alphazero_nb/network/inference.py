@@ -5,7 +5,7 @@
 # %% ../../nbs/21_network.inference.ipynb #b217d820
 from __future__ import annotations
 
-import copy, threading
+import copy, itertools, threading
 from typing import Callable
 
 import torch
@@ -18,7 +18,7 @@ from .fused_cards import FusedSuitNet, fused_cards_work
 from .int8 import Int8Net, can_use_int8
 
 # %% auto #0
-__all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'inference_copy', 'RecordedCopy']
+__all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'with_channels_last', 'inference_copy', 'RecordedCopy']
 
 # %% ../../nbs/21_network.inference.ipynb #c5ca0006
 FUSED = {BoardNet: FusedNet, SuitNet: FusedSuitNet}
@@ -33,6 +33,13 @@ def can_fuse(network: nn.Module, device: Device, dtype: str | None = None) -> bo
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
 BACKENDS = ("auto", "eager", "fused", "compile", "graphs")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
+
+
+def with_channels_last(net: nn.Module) -> nn.Module:
+    "Bring the weights of convolutions into the channels_last format, in place. `Module.to` does not know 5-D weights."
+    for tensor in itertools.chain(net.parameters(), net.buffers()):
+        if tensor.dim() == 4: tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+    return net
 
 
 def inference_copy(
@@ -60,7 +67,7 @@ def inference_copy(
     net = fold_batch_norm(net.eval()).requires_grad_(False)
     if int8: run = Int8Net(net, number)
     elif backend == "fused": run = FUSED[type(network)](net.to(number), number)
-    else: run = net.to(number, memory_format=last)
+    else: run = with_channels_last(net.to(number)) if device.channels_last else net.to(number)
     if backend == "compile": run = _compiled(run)
 
     def forward(inputs):

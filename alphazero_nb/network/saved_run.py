@@ -202,4 +202,5 @@ def load_network(
     except ValueError as error:
         whose = "its run" if network is None else "the given network"
         raise ValueError(f"{file} does not fit {whose}: {error}") from error
+    filled.fingerprint = checkpoint.networks[iteration]   # Levels belong to these weights
     return game, filled, folder.name if path.is_dir() else f"{folder.name}/{path.stem}"

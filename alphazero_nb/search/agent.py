@@ -23,7 +23,8 @@ __all__ = ['MOST_CANDIDATES', 'Agent']
 # %% ../../nbs/32_search.agent.ipynb #ee040d26
 class _Loadable:
     "An agent that can be loaded from a run or from the package."
-    source = None   # Folder or pretrained:GAME whose levels it has
+    source = None        # Folder or pretrained:GAME whose levels it has
+    fingerprint = None   # Of its network, if it comes from a run, which may go on training
 
     @classmethod
     def load(
@@ -41,7 +42,7 @@ class _Loadable:
         from alphazero_nb.network.evaluator import NetworkEvaluator
         game, network, name = load_network(folder, network, game)
         agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
-        if read_config(run_of(folder) / "config.json")["game"] == game.name: agent.source = folder
+        if read_config(run_of(folder) / "config.json")["game"] == game.name: agent.source, agent.fingerprint = folder, network.fingerprint
         return agent
 
     @classmethod
@@ -71,7 +72,7 @@ class _Levelled:
     @property
     def levels(self) -> tuple:   # Of Level, the weakest first and the full agent last
         if self._levels is None:
-            self._levels = stored_levels(self.source) or even_levels(self.settings.simulations)
+            self._levels = stored_levels(self.source, self.fingerprint) or even_levels(self.settings.simulations)
         return self._levels
 
     @levels.setter

@@ -106,7 +106,10 @@ def store_levels(source: str | Path, levels: tuple, games: int) -> None:   # gam
     write_json(levels_file(source), dict(network=network_hash(source), games=games, levels=levels_to_dict(levels)))
 
 
-def stored_levels(source: str | Path | None) -> tuple | None:   # Folder or network of a run, or pretrained:GAME
+def stored_levels(
+    source: str | Path | None,   # Folder or network of a run, or pretrained:GAME
+    network: str | None = None,  # Hash of the agent's network; default: of the newest one of the run
+) -> tuple | None:
     "Return the measured levels of an agent, None if it has none. A damaged file gives a warning and None."
     from alphazero_nb.network.checkpoint import read_json
     if source is None: return None
@@ -116,7 +119,7 @@ def stored_levels(source: str | Path | None) -> tuple | None:   # Folder or netw
     try:
         with as_file(file) as path: saved = read_json(path, "table of levels")
         if packaged: return read_levels(saved["levels"]) if "levels" in saved else None
-        return read_levels(saved["levels"]) if saved["network"] == network_hash(source) else None
+        return read_levels(saved["levels"]) if saved["network"] == (network or network_hash(source)) else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         warnings.warn(f"{file} is not used: {error}")
         return None

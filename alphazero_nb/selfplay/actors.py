@@ -149,8 +149,10 @@ class Inference:
             game, network, self.device, shapes=(max(layout.rows(worlds), min(even, layout.max_rows or even)),),
             backend=layout.backend, dtype="int8" if int8 else None)
         self.version, self.weights = version, object()   # A resumed run may train a version twice; the object differs
-        self.shared = evaluator is not None or network is not None and (
-            sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared)
+        # The result of a graph is valid until the next call, and two threads cannot give work to an Apple GPU
+        must = layout.threads > 1 and (layout.backend == "graphs" or self.name == "mps")
+        self.shared = evaluator is not None or network is not None and (must or (
+            sharing_pays(self.network, batch, layout.threads) if layout.shared is None else layout.shared))
         self.threads_inside = 0 if network is None or self.shared else 1   # 0: leave PyTorch's own choice
         self.evaluator = self.network
         if self.shared: self.evaluator = BatchedEvaluator(evaluator or self.network, batch * layout.merged)

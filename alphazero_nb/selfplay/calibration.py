@@ -151,13 +151,15 @@ def measure_layouts(
     seed: int = 0,
     rounds: int = 2,             # Windows per layout
     evals_per_game: float | None = None,  # For the games per minute; default: estimated
+    say: Callable = print,       # Called with a sentence about processes that cannot play here, and are left out
 ) -> list[dict]:  # name, layout, evals_per_s, moves_per_s, games_per_min, average_batch, busy_share, ready_s, beside
     "Play in one layout after the other, through the list and back. Return the speed of each."
     layouts = with_fastest_variant(game, network, layouts)
     ways = [(list(layouts), rounds - rounds // 2)] + [(list(layouts)[::-1], rounds // 2)] * (rounds > 1)
     window = seconds / (len(layouts) * (rounds + len(ways) / 2))
     windows, found, ready, beside, worlds = {}, dict(layouts), {}, {}, count_worlds(game, settings.search)
-    for name, count in [(name, count) for names, count in ways for name in names]:
+
+    def measure(name: str, count: int) -> None:
         started, scheduler = time.monotonic(), GameScheduler()
         with closing(make_pool(game, network, found[name], settings, seed)) as pool:
             pool.wait_ready()
@@ -166,8 +168,15 @@ def measure_layouts(
             windows.setdefault(name, []).extend(measure_window(pool, scheduler, window) for _ in range(count))
             max_rows = smaller_batch(pool, found[name], worlds) or found[name].max_rows
             found[name], beside[name] = replace(pool.layout, max_rows=max_rows), pool.plays_on
+    for name, count in [(name, count) for names, count in ways for name in names]:
+        if name not in found: continue
+        try: measure(name, count)
+        except Exception as error:
+            if found[name].kind == "threads" or len(found) == 1: raise
+            del found[name]
+            say(f"The layout {name!r} cannot play here: {str(error).strip().splitlines()[0]}")
     evals_per_game = evals_per_game or math.prod(usual_game(game, settings))
-    return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in layouts]
+    return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in found]
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #52e75e45
 def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, ready_s: float, beside: bool) -> dict:

@@ -9,10 +9,10 @@ import queue, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
-from ..core.device import Device
+from ..core.device import Device, get_device
 from ..core.events import (EngineStatus, Events, GameFinished, Message, NodesStatus, SelfPlayDone,
                                       SelfPlayStopped, default_listeners)
 from ..core.game import Game
@@ -361,12 +361,12 @@ class _PoolOwner(_EngineState):
 
 # %% ../../nbs/49_selfplay.engine.ipynb #5b801cff
 def _benchmark(
-    game: Game, network, layout: Layout, settings: SelfPlaySettings, seed: int, seconds: float,
+    game: Game, network, layout: Layout, settings: SelfPlaySettings, seed: int, seconds: float, say: Callable,
 ) -> list[dict]:
     "Benchmark the layouts that compete with this one for `seconds` in total. Return the table."
     length, evaluations = usual_game(game, settings)
     return measure_layouts(game, network, candidate_layouts(game, network, layout), seconds,
-                           spread_starts(settings, length), seed, evals_per_game=length * evaluations)
+                           spread_starts(settings, length), seed, evals_per_game=length * evaluations, say=say)
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1b1726e9
 class _CallRunner(_PoolOwner):
@@ -410,7 +410,8 @@ class _CallRunner(_PoolOwner):
         self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
         self.pause()
         self.pool.close()      # Its processes would compete with the measured ones
-        rows = _benchmark(self.game, self.network, self.layout, self.settings, self.seed, seconds)
+        say = lambda text: self.events.emit(Message(text))
+        rows = _benchmark(self.game, self.network, self.layout, self.settings, self.seed, seconds, say)
         self.use(choose_layout(rows, self.play_on))
         if self.closed: self.pool.close()
         self._measure = False
@@ -480,6 +481,8 @@ class SelfPlayEngine(_GameSupply):
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
                                  threads, games, max_batch, shared, self.worlds, backend)
+            if isinstance(device, Device) and network is not None and device != get_device(device.name):   # Changed by hand
+                layout = replace(layout, number_format=device.dtype, channels_last=device.channels_last)
         self.use(layout)
 
     def __repr__(self):

@@ -20,6 +20,7 @@ from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
 from ..network.networks import BoardNet, PolicyHead, ResidualBlock, ValueHead
+from ..network.inference import with_channels_last
 from ..network.int8 import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
@@ -182,7 +183,8 @@ class Optimizer(torch.optim.AdamW):
             for weight in weights: weight.grad = None   # AdamW leaves it alone
         self._step_adamw()
         for weights, each in zip(self.matrices, gradients):
-            if each[0] is not None: self._step_muon(weights, each)
+            there = [pair for pair in zip(weights, each) if pair[1] is not None]
+            if there: self._step_muon(*map(list, zip(*there)))
 
     def _step_muon(self, weights: list, gradients: list) -> None:
         rate = self.param_groups[0]["lr"] / self.param_groups[0].get("share", 1.0)
@@ -231,7 +233,7 @@ def autocast(device: Device):
 def place_network(network: nn.Module, device: Device) -> nn.Module:
     "Move a network to a device, into the order of memory that the device prefers."
     network = network.to(device.name)
-    return network.to(memory_format=torch.channels_last) if device.channels_last else network
+    return with_channels_last(network) if device.channels_last else network
 
 
 def as_floats(inputs: torch.Tensor, device: Device) -> torch.Tensor:

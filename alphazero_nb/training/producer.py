@@ -173,7 +173,8 @@ def produce_games(
     events = Events(default_listeners() if listeners is None else list(listeners))
     end = np.inf if minutes is None else time.monotonic() + 60 * minutes
     while not ended:
-        producer = Producer(folder, network, events.emit, device=device, **engine)
+        try: producer = Producer(folder, network, events.emit, device=device, **engine)
+        except KeyboardInterrupt: break
         with producer.engine:
             try: ended = producer.run(end, (np.inf if total is None else total) - written, every_s)
             except KeyboardInterrupt: ended = True

@@ -13,11 +13,12 @@ from typing import Callable
 
 from ..core.help import see
 from ..core.device import HOSTS, device_names, find_host, usable_cores
-from ..core.events import FolderAway
+from ..core.events import FolderAway, plain_number
 from ..core.records import GameRecord, join_records, split_records
 from ..network.checkpoint import (WAITS_S, exists, is_away, json_bytes, patiently, read_arrays, read_json,
                                              read_plain, write_arrays, write_json, write_whole)
 from ..network.saved_run import Checkpoint, SavedRun, manifest_of, parse_row, read_config, read_saved
+from ..search.levels import levels_file
 from ..selfplay.layout import LAYOUTS, Layout, read_layout
 
 # %% auto #0
@@ -335,7 +336,7 @@ class RunFolder(_ReadableRun):
         if score is not None and score >= best.get("score", -math.inf): best = dict(iteration=iteration, score=score)
         spared = spared_networks(networks, iteration, every) | {best.get("iteration")}
         state = write_arrays(self.file("learner", iteration), learner)
-        log_bytes, hasher = self.log.write(json.dumps(dict(row, sha256=sha256)).encode() + b"\n")
+        log_bytes, hasher = self.log.write(json.dumps(dict(row, sha256=sha256), default=plain_number).encode() + b"\n")
         after = Checkpoint(**progress, iteration=iteration, log_bytes=log_bytes, log_sha256=hasher.hexdigest(),
                            learner_sha256=state, best=best,
                            networks={i: networks[i] for i in sorted(networks) if i in spared})
@@ -480,6 +481,7 @@ def pack_agent(
         for file, data in (("config.json", json.dumps(config)), ("manifest.json", json.dumps(manifest)),
                            ("iterations.jsonl", saved.log), (name, read_plain(folder / name))):
             archive.writestr(f"{folder.name}/{file}", data)
+        if levels_file(folder).is_file(): archive.write(levels_file(folder), f"{folder.name}/{levels_file(folder).name}")
     packed = folder.with_name(f"{folder.name}.zip")
     write_whole(packed, content.getvalue())
     return packed

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from ..core.events import Message, shell_command
+from ..core.events import Message, plain_number, shell_command
 from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
@@ -81,7 +81,7 @@ def producer_seed(seed: int, producer: int) -> int: return derive_seed(seed, Pur
 def write_games(shared: Path, producer: int, records: list[GameRecord], **about) -> GamesFile:
     "Write consecutive games of a producer, numbered from 0, as one whole file. Raise an OSError if that fails."
     file = GamesFile(records[0].number, producer, len(records))
-    about = json.dumps(dict(about, format=FORMAT, version=_version())).encode()
+    about = json.dumps(dict(about, format=FORMAT, version=_version()), default=plain_number).encode()
     table = join_records([replace(record, number=producer << _INDEX_BITS | record.number) for record in records])
     path = shared / file.name
     try: path.parent.mkdir(exist_ok=True)

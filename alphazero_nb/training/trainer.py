@@ -162,7 +162,7 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
     weights, device = None, get_device(device)
     if init_from is not None: preset, weights = read_weights(init_from, game, preset)
     preset = "custom" if network is not None else preset or default_preset(game)
-    if network is not None: check_network(game, network, device.name)
+    if network is not None: check_network(game, network, device)
     return RunPlan(game, preset, device, seed, train, play, network, layout, reproducible, engine or {},
                    from_folder, weights)
 
@@ -566,8 +566,9 @@ class Session:
         except BaseException:
             try: shielded(lambda: self.rescue.rewind(self._finished(supplier)))
             except OSError as error:
-                if not is_away(error): raise
+                if not is_away(error) and not progress.is_saved: progress.resume()   # A full disk can still be read
                 self.rescue.hold(self._finished(supplier))
+                if not is_away(error): raise
             raise
 
     def _finished(self, supplier: GameSupplier | None) -> list:

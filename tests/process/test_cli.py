@@ -222,7 +222,8 @@ def test_the_solver_keeps_every_result_of_a_file(tmp_path, capsys):
 def test_arena_without_a_run_needs_the_game(capsys):
     assert main(["arena", "random", "rollouts:5", "--games", "2"]) == 2
     assert "--game" in capsys.readouterr().err
-    assert main(["arena", "random", "rollouts:5", "--games", "2", "--game", "tictactoe"]) == 0
+    for seed in ("0", str(2**63 - 1)):
+        assert main(["arena", "random", "rollouts:5", "--games", "2", "--game", "tictactoe", "--seed", seed]) == 0
 
 
 @pytest.mark.parametrize("seat", ["0", "1"])
@@ -439,7 +440,9 @@ def test_sizes_are_runs_one_after_another(tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "_train", lambda args: cli._train_sizes(args) if args.sizes else runs.append(args) or len(runs))
     train = lambda *words: cli._train(cli.make_parser().parse_args(["train", *words]))
     folder = tmp_path / "run"
-    assert train("othello", "--sizes", "6:0.5, 8:10", "--folder", str(folder)) == 2
+    assert train("othello", "--sizes", "6:0.5, 8:10", "--folder", str(folder)) is None and len(runs) == 2
+    assert train("othello", "--sizes", "6:0.5, 8:10", "--folder", str(folder), "--json") == dict(sizes=[3, 4]), "one object"
+    del runs[2:]
     assert [(run.size, run.minutes, run.preset, str(run.init_from), str(run.folder)) for run in runs] == [
         (6, .5, "anysize", "None", f"{folder}-6"), (8, 10, "anysize", f"{folder}-6", f"{folder}-8")]
     assert [cli._get_game(run).name for run in runs] == ["othello(size=6)", "othello(size=8)"]

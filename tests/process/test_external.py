@@ -15,7 +15,7 @@ import pytest
 chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
 
 from alphazero_nb.arena import external
-from alphazero_nb.arena.external import EngineFailed, UciEngine, UciPlayer, _words, play_clocked, read_spec
+from alphazero_nb.arena.external import EngineFailed, ProgramPlayer, UciEngine, UciPlayer, _words, play_clocked, read_spec
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
@@ -169,6 +169,24 @@ def test_the_clock_of_a_program_runs(stub, tmp_path):
     clocks = [int(words[2]) for words in commands(tmp_path, "go")]
     assert clocks[0] == 1000 and all(before - after >= 199 for before, after in zip(clocks, clocks[1:])), "0.3 s each, and 0.1 s back"
     assert all(words[1::2] == ["wtime", "btime", "winc", "binc"] and words[6] == "100" for words in commands(tmp_path, "go"))
+
+
+def test_a_program_knows_the_games_of_all_tables(stub, tmp_path, monkeypatch):
+    "Also where they are more than it keeps for a few tables: each game begins once, and its clock runs down."
+    monkeypatch.setattr(ProgramPlayer, "room", 0)
+    game = get_game(QUEENS)
+    player, states = get_player(f"uci:{stub('fair')}?clock=60", game), [game.new_match()] * 3
+    states = [game.play(state, action) for state in states[:1] for action in game.legal_actions(state)[:3]]
+    states = [game.play(state, game.legal_actions(state)[0]) for state in states]
+    for _ in range(3):
+        states = [game.play(state, int(action)) for state, action in zip(states, player.acts(states))]
+        states = [game.play(state, game.legal_actions(state)[-1]) for state in states if not game.over(state)]
+        states = [state for state in states if not game.over(state)]
+    player.close()
+    asked = commands(tmp_path, "go")
+    assert len(commands(tmp_path, "ucinewgame")) == 3 < len(asked)
+    assert [words[2] for words in asked[:3]] == ["60000"] * 3 and all(int(words[2]) < 60000 for words in asked[3:])
+    assert all("moves" in words for words in commands(tmp_path, "position")[3:])
 
 
 @pytest.mark.parametrize("text, words", [

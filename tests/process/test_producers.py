@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from alphazero_nb.training import producer as producer_page
+from alphazero_nb.training.producer import produce_games
 from processes import Program
 from shared_run import PRODUCER, TRAINER, assert_each_game_once, counted, logged, shared_run, waiting
 
@@ -97,6 +99,12 @@ def check_killed_trainer(tmp_path, times):
     finally: kill(producer)
     numbers = assert_each_game_once(folder, logs)
     assert now.games == len(numbers) and iteration
+
+
+def test_a_stop_before_the_first_game_is_a_stop(tmp_path, monkeypatch):
+    def stopped(*arguments, **options): raise KeyboardInterrupt
+    monkeypatch.setattr(producer_page, "Producer", stopped)
+    assert produce_games(tmp_path, listeners=()) == 0
 
 
 def test_a_killed_producer_costs_nothing_that_was_written(tmp_path): check_killed_producers(tmp_path, 3)

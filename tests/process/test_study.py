@@ -17,6 +17,7 @@ from alphazero_nb.cli import main
 from alphazero_nb.core.registry import get_game, import_rules, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.lab import study as lab
+from alphazero_nb.lab.strong_games import Halted
 from alphazero_nb.lab.study import Study, StudyPlan, claim_folder, find_variant, games_of, study
 from alphazero_nb.lab.verdict import who_is_ahead
 
@@ -50,6 +51,7 @@ def test_the_result_is_plain_data_with_all_parts(finished):
     made, result = finished
     assert json.loads((made.folder/"result.json").read_text()) == json.loads(json.dumps(result))
     assert result["games"] == 20 and len(result["runs"]) == 4
+    assert result["trained_minutes"] == np.mean([run["minutes"] for run in result["runs"]]), "not those that were planned"
     assert result["exact"] == {"nim(stones=5)": "first", "nim(stones=4)": "second"}
     rows = {(row["variant"], row["strength"], row["measure"]) for row in result["rows"]}
     for variant in result["variants"]:
@@ -142,6 +144,19 @@ def test_an_error_in_one_thread_ends_the_others_and_is_told(tmp_path, monkeypatc
     monkeypatch.setattr(lab, "play_steps", fail)
     with pytest.raises(ValueError, match="the study stopped: no memory. What was trained and played is kept"): made.run()
     assert 1 <= len([*tmp_path.glob("rounds/*.json")]) < 4
+
+
+def test_an_error_is_told_while_an_earlier_round_still_plays(tmp_path, monkeypatch):
+    made, stopped = prepared(tmp_path, rounds=1), []
+    made.train()
+    def play(agent, strengths, seed, network, path, clock, stop):
+        if "-0-" not in path.name: raise RuntimeError("no memory")   # The second seed
+        stopped.append(stop.wait(600))
+        raise Halted
+    monkeypatch.setattr(lab, "play_round", play)
+    with pytest.raises(RuntimeError, match="no memory"):
+        lab.play_together(made, [("nim(stones=5)", 0, 0), ("nim(stones=5)", 1, 0)], 2)
+    assert stopped == [True]
 
 
 def test_short_runs_have_a_tiny_network_and_keep_it(tmp_path):
@@ -243,8 +258,29 @@ def test_variants_that_cannot_be_compared(variants, words):
     with pytest.raises(ValueError, match=words): StudyPlan(tuple(map(find_variant, variants)))
 
 
+def test_a_preset_that_comes_too_late_changes_nothing(tmp_path):
+    plan = lambda **more: StudyPlan(("tictactoe",), 10.0, (0, 1), **more)
+    assert claim_folder(plan(), tmp_path) == {"tictactoe": "tiny"}
+    with pytest.raises(ValueError, match="began with the preset tiny; leave out preset, or take another folder"):
+        claim_folder(plan(preset="small"), tmp_path)
+    assert claim_folder(plan(), tmp_path) == claim_folder(plan(preset="tiny"), tmp_path) == {"tictactoe": "tiny"}
+
+
+@pytest.mark.parametrize("cores, fits", [(16, 1), (2, 1), (3, 2)])
+def test_rounds_end_with_their_time(tmp_path, monkeypatch, cores, fits):
+    "Three agents whose rounds take 100 s each; 225 s are left for them."
+    made = Study(StudyPlan(("nim(stones=5)",), 15.0, (0, 1, 2), SMALL), tmp_path, lambda text: None)
+    monkeypatch.setattr(lab, "usable_cores", lambda: cores)
+    monkeypatch.setattr(lab, "play_together", lambda study, keys, threads: [dict(seconds=100.0) for _ in keys])
+    assert [len(rounds) for rounds in lab.play_rounds(made).values()] == [fits] * 3
+    assert lab.end_of_rounds([100.0] * 3 * fits, cores) <= 225 and lab.end_of_rounds([4, 1, 1, 1, 2], 2) == 5
+
+
 @pytest.mark.parametrize("given, words", [(dict(minutes=0.0), "minutes is 0.0; it must be above 0"), (dict(seeds=()), "seeds is empty"),
-                                          (dict(minutes=math.nan), "minutes is nan"),
+                                          (dict(minutes=math.nan), "minutes is nan"), (dict(seeds=(0, 0)), r"seeds are \(0, 0\); give each one once"),
+                                          (dict(strengths=(64, 256)), "give 0 and one or more numbers of simulations, rising"),
+                                          (dict(strengths=(0,)), "give 0 and"), (dict(strengths=(0, 64, 16)), "rising"),
+                                          (dict(strengths=(0, 1.5)), "an entry of strengths is 1.5"),
                                           (dict(rounds=0), "rounds is 0; it must be at least 1"), (dict(iterations=1.5), "iterations is 1.5; it must be a whole number")])
 def test_numbers_that_are_none(given, words):
     with pytest.raises(ValueError, match=words): StudyPlan(("tictactoe",), **given)

@@ -159,7 +159,13 @@ def test_a_full_disk_ends_the_run_at_once(monkeypatch, base, tmp_path):
     def full(handle): raise OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"cannot be written: No space left on device\.$"): run.fit(iterations=1)
-    assert not slept
+    assert not slept and run.iteration == run.folder.iteration == 1
+    held = {record.number for record in run.progress.held}
+    assert held, "the games of the iteration are lost"
+    monkeypatch.undo()
+    run.fit(iterations=1)
+    numbers = [record.number for row in run.folder.rows() for record in run.folder.read_games(row)]
+    assert run.iteration == 2 and sorted(numbers) == list(range(run.games)) and held <= set(numbers)
 
 
 # A folder that is taken away and put back ---------------------------------------------------------

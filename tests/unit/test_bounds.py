@@ -5,6 +5,7 @@ import alphazero_nb as az
 import alphazero_nb.selfplay.layout as layout_page
 from alphazero_nb.arena.matches import play_duplicate, play_match
 from alphazero_nb.arena.players import RandomPlayer
+from alphazero_nb.core.events import read_events
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game, register
 from alphazero_nb.core.streams import Purpose, derive_seed
@@ -94,6 +95,16 @@ def test_a_number_may_be_of_another_library():
     require_number("n", np.int32(3), 1, 5)
     require_number("n", np.float32(.5), 0, 1, whole=False)
     for value in (True, "3", None): sentence(lambda: require_number("n", value, 0, 5))
+
+
+def test_a_run_takes_such_numbers_and_saves_them(tmp_path):
+    np = pytest.importorskip("numpy")
+    settings = dict(games_per_iteration=8, batch_size=16, evaluate_every=0)
+    make = lambda kind: Trainer(GAME, "tiny", tmp_path / "run", "cpu", seed=kind(3), simulations=kind(8), games=kind(8), threads=1,
+                                train_settings=TrainSettings(**{name: kind(value) for name, value in settings.items()}), listeners=())
+    assert make(np.int64).fit(iterations=np.int64(1)).iteration == 1
+    assert "RunStarted" in {type(event).__name__ for event in read_events(tmp_path / "run/events.jsonl")}
+    assert make(int).fit(iterations=1).iteration == 2
 
 
 @pytest.mark.parametrize("number", [0, -1, True, 2.5, 10**9])

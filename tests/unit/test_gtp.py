@@ -213,6 +213,28 @@ def test_an_evaluator_that_fails_gets_an_answer_and_the_next_search_works():
     assert talk("genmove w").startswith("= ") and len(talk.program.board.actions) == 2
 
 
+def test_an_analysis_that_fails_leaves_nothing_that_the_next_search_waits_for():
+    class Once(UniformEvaluator):
+        broken = False
+        def evaluate(self, *batch):
+            if self.broken: raise RuntimeError("out of memory")
+            return super().evaluate(*batch)
+    evaluator = Once(get_game("go(size=5,komi=2)"))
+    talk = Talk(evaluator=evaluator)
+    assert talk("genmove b").startswith("= ") and talk("genmove w").startswith("= ")
+    evaluator.broken = True
+    assert obey(talk.program, "kata-analyze b 1")
+    end = time.monotonic() + 600
+    while not any("the search failed: out of memory" in line for line in talk.lines):
+        assert time.monotonic() < end
+        time.sleep(.002)
+    evaluator.broken = False
+    answer = threading.Thread(target=lambda: talk("genmove b"), daemon=True)
+    answer.start()
+    answer.join(600)
+    assert not answer.is_alive() and len(talk.program.board.actions) == 3
+
+
 def test_a_weak_position_is_resigned():
     assert Talk(resign=1.1)("genmove b") == "= resign"
 

@@ -60,6 +60,15 @@ def test_the_advice_for_a_gpu_is_that_of_the_place(name, words, monkeypatch, cap
     assert words in capsys.readouterr().out
 
 
+def test_a_device_that_nobody_asked_for_is_not_touched(monkeypatch):
+    def broken(index): raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+    monkeypatch.setattr(page, "device_names", lambda: ["cuda:0", "cpu"])
+    monkeypatch.setattr(page, "_cuda", broken)
+    assert page.get_device("cpu").name == "cpu"
+    for name in ("auto", "cuda", "cuda:0"):
+        with pytest.raises(RuntimeError, match="forked"): page.get_device(name)
+
+
 @pytest.mark.parametrize("name", ["kaggle", "vscode", "jupyter", "terminal"])
 def test_without_drive_a_run_stays_here_and_says_so(name, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)

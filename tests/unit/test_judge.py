@@ -1,5 +1,5 @@
 """The judge counts what it says, and refuses positions that it cannot trust."""
-import subprocess, sys
+import os, subprocess, sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,6 +87,16 @@ def test_a_file_gives_the_same_set(positions, tmp_path):
     again = read_positions(tmp_path / "set.npz", positions.game)
     for name in ("states", "moves", "results", "phase"): assert (getattr(again, name) == getattr(positions, name)).all()
     assert again.phases == positions.phases
+
+
+def test_a_set_is_saved_whole_under_its_name_or_not_at_all(positions, tmp_path, monkeypatch):
+    positions.save(tmp_path / "set")
+    before = (tmp_path / "set").read_bytes()
+    assert read_positions(tmp_path / "set", positions.game).digest == positions.digest
+    def full(*paths): raise OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="cannot be written: No space left"): positions.take(slice(0, 5)).save(tmp_path / "set")
+    assert (tmp_path / "set").read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def test_a_wrong_file_is_refused(positions, tmp_path):

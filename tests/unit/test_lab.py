@@ -1,19 +1,22 @@
 """Measures of strong games, their intervals, and sentences, against slow and independent computations."""
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
 
-from alphazero_nb.arena.solvers import TableSolver
+from alphazero_nb.arena.solvers import EndgameSolver, TableSolver
 from alphazero_nb.core.game import Game
+from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.lab.measures import (PairScores, Sample, StrongGame, angle, decided_at, describe_depth, describe_play, difference, estimate,
                                        jackknife, lead_changes, luck_measures, mean_sample, perplexity, pooled_variance, share_sample)
+from alphazero_nb.lab.report import measures_table
 from alphazero_nb.lab.strong_games import OPENING, STRENGTHS, draw_move, play_steps, play_strong
 from alphazero_nb.lab.study import describe_unused
-from alphazero_nb.lab.verdict import (count_questions, describe_gaps, divide_error, describe_variant, exact_answer, table_gaps, table_rows, too_short,
-                                      who_is_ahead)
+from alphazero_nb.lab.verdict import (count_questions, describe_gaps, divide_error, describe_variant, exact_answer, find_row, table_gaps, table_rows,
+                                      too_short, who_is_ahead)
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 
@@ -232,6 +235,37 @@ def test_the_exact_answer_is_minimax(name):
     answer = exact_answer(game, 30_000)
     if name in ("gomoku(size=5)", "connect4"): assert answer is None
     else: assert answer == {1: "first", 0: "draw", -1: "second"}[int(best)]
+
+
+class Together:
+    "The first player has one move. The second one then chooses whether both win or both lose."
+    def __init__(self, moves=()): self.moves = moves
+    def copy(self): return Together(self.moves)
+    def mover(self): return len(self.moves) if len(self.moves) < 2 else -1
+    def legal(self): return [0, 1][:len(self.moves) + 1]
+    def play(self, action): self.moves = (*self.moves, action)
+    def returns(self): return [2.0 * self.moves[1] - 1] * 2
+    def observe(self): return np.eye(3, dtype=np.int8)[len(self.moves)]
+    def text(self): return str(self.moves)
+
+
+def test_a_game_whose_players_win_together_has_no_exact_answer():
+    game = PythonGame("together", lambda seed: Together(), players=2, actions=2, shape=(3,), max_length=2, zero_sum=False)
+    assert exact_answer(game) is None
+    for solver in (TableSolver, EndgameSolver):
+        with pytest.raises(ValueError, match="needs two players with opposite results"): solver(game)
+
+
+def test_a_measure_that_the_strongest_lack_is_not_told_of_weaker_players():
+    table = samples_of("tictactoe", .9)
+    del table["tictactoe", 64, "decided after"]   # As after games without a winner
+    rows = table_rows(table)
+    said = " ".join(describe_variant(rows))
+    assert "The lead changes" in said and "is decided after" not in said
+    assert find_row(rows, "decided after") is None and find_row(rows, "decided after", 4)["strength"] == 4
+    assert find_row(rows, "length")["strength"] == 64
+    page = measures_table(dict(rows=rows, variants=["tictactoe"]))
+    assert re.search("decided after</t[hd]>\\s*<td[^>]*>–<", page), page
 
 
 def test_dice_and_cards_have_no_exact_answer():

@@ -147,6 +147,20 @@ def test_the_levels_of_a_run_belong_to_the_network_that_was_measured(small_run_f
     with pytest.warns(UserWarning, match="levels.json is not used"): assert stored_levels(folder) is None
 
 
+def test_levels_of_a_network_that_the_run_has_left_behind_are_not_stored(small_run_folder):
+    agent, trainer = Agent.load(small_run_folder, simulations=8, device="cpu"), small_run.trainer(small_run_folder)
+    trainer.fit(iterations=1)
+    with pytest.warns(UserWarning, match="has a newer network by now"): levels = calibrate_levels(agent, games=60)
+    new = Agent.load(small_run_folder, simulations=8, device="cpu")
+    assert agent.levels == levels and new.levels == even_levels(8)
+    old = Agent.load(small_run_folder, simulations=8, device="cpu")
+    calibrate_levels(new, games=60)
+    assert old.levels == new.levels, "the same network"
+    other = Agent.load(small_run_folder, simulations=8, device="cpu")
+    trainer.fit(iterations=1)
+    assert other.levels == new.levels and Agent.load(small_run_folder, simulations=8, device="cpu").levels == even_levels(8)
+
+
 @pytest.fixture
 def small_run_folder(tmp_path):
     small_run.trainer(tmp_path / "run").fit(iterations=1)

@@ -1,4 +1,5 @@
 "Luck-adjusted results: a slow reference with fractions, exact values of Pig, any evaluator, deals, matches, and a game with a person."
+import copy
 import importlib.util
 from fractions import Fraction
 from pathlib import Path
@@ -454,6 +455,17 @@ def test_a_duplicate_has_the_luck_of_the_player():
     luck = deal_luck(game, agent.evaluator, [one.start for one in match.games], tables, seed=2)
     assert np.allclose(match.luck, luck[np.arange(15), np.arange(15) % 3])
     assert result.event().luck == result.to_dict()["luck"] == match.means
+
+
+def test_measures_that_need_a_finished_game_lose_no_match():
+    game = copy.copy(get_game("blob(players=3,cards=2)"))
+    whole = game.measures
+    def finished(state):
+        if not game.over(state): raise ZeroDivisionError("no round was played")
+        return whole(state)
+    game.measures = finished
+    agent, heuristic = Agent(game, HashEvaluator(game), 2, worlds=1), HeuristicPlayer(game)
+    assert play_duplicate(game, agent, heuristic, 5, seed=2, luck=True).match.luck.shape == (15,)
 
 
 def test_an_absent_player_has_no_luck():

@@ -1,12 +1,22 @@
 "A network of one's own is checked before the first game: it answers, in float32, and it survives a save."
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from alphazero_nb.core.device import Device, get_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.checkpoint import check_network, fill_network, network_arrays, read_arrays, write_arrays
+from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.network.inference import with_channels_last
 from alphazero_nb.network.networks import PolicyValueNet
+from alphazero_nb.selfplay import actors
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+from alphazero_nb.selfplay.layout import Layout
+from alphazero_nb.selfplay.settings import SelfPlaySettings
+from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
 
 GAME = get_game("tictactoe")
@@ -79,6 +89,63 @@ def test_a_sound_network_passes_and_stays_as_it_is(build):
     check_network(GAME, network)
     after = network_arrays(network)
     assert network.training and all(np.array_equal(before[name], after[name]) for name in before)
+
+
+class InFloats(nn.Module):
+    "Converts its planes to float32, whatever its weights are."
+    def __init__(self):
+        super().__init__()
+        self.policy, self.value = nn.Linear(GAME.input_size, GAME.actions), nn.Linear(GAME.input_size, GAME.players)
+
+    def forward(self, x):
+        x = x.flatten(1).float()
+        return self.policy(x), torch.tanh(self.value(x))
+
+
+class Deep(InFloats):
+    "Has weights with five dimensions."
+    def __init__(self):
+        super().__init__()
+        self.fold = nn.Conv3d(1, 1, 3, padding=1)
+
+    def forward(self, x): return super().forward(self.fold(x[:, None]))
+
+
+def test_a_network_must_play_in_the_format_of_its_device(tmp_path):
+    cpu = replace(get_device("cpu"), dtype="float32", train_dtype="float32")
+    half = replace(cpu, dtype="bfloat16")
+    with pytest.raises(ValueError, match="cannot play in bfloat16, as cpu does: .*dtype"):
+        Trainer("tictactoe", network=InFloats(), folder=tmp_path / "run", device=half)
+    assert not (tmp_path / "run").exists()
+    check_network(GAME, InFloats(), cpu)
+    check_network(GAME, PolicyValueNet(GAME, "tiny"), half)
+
+
+def test_a_device_that_was_changed_by_hand_is_the_one_that_plays():
+    for dtype in ("float32", "bfloat16"):
+        device = replace(get_device("cpu"), dtype=dtype)
+        with SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), device, SelfPlaySettings(int8=False), listeners=()) as engine:
+            assert engine.plan["dtype"] == dtype
+
+
+@pytest.mark.parametrize("name, backend, shares", [("cuda:0", "graphs", True), ("mps", "auto", True), ("cuda:0", "auto", False),
+                                                   ("cpu", "auto", False)])
+def test_threads_share_an_evaluator_where_each_cannot_have_its_own(monkeypatch, name, backend, shares):
+    monkeypatch.setattr(actors, "get_device", lambda name: Device(name, "a card", "float32", "float32", False, False))
+    monkeypatch.setattr(actors, "NetworkEvaluator", lambda *arguments, **options: UniformEvaluator(GAME))
+    layout = Layout("threads", (name,), threads=2, games=8, max_batch=4, shared=False, backend=backend)
+    inference = actors.Inference(GAME, PolicyValueNet(GAME, "tiny"), layout, 1, 0)
+    assert inference.shared is shares
+    inference.close()
+
+
+def test_weights_with_five_dimensions_are_trained(tmp_path):
+    device = replace(get_device("cpu"), dtype="float32", train_dtype="float32", channels_last=True)
+    network = Deep()
+    run = Trainer("tictactoe", network=network, folder=tmp_path / "run", device=device, simulations=4, listeners=(),
+                  train_settings=TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0))
+    assert run.fit(iterations=1).iteration == 1
+    assert with_channels_last(nn.Conv2d(2, 2, 3)).weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_state_that_is_a_tensor_is_saved_and_loaded(tmp_path):

@@ -16,6 +16,7 @@ import alphazero_nb.training.run_folder as folders
 import alphazero_nb.training.trainer as train
 from alphazero_nb.network.saved_run import read_saved
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.levels import level_on_path, store_levels
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.ui.report import report
 from linear_run import SETTINGS, Linear, linear_run
@@ -296,6 +297,8 @@ def test_bad_settings_are_found_before_the_first_game(tmp_path, settings, words)
 
 def test_a_packed_agent_plays_elsewhere_as_it_plays_here(tmp_path):
     linear_run(tmp_path / "my run").fit(iterations=2)
+    levels = tuple(level_on_path(share, 16, 200 * (share - 1)) for share in (0, .5, 1))
+    store_levels(tmp_path / "my run", levels, 100)
     packed = folders.pack_agent(tmp_path / "my run")
     assert packed == tmp_path / "my run.zip"
     with zipfile.ZipFile(packed) as archive:
@@ -305,6 +308,7 @@ def test_a_packed_agent_plays_elsewhere_as_it_plays_here(tmp_path):
     one, other = (Agent.load(folder, simulations=16, device="cpu", network=Linear()) for folder in (tmp_path / "my run", there))
     states = [one.game.new(), one.game.state_after([4, 0])]
     assert np.array_equal(one.search(states).visits, other.search(states).visits)
+    assert one.levels == other.levels == levels
     assert len(read_saved(there).rows()) == 2 and report(there).name == "report.html"
     with pytest.raises(ValueError, match=r"learner-000002\.npz"): linear_run(there)
 

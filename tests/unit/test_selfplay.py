@@ -1158,6 +1158,20 @@ def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits
     assert [row["name"] for row in rows] == ["a", "b", "c"]
 
 
+def test_processes_that_cannot_play_here_are_left_out_of_a_benchmark():
+    "A network that cannot be sent to another process still plays in threads."
+    game = get_game("tictactoe")
+    network = PolicyValueNet(game, "tiny")
+    network.lock = threading.Lock()
+    layouts = {kind: plan_layout(game, network, "cpu", layout=kind, workers=2 if kind == "processes" else None, threads=None if kind == "processes" else 1,
+                                 games=16, max_batch=8) for kind in ("processes", "threads")}
+    said = []
+    rows = measure_layouts(game, network, layouts, .1, rounds=1, evals_per_game=10., say=said.append)
+    assert [row["name"] for row in rows] == ["threads"]
+    assert len(said) == 1 and said[0].startswith("The layout 'processes' cannot play here: ") and "lock" in said[0]
+    with pytest.raises(Exception, match="lock"): measure_layouts(game, network, dict(processes=layouts["processes"]), .1, rounds=1)
+
+
 def answered(game, settings):
     "Share of questions that the tables answer while a pool warms up, one turn at a time."
     layout = plan_layout(game, True, "cpu", layout="threads", threads=1, games=128, max_batch=128, shared=False)

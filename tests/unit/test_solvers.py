@@ -274,9 +274,16 @@ def test_the_end_of_othello_is_that_of_openspiel():
         assert solver.results(state).tolist() == spiel_results(spiel, moves, game.actions).tolist()
 
 
+def test_a_line_that_has_no_room_is_not_solved():
+    "A match of chess does not end at the 100 moves after which a game of self-play does."
+    game = get_game("chess(fen=8/8/8/4k3/8/8/4P3/4K3 w - - 0 1)")
+    with pytest.raises(Unsolved, match="a line from this position is longer than 100 moves; come nearer to the end"):
+        EndgameSolver(game, 20_000).results(game.new_match())
+
+
 def test_the_end_of_a_game_may_be_too_far_away():
     game = get_game("othello(size=6)")
     with pytest.raises(Unsolved, match="are not solved within 1,000 nodes; come nearer to the end"):
         EndgameSolver(game, 1000).results(game.new())
     for name in ("pig", "blob", "2048"):
-        with pytest.raises(ValueError, match="needs two players, no dice and nothing hidden"): EndgameSolver(get_game(name))
+        with pytest.raises(ValueError, match="needs two players with opposite results, no dice and nothing hidden"): EndgameSolver(get_game(name))

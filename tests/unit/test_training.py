@@ -922,6 +922,20 @@ def test_weights_without_a_gradient_stay():
     assert not differ(before, network_arrays(network))
 
 
+@pytest.mark.parametrize("frozen", [0, -1])
+def test_frozen_blocks_stay_and_the_others_learn(frozen):
+    "Convolutions of one shape take their steps together; some of them may have no gradient."
+    network = PolicyValueNet(get_game("connect4"), "tiny")
+    network.blocks[frozen].requires_grad_(False)
+    steps, scaler = learner_page.make_optimizer(network, TrainSettings(), get_device("cpu"))
+    before = [block.first[0].weight.detach().clone() for block in network.blocks]
+    logits, values = network(torch.rand(4, *network.shape))
+    (logits.square().sum() + values.square().sum()).backward()
+    steps.step()
+    moved = [not torch.equal(old, block.first[0].weight) for old, block in zip(before, network.blocks)]
+    assert moved == [k != range(3)[frozen] for k in range(3)]
+
+
 def test_a_run_from_before_muon_goes_on_with_the_mean_of_its_gradients():
     game, rng = get_game("connect4"), np.random.default_rng(0)
     one = Batch(rng.integers(0, 2, (32, *game.shape)).astype(np.int8), rng.dirichlet(np.ones(7), 32).astype(np.float32),
