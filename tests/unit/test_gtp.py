@@ -229,7 +229,7 @@ def test_an_analysis_that_fails_leaves_nothing_that_the_next_search_waits_for():
         assert time.monotonic() < end
         time.sleep(.002)
     evaluator.broken = False
-    answer = threading.Thread(target=lambda: talk("genmove b"), daemon=True)
+    answer = threading.Thread(target=lambda: obey(talk.program, "genmove b"), daemon=True)
     answer.start()
     answer.join(600)
     assert not answer.is_alive() and len(talk.program.board.actions) == 3

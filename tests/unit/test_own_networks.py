@@ -124,7 +124,7 @@ def test_a_network_must_play_in_the_format_of_its_device(tmp_path):
 def test_a_device_that_was_changed_by_hand_is_the_one_that_plays():
     for dtype in ("float32", "bfloat16"):
         device = replace(get_device("cpu"), dtype=dtype)
-        with SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), device, SelfPlaySettings(int8=False), listeners=()) as engine:
+        with SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), device, settings=SelfPlaySettings(int8=False), listeners=()) as engine:
             assert engine.plan["dtype"] == dtype
 
 
