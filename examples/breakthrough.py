@@ -67,7 +67,7 @@ def observe(state, planes):
 
 
 def breakthrough(size: int = 6) -> Game:
-    if not 4 <= size <= 10: raise ValueError(f"breakthrough: size is {size!r}; choose 4 to 10.")
+    if size not in range(4, 11): raise ValueError(f"breakthrough: size is {size!r}; choose 4 to 10.")
     return Game(f"breakthrough(size={size})", start=start_with(size), mover=mover, legal=legal, play=play, returns=returns,
                 observe=observe, state_size=BOARD + size * size, players=2, actions=3 * size * size, shape=(2, size, size),
                 max_length=4 * size * size, cells=np.repeat(np.arange(size * size), 3))

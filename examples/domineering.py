@@ -63,7 +63,7 @@ def text(state):
 
 
 def domineering(size: int = 5) -> Game:
-    if not 2 <= size <= 12: raise ValueError(f"domineering: size is {size!r}; choose 2 to 12.")
+    if size not in range(2, 13): raise ValueError(f"domineering: size is {size!r}; choose 2 to 12.")
     cells = size * size
     return Game(f"domineering(size={size})", start=start_with(size), mover=mover, legal=legal, play=play,
                 returns=returns, observe=observe, text=text, state_size=BOARD + cells, players=2, actions=cells,

@@ -38,7 +38,7 @@ def text(state): return f"{state[HEAP]} stones: {'o' * int(state[HEAP])}"
 
 
 def nim(stones: int = 15) -> Game:
-    if not 1 <= stones <= 100: raise ValueError(f"nim: stones is {stones!r}; choose 1 to 100.")
+    if stones not in range(1, 101): raise ValueError(f"nim: stones is {stones!r}; choose 1 to 100.")
     return Game(f"nim(stones={stones})", start=start_with(stones), mover=mover, legal=legal, play=play, returns=returns,
                 observe=observe, text=text, state_size=3, players=2, actions=3, shape=(stones + 1,), max_length=stones,
                 action_names=lambda action: f"take {action + 1}")

@@ -109,6 +109,10 @@ class _CompiledRules(Sendable):
     def _set_rules(self, functions: dict) -> None:
         "Compile the functions of the contract by name; those that are None are left out."
         self.functions = {key: getattr(f, "py_func", f) for key, f in functions.items() if f is not None}
+        for key, function in self.functions.items():
+            if not inspect.isfunction(function):
+                raise ContractError(f"{self.name}: {key} is of type {type(function).__name__}; pass a function made with def "
+                                    f"or lambda.")
         self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
         sizes = [self.state_size, self.players, self.actions, self.observation_size, self.max_legal, self.outcomes]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from .compiled import kernel
 from .streams import uniform
-from .calls import (CHANCE, LEGAL, MOVER, OVER, PLAY, PROBABILITIES, START, call_legal, call_mover,
+from .calls import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PROBABILITIES, START, call_legal, call_mover,
                                      call_play, call_start, draw_outcome, write_inputs)
 
 # %% auto #0
@@ -29,9 +29,11 @@ def play_randomly(api, random, games, first_seed, state, actions, chances, row, 
         while True:
             mover = call_mover(api[MOVER], state)
             if mover == OVER: break
+            if lengths[game] >= api[MAX_LENGTH]: raise ValueError("a game is longer than its max_length; increase max_length")
             if mover == CHANCE: action = draw_outcome(api, state, chances, uniform(random, 0))
             else:
                 count = call_legal(api[LEGAL], state, actions)
+                if not 1 <= count <= len(actions): raise ValueError("legal lists no action, or more than max_legal")
                 for k in range(count): allowed[actions[k]] += 1
                 action = actions[int(uniform(random, 0) * count)]
                 if seen < len(keys) and not repeats[game]:

@@ -59,6 +59,7 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
     Raise a ValueError if it is no Python file or has the name of another module."""
     path = Path(file).resolve()
     if path.suffix != ".py" or not path.is_file(): raise ValueError(f"{file} is not a Python file.")
+    if "." in path.stem: raise ValueError(f"{path.name} has a dot in its name, so Python cannot import it; rename it.")
     if str(path.parent) not in sys.path: sys.path.insert(0, str(path.parent))
     before = dict(_registry)
     module = importlib.import_module(path.stem)
@@ -95,6 +96,9 @@ def _require_known(word: str, parameters: dict, factory: Callable) -> None:
         if key not in known and not any_key:
             raise ValueError(f"{word} has no parameter {key!r}; it has: {', '.join(known) or 'none'}."
                              f"{did_you_mean(key, known)}")
+    for key, p in signature.items():
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and key not in parameters:
+            raise ValueError(f"{word} needs the parameter {key}; write {word}({key}=...).")
 
 # %% ../../nbs/01b_core.registry.ipynb #7a25738a
 _TITLES = {"2048": "2048", "connect4": "Connect Four", "dots": "Dots and boxes", "tictactoe": "Tic-tac-toe"}

@@ -283,7 +283,7 @@ def chess(
     _check_arguments(variant, max_plies, cut)
     size = VARIANTS[variant]
     plies = LONGEST if max_plies is None else max_plies
-    row = position(fen or FENS[size], size, plies, BY_MATERIAL if cut == "material" else DRAW)
+    row = position(FENS[size] if fen in (None, "") else str(fen), size, plies, BY_MATERIAL if cut == "material" else DRAW)
     fen = write_fen(row)
     if row[ENDED]: raise ValueError(f"chess: the game is over in {fen!r}: {text(row).splitlines()[-1]}.")
     given = [("variant", variant, "standard"), ("fen", fen, FENS[size]), ("max_plies", plies, LONGEST),

@@ -320,6 +320,11 @@ def match_pgn(
     "Return the games of a match in PGN."
     require_pgn(game)
     event = dict(Event=f"{match.player} against {match.opponent}")
-    return "\n".join(write_pgn(game, actions, {**event, **headers, "Round": number + 1, "White": players[0],
-                                               "Black": players[1], "FEN": to_fen(game, start)})
+
+    def headers_of(number, players, start, actions):
+        end = start
+        for action in actions: end = game.play(end, action)   # With the moves before the start, which its FEN does not have
+        return {**event, **headers, "Round": number + 1, "White": players[0], "Black": players[1],
+                "FEN": to_fen(game, start), "Result": _result(game, end) or "*"}
+    return "\n".join(write_pgn(game, actions, headers_of(number, players, start, actions))
                      for number, (players, start, actions) in enumerate(match.games))

@@ -427,7 +427,7 @@ def go(
     most = _number("longest", longest, 2 * cells, 2, 4000)
     room = _number("superko", superko, most + 1, 1, most + 1)
     given = dict(size=size, komi=f"{half / 2:g}") | (dict(suicide=1) if suicide else {})
-    given |= {word: value for word, value in (("superko", superko), ("longest", longest)) if value is not None}
+    given |= {word: int(value) for word, value in (("superko", superko), ("longest", longest)) if value is not None}
     symmetries = [(planes, np.append(moves, cells)) for planes, moves in board_symmetries(shape, range(cells))]
     return Game(f"go({','.join(f'{word}={value}' for word, value in given.items())})",
                 start=_start(size, half, most, suicide, room), mover=mover, legal=legal, play=play, returns=returns,

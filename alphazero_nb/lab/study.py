@@ -5,7 +5,7 @@
 # %% ../../nbs/87_lab.study.ipynb #9ff124a2
 from __future__ import annotations
 
-import heapq, json, math, threading, time
+import hashlib, heapq, json, math, threading, time
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,7 +100,10 @@ class _AsExperiment:
 
     def game_of(self, name: str) -> str: return name
     def settings(self, name: str) -> dict: return dict(preset=self.presets[name])
-    def folder(self, name: str) -> str: return file_stem(name)
+    def folder(self, name: str) -> str:   # Of its own, also for names that differ in signs alone
+        stem = file_stem(name)
+        if [file_stem(other) for other in self.names].count(stem) == 1: return stem
+        return f"{stem}-{hashlib.sha256(name.encode()).hexdigest()[:6]}".strip("-")
 
 # %% ../../nbs/87_lab.study.ipynb #87cf0001
 def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of its network}
@@ -167,7 +170,7 @@ class Study:
 
 # %% ../../nbs/87_lab.study.ipynb #8105b493
 def _round_file(study: Study, name: str, seed: int, number: int) -> Path:
-    return study.folder / "rounds" / f"{file_stem(name)}-{seed}-{number:03}.json"
+    return study.folder / "rounds" / f"{study.runs.experiment.folder(name)}-{seed}-{number:03}.json"
 
 
 def _stored_round(path: Path, network: str) -> dict | None:

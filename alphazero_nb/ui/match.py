@@ -183,6 +183,7 @@ class Refused(ValueError):
 
 def continue_with(match: MatchState, line: GameLine, words: str) -> str:
     "Switch to another line. Return the message with the next event."
+    if line.states[0] is not match.line.states[0]: match.file = None   # Another game has another file
     match.line, match.shown, match.advice, match.lesson = line, None, None, None
     return words + next_words(line, match.name)
 

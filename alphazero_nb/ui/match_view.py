@@ -419,7 +419,7 @@ def run_typed(match: Match, words: str) -> str:
     if word in FILE_COMMANDS:
         if not rest.strip(): return f"{word} needs a file name, for example: {word} game.json."
         getattr(match, word)(rest.strip())
-    elif words.lower() in COMMANDS:
+    elif words.lower() in COMMANDS and (not match.turn or parse_action(match, words) is None):   # A move may be called swap
         if getattr(match, words.lower())() and words.lower() == "coach": return lesson_text(match.lesson)
     elif not match.turn: return refusal(match, 0)
     elif (action := parse_action(match, words)) is not None: match.move(action)

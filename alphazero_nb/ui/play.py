@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import html, importlib.util, re, threading, time, weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
@@ -173,7 +174,8 @@ class ShareControls:
 
     def offer(self) -> None:
         "Offer the next free name if a file of this name exists."
-        self.file.value = str(free_path(self.file.value))
+        with suppress(OSError, ValueError, RuntimeError):   # No name, one that is too long, an unknown home
+            self.file.value = str(free_path(Path(self.file.value).expanduser()))
 
 # %% ../../nbs/77_ui.play.ipynb #77c0ac02
 WORDS = "font:14px/1.5 system-ui,Helvetica,Arial,sans-serif"
@@ -493,9 +495,10 @@ def open_match(
 ) -> Match:                            # The match at its first position; a notebook shows its board
     "Open a saved game to replay it move by move. Raise a ValueError that says what is wrong with the file."
     try:
+        path = Path(path).expanduser()
         game = read_saved_game(path, get_game(game) if isinstance(game, str) else game).game
         match = Match(game) if agent is None else make_match(agent, game)
-    except (ValueError, OSError) as error: raise Refused(str(error)) from None
+    except (ValueError, OSError, RuntimeError) as error: raise Refused(str(error)) from None
     match.load(path), match.look(0)
     attach_board(match, widgets)
     return match

@@ -419,6 +419,7 @@ async function goTo(moves, drop = true) {   // Show a position, and let the agen
     if (mine !== turn) return;
     position = next;
     for (const key of results.keys()) if (key > moves.length) results.delete(key);
+    showExpected();
     writeLink();
     countGame();
     render();
@@ -566,6 +567,8 @@ function openLink() {
     : data.chance
       ? Math.floor(Math.random() * 2 ** 31)
       : 0;
+  results = new Map();
+  counted = at("match").checked && numbers.length > 0;   // A game from a link says nothing about the person
   return goTo(numbers);
 }
 
@@ -800,6 +803,14 @@ function drawBar(means) {
   bar.setAttribute("aria-label", `Expected result: ${text}`);
 }
 
+function showExpected() {   // What the newest search of this line has found
+  const newest = Math.max(-1, ...results.keys());
+  if (newest >= 0) { drawBar(results.get(newest)); return; }
+  for (const id of ["expected", "effort"]) at(id).textContent = "";
+  at("share").style.width = "50%";
+  at("bar").setAttribute("aria-label", "Expected result");
+}
+
 function drawCurve() {
   const frame = at("curve"), points = [...results].sort((a, b) => a[0] - b[0]);
   frame.replaceChildren();
@@ -844,7 +855,7 @@ function status() {
       return `The game is over. ${position.caption[0] || `Result: ${position.returns[0].toFixed(2)}`}`;
     const most = Math.max(...position.returns),
       best = position.returns.flatMap((result, seat) => (result === most ? [seat] : []));
-    return best.length === 1 ? `${who(best[0])} won.` : "The game is a draw.";
+    return best.length === data.seats.length ? "The game is a draw." : `${best.map(who).join(" and ")} won.`;
   }
   if (thinking) return "The agent is thinking…";
   if (yours()) return humans().length > 1 ? `${seatName(position.mover)} to move.` : "Your move.";
@@ -872,7 +883,7 @@ function render(text = "") {
 
 function arrowKey(event) {   // One tab stop; arrows move the cursor to the nearest square in that direction
   const way = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key];
-  if (!way || !position?.board) return;
+  if (!way || !position?.board || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
   const board = view(), { places } = layout(board), [x, y] = places[cursor];
   let best = -1, least = Infinity;
@@ -896,6 +907,7 @@ function arrowKey(event) {   // One tab stop; arrows move the cursor to the near
 
 document.addEventListener("keydown", (event) => {
   // 2048: arrows anywhere
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
   if (
     !position?.board ||
     position.board.look !== "tiles" ||

@@ -167,16 +167,22 @@ channel.port1.onmessage = () => {
   } catch (error) { job = null; tree = null; self.postMessage({ id, error: error.message }); }
 };
 
+let opened = null;   // What comes while the game is loaded waits for it
 const answers = {
-  open: async (given) => { await open(given); return true; },
+  open: async (given) => { await (opened = open(given)); return true; },
   show: ({ seed, moves }) => { go(seed, moves); roll(); return position(); },
   look: ({ seed, moves }) => { go(seed, moves); return position(); },
 };
 
 self.onmessage = async ({ data: { id, kind, ...rest } }) => {
   try {
+    if (kind !== "open") await opened;
     if (kind === "stop") { if (job) job.stop = true; return; }
-    if (kind === "cancel") { job = null; return; }
+    if (kind === "cancel") {
+      if (job) self.postMessage({ id: job.id, error: "cancelled" });   // The page waits for an answer to each message
+      job = null;
+      return;
+    }
     if (kind === "think") { think(id, rest); return; }
     self.postMessage({ id, result: await answers[kind](rest) });
   } catch (error) { self.postMessage({ id, error: error.message }); }

@@ -138,6 +138,58 @@ def test_2048_with_keys(exported, visit):
     assert len(played) > 15 and f"score {score}" in game_of("2048").text(state)
 
 
+def test_keys_of_the_browser_are_no_moves(exported, visit):
+    page = visit(exported("2048"))
+    status(page, "Your move")
+    for key in ("ArrowLeft", "ArrowDown", "ArrowRight", "ArrowUp"): page.keyboard.press(f"Control+{key}")
+    page.wait_for_timeout(200)
+    assert page.evaluate("position.movers.filter((mover) => mover >= 0).length") <= 1 and "Your move" in status(page, "Your move")
+
+
+def test_requests_while_the_worker_loads_wait_for_it(exported, visit):
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    page.evaluate("() => { endWorker('a test'); newGame(); newGame(); }")
+    wait(page, "position.moves.length === 0 && worker !== null && pending.size === 0")
+    assert "stopped" not in status(page, "Your move|stopped")
+
+
+def test_a_new_game_shows_nothing_of_the_last_one_and_a_link_changes_no_rating(exported, visit):
+    page = visit(exported("tictactoe"))
+    play_to_the_end(page)
+    assert page.locator("#expected").inner_text()
+    page.locator("#new").click()
+    wait(page, "position.moves.length === 0")
+    assert page.locator("#expected").inner_text() == "" == page.locator("#effort").inner_text()
+    page.evaluate("() => { at('match').checked = true; at('match').dispatchEvent(new Event('change')); }")
+    page.evaluate("() => { location.hash = '#moves=0,3,1,4,2'; }")
+    wait(page, "position.moves.length === 5")
+    assert page.evaluate("rating.games") == 0 and page.evaluate("results.size") == 0
+
+
+def test_a_shared_first_place_is_no_draw(exported, visit):
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    said = lambda results: page.evaluate("""(results) => {
+        const [before, seats] = [position, data.seats];
+        [position, data.seats] = [{ ...position, mover: -1, returns: results }, ["North", "East", "West"]];
+        const said = status();
+        [position, data.seats] = [before, seats];
+        return said;
+    }""", results)
+    assert " and " in said([1, 1, -1]) and said([1, 1, -1]).endswith(" won.") and said([0, 0, 0]) == "The game is a draw."
+
+
+def test_a_search_that_was_called_off_leaves_nothing_open(exported, visit):
+    page = visit(exported("connect4"))
+    status(page, "Your move")
+    page.locator("#level").evaluate("(menu) => { menu.value = [...menu.options].at(-1).value; menu.dispatchEvent(new Event('change')); }")
+    page.evaluate("() => { thinking = false; search(++turn, { simulations: 100000, temperature: 0 }).catch(() => {}); }")
+    wait(page, "pending.size === 1")
+    page.evaluate("() => { newGame(); }")
+    wait(page, "position.moves.length === 0 && pending.size === 0", 15)   # The watchdog looks after 20 seconds
+
+
 def test_the_keyboard_plays(exported, visit):
     page = visit(exported("tictactoe"))
     status(page, "Your move")

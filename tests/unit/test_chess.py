@@ -2,12 +2,13 @@
 import importlib.util
 import io
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import chess_reference as slow
-from alphazero_nb.arena.matches import play_match
+from alphazero_nb.arena.matches import PlayedGame, play_match
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.core.compiled import kernel
 from alphazero_nb.core.calls import call_legal, call_play, LEGAL, PLAY
@@ -526,6 +527,15 @@ def test_a_header_with_quotes_comes_back(game):
     headers = dict(White='A "quoted" \\ name', Event="two\nlines")
     assert read_pgn(game, write_pgn(game, [], headers))[0]["White"] == headers["White"]
     assert read_pgn(game, write_pgn(game, [], headers))[0]["Event"] == "two lines"
+
+
+def test_a_match_that_is_cut_is_a_draw_in_its_pgn():
+    "The moves before the start count for the limit of a match, and its FEN does not have them."
+    game = get_game("chess")
+    start = game.new_match()
+    start[PLY] = 1023
+    match = SimpleNamespace(player="a", opponent="b", games=[PlayedGame(("a", "b"), start, [game.legal_actions(start)[0]])])
+    assert game.over(game.play(start, game.legal_actions(start)[0])) and '[Result "1/2-1/2"]' in match_pgn(game, match)
 
 
 def test_a_match_is_written_for_other_programs(game, small):

@@ -1,4 +1,5 @@
 "The rules against OpenSpiel's, ply by ply; the registry; and every law of the contract, broken once."
+import functools
 import json
 import pickle
 import re
@@ -14,9 +15,11 @@ from alphazero_nb.cli import main
 from alphazero_nb.core import registry
 from alphazero_nb.core.game_check import ContractError
 from alphazero_nb.core.game import Game
-from alphazero_nb.core.registry import (check_loadable, file_stem, game_module, game_title, get_game, list_games, register,
+from alphazero_nb.core.registry import (check_loadable, file_stem, game_module, game_title, get_game, import_rules, list_games, register,
                                         same_game)
+from alphazero_nb.games.go import go
 from alphazero_nb.network.pretrained import check_pretrained
+from broken_games import nim
 
 GAMES = 1000
 VARIANTS = ["tictactoe", "connect4", "gomoku(size=15)", "gomoku(size=9)", "gomoku(size=5)", "dots(rows=3,cols=3)",
@@ -588,3 +591,26 @@ def test_a_game_of_the_package_is_loaded_once_and_one_of_your_own_each_time(monk
     assert get_game("dots(rows=2,cols=3)") is not get_game("dots(rows=3,cols=2)")
     monkeypatch.setitem(registry._registry, "own", lambda: Game("own", **dict(RULES, **SIZES)))
     assert get_game("own") is not get_game("own"), "a cell may have changed its rules"
+
+
+# What a name or a function may be -----------------------------------------------------------------
+
+def test_a_rule_that_is_no_function_is_named():
+    with pytest.raises(ContractError, match="start is of type partial; pass a function"):
+        nim(start=functools.partial(lambda stones, state, seed: None, 10))
+
+
+def test_a_parameter_that_is_needed_is_asked_for():
+    register("needs_size", lambda size: nim())
+    with pytest.raises(ValueError, match=r"needs_size needs the parameter size; write needs_size\(size=...\)"): get_game("needs_size")
+
+
+def test_a_file_with_a_dot_in_its_name_is_not_run(tmp_path):
+    (tmp_path / "dotted.py").write_text("raise SystemExit('this file was not asked for')")
+    (tmp_path / "dotted.v2.py").write_text("")
+    with pytest.raises(ValueError, match="dotted.v2.py has a dot in its name"): import_rules(tmp_path / "dotted.v2.py")
+
+
+def test_numbers_in_names_are_whole():
+    assert go(3, longest=20.0, superko=5.0).name == "go(size=3,komi=7,superko=5,longest=20)"
+    with pytest.raises(ValueError, match="'8' is no|'8'"): get_game("chess(fen=8)")

@@ -19,7 +19,7 @@ from alphazero_nb.ui.game_line import GameLine, Handicap, find_handicaps, regist
 from alphazero_nb.ui.match import Match, Refused, rating_words
 from alphazero_nb.ui.match_text import player_name, result_words, write_move
 from alphazero_nb.ui.saved_game import read_saved_game
-from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, banner_html, expected_points, explain_wait, mark_last,
+from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, run_typed, banner_html, expected_points, explain_wait, mark_last,
                                         match_html, move_list, piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
 from alphazero_nb.ui import board as board_module
@@ -1381,3 +1381,34 @@ def test_a_look_inside_after_the_end_is_about_the_last_move():
     assert "<pre" not in widgets.panel.value and "<table" in widgets.lesson.widget.children[0].value, "the table stands once, below"
     assert widgets.lesson.widget.children[0].value.count("expects") == 1
     assert match.lines() and match.said.startswith("Before the last move:\n"), "a terminal gets the table"
+
+
+# Files and words that look alike ------------------------------------------------------------------
+
+def test_undo_to_another_game_does_not_write_over_its_file(tmp_path):
+    match, file = Match(get_game("tictactoe")), tmp_path / "b.json"
+    match.move(4), match.new(), match.move(0)
+    assert match.save(file) and match.undo() and match.undo() and match.history == [4]
+    assert not match.save(file) and json.loads(file.read_text())["actions"] == [0]
+
+
+def test_the_swap_of_hex_can_be_typed():
+    match = Match(get_game("hex(size=3,swap=1)"))
+    match.move(0)
+    run_typed(match, "swap")
+    assert match.history == [0, 9] and match.line.seats == (0, 1)
+
+
+def test_names_of_files_that_cannot_be_are_no_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    share = clickable("tictactoe").widgets.share
+    for name in ("", "/", "a" * 300):
+        share.file.value = name
+        share.offer()
+        assert share.file.value == name
+    match = Match(get_game("tictactoe"))
+    assert match.move(4) and match.save("~/g-1.json") and (tmp_path / "g-1.json").exists()
+    share.file.value = "~/g-1.json"
+    share.offer()
+    assert share.file.value == str(tmp_path / "g-2.json")
+    assert open_match("~/g-1.json", widgets=False).history == [4]

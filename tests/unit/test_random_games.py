@@ -97,3 +97,8 @@ def test_a_fault_that_one_game_in_a_hundred_has():
     with pytest.raises(ValueError, match="rare: a rule raised KeyError.*a place that does not exist.* in one of up to 1,000 random games") as error:
         check_game(game, games=2)
     assert "\n" not in str(error.value)
+
+
+def test_a_game_that_is_rarely_too_long_is_named():
+    "Of ten stones, one or two a move: nine moves and more are one game in five hundred."
+    with pytest.raises(ValueError, match="longer than its max_length"): random_games(nim(max_length=8), 10_000, seconds=600)

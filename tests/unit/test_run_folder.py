@@ -297,7 +297,7 @@ def test_bad_settings_are_found_before_the_first_game(tmp_path, settings, words)
 
 def test_a_packed_agent_plays_elsewhere_as_it_plays_here(tmp_path):
     linear_run(tmp_path / "my run").fit(iterations=2)
-    levels = tuple(level_on_path(share, 16, 200 * (share - 1)) for share in (0, .5, 1))
+    levels = tuple(level_on_path(share, 16, -200 * share) for share in (1, .5, 0))
     store_levels(tmp_path / "my run", levels, 100)
     packed = folders.pack_agent(tmp_path / "my run")
     assert packed == tmp_path / "my run.zip"
