@@ -287,7 +287,7 @@ def _check_format(game: Game, network: nn.Module, device: Device) -> None:
     try: inference_copy(network, device)(inputs)
     except Exception as error:
         raise ValueError(f"your network cannot play in {device.dtype}, as {device.name} does: {_first(error)}. Convert nothing "
-                         f"to float32 in its forward, or pass device=replace(get_device(), dtype='float32').") from error
+                         f"to float32 in its forward, or change the dtype of the device.{see('network')}") from error
 
 
 def _check_output(game: Game, network: nn.Module, device: str) -> None:

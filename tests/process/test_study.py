@@ -266,7 +266,7 @@ def test_a_preset_that_comes_too_late_changes_nothing(tmp_path):
     assert claim_folder(plan(), tmp_path) == claim_folder(plan(preset="tiny"), tmp_path) == {"tictactoe": "tiny"}
 
 
-@pytest.mark.parametrize("cores, fits", [(16, 6), (2, 1), (3, 2)]   # 100 s and 100 s for 15 rounds on 16 cores; 200 s; twice 100 s)
+@pytest.mark.parametrize("cores, fits", [(16, 6), (2, 1), (3, 2)])   # 3 rounds and then 15 at once; 200 s; twice 100 s
 def test_rounds_end_with_their_time(tmp_path, monkeypatch, cores, fits):
     "Three agents whose rounds take 100 s each; 225 s are left for them."
     made = Study(StudyPlan(("nim(stones=5)",), 15.0, (0, 1, 2), SMALL), tmp_path, lambda text: None)

@@ -1158,18 +1158,24 @@ def test_layouts_are_visited_there_and_back(monkeypatch, rounds, windows, visits
     assert [row["name"] for row in rows] == ["a", "b", "c"]
 
 
+class Handle:
+    "What a process cannot send to another one, such as an open file."
+    def __deepcopy__(self, memo): return self
+    def __reduce_ex__(self, protocol): raise TypeError("a handle stays in its process")
+
+
 def test_processes_that_cannot_play_here_are_left_out_of_a_benchmark():
     "A network that cannot be sent to another process still plays in threads."
     game = get_game("tictactoe")
     network = PolicyValueNet(game, "tiny")
-    network.lock = threading.Lock()
+    network.handle = Handle()
     layouts = {kind: plan_layout(game, network, "cpu", layout=kind, workers=2 if kind == "processes" else None, threads=None if kind == "processes" else 1,
                                  games=16, max_batch=8) for kind in ("processes", "threads")}
     said = []
     rows = measure_layouts(game, network, layouts, .1, rounds=1, evals_per_game=10., say=said.append)
     assert [row["name"] for row in rows] == ["threads"]
-    assert len(said) == 1 and said[0].startswith("The layout 'processes' cannot play here: ") and "lock" in said[0]
-    with pytest.raises(Exception, match="lock"): measure_layouts(game, network, dict(processes=layouts["processes"]), .1, rounds=1)
+    assert len(said) == 1 and said[0].startswith("The layout 'processes' cannot play here: ") and "handle" in said[0]
+    with pytest.raises(ValueError, match="handle"): measure_layouts(game, network, dict(processes=layouts["processes"]), .1, rounds=1)
 
 
 def answered(game, settings):
