@@ -197,13 +197,15 @@ def test_a_file_is_loaded_up_to_a_move(talk, tmp_path):
     assert talk(f"loadsgf {tmp_path/'game.sgf'}").startswith("? this is no SGF file") and talk.program.board.actions == [12, 13]
 
 
+class Breakable(UniformEvaluator):
+    broken = False
+    def evaluate(self, *batch):
+        if self.broken: raise RuntimeError("out of memory")
+        return super().evaluate(*batch)
+
+
 def test_an_evaluator_that_fails_gets_an_answer_and_the_next_search_works():
-    class Once(UniformEvaluator):
-        broken = False
-        def evaluate(self, *batch):
-            if self.broken: raise RuntimeError("out of memory")
-            return super().evaluate(*batch)
-    evaluator = Once(get_game("go(size=5,komi=2)"))
+    evaluator = Breakable(get_game("go(size=5,komi=2)"))
     talk = Talk(evaluator=evaluator)
     assert talk("play b C3") == "="
     evaluator.broken = True
@@ -214,12 +216,7 @@ def test_an_evaluator_that_fails_gets_an_answer_and_the_next_search_works():
 
 
 def test_an_analysis_that_fails_leaves_nothing_that_the_next_search_waits_for():
-    class Once(UniformEvaluator):
-        broken = False
-        def evaluate(self, *batch):
-            if self.broken: raise RuntimeError("out of memory")
-            return super().evaluate(*batch)
-    evaluator = Once(get_game("go(size=5,komi=2)"))
+    evaluator = Breakable(get_game("go(size=5,komi=2)"))
     talk = Talk(evaluator=evaluator)
     assert talk("genmove b").startswith("= ") and talk("genmove w").startswith("= ")
     evaluator.broken = True
