@@ -18,7 +18,7 @@ from .fused_cards import FusedSuitNet, fused_cards_work
 from .int8 import Int8Net, can_use_int8
 
 # %% auto #0
-__all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'with_channels_last', 'inference_copy', 'RecordedCopy']
+__all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'with_memory_format', 'inference_copy', 'RecordedCopy']
 
 # %% ../../nbs/21_network.inference.ipynb #c5ca0006
 FUSED = {BoardNet: FusedNet, SuitNet: FusedSuitNet}
@@ -35,10 +35,10 @@ BACKENDS = ("auto", "eager", "fused", "compile", "graphs")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
-def with_channels_last(net: nn.Module) -> nn.Module:
-    "Bring the weights of convolutions into the channels_last format, in place. `Module.to` does not know 5-D weights."
+def with_memory_format(net: nn.Module, memory_format: torch.memory_format) -> nn.Module:
+    "Bring the weights of convolutions into this format, in place. `Module.to` refuses 5-D weights in channels_last."
     for tensor in itertools.chain(net.parameters(), net.buffers()):
-        if tensor.dim() == 4: tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+        if tensor.dim() == 4: tensor.data = tensor.data.contiguous(memory_format=memory_format)
     return net
 
 
@@ -67,7 +67,7 @@ def inference_copy(
     net = fold_batch_norm(net.eval()).requires_grad_(False)
     if int8: run = Int8Net(net, number)
     elif backend == "fused": run = FUSED[type(network)](net.to(number), number)
-    else: run = with_channels_last(net.to(number)) if device.channels_last else net.to(number)
+    else: run = with_memory_format(net.to(number), last)
     if backend == "compile": run = _compiled(run)
 
     def forward(inputs):

@@ -42,7 +42,8 @@ class _Loadable:
         from alphazero_nb.network.evaluator import NetworkEvaluator
         game, network, name = load_network(folder, network, game)
         agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
-        if read_config(run_of(folder) / "config.json")["game"] == game.name: agent.source, agent.fingerprint = folder, network.fingerprint
+        if read_config(run_of(folder) / "config.json")["game"] == game.name:
+            agent.source, agent.fingerprint = folder, network.fingerprint
         return agent
 
     @classmethod

@@ -174,7 +174,7 @@ def measure_layouts(
         except Exception as error:
             if found[name].kind == "threads" or len(found) == 1: raise
             del found[name]
-            say(f"The layout {name!r} cannot play here: {str(error).strip().splitlines()[0]}")
+            say(f"The layout {name!r} cannot play here: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
     evals_per_game = evals_per_game or math.prod(usual_game(game, settings))
     return [_row(name, found[name], windows[name], evals_per_game, ready[name], beside[name]) for name in found]
 

@@ -20,7 +20,7 @@ from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
 from ..network.networks import BoardNet, PolicyHead, ResidualBlock, ValueHead
-from ..network.inference import with_channels_last
+from ..network.inference import with_memory_format
 from ..network.int8 import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
@@ -233,7 +233,7 @@ def autocast(device: Device):
 def place_network(network: nn.Module, device: Device) -> nn.Module:
     "Move a network to a device, into the order of memory that the device prefers."
     network = network.to(device.name)
-    return with_channels_last(network) if device.channels_last else network
+    return with_memory_format(network, torch.channels_last) if device.channels_last else network
 
 
 def as_floats(inputs: torch.Tensor, device: Device) -> torch.Tensor:

@@ -184,10 +184,11 @@ def test_a_search_that_was_called_off_leaves_nothing_open(exported, visit):
     page = visit(exported("connect4"))
     status(page, "Your move")
     page.locator("#level").evaluate("(menu) => { menu.value = [...menu.options].at(-1).value; menu.dispatchEvent(new Event('change')); }")
-    page.evaluate("() => { thinking = false; search(++turn, { simulations: 100000, temperature: 0 }).catch(() => {}); }")
+    page.evaluate("() => { window.ended = ''; search(++turn, { simulations: 100000, temperature: 0 }).catch(({ message }) => { ended = message; }); }")
     wait(page, "pending.size === 1")
     page.evaluate("() => { newGame(); }")
-    wait(page, "position.moves.length === 0 && pending.size === 0", 15)   # The watchdog looks after 20 seconds
+    wait(page, "ended !== ''")
+    assert page.evaluate("ended") == "cancelled", "the watchdog had to end it"
 
 
 def test_the_keyboard_plays(exported, visit):

@@ -10,7 +10,7 @@ from alphazero_nb.core.device import Device, get_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.checkpoint import check_network, fill_network, network_arrays, read_arrays, write_arrays
 from alphazero_nb.network.evaluator import UniformEvaluator
-from alphazero_nb.network.inference import with_channels_last
+from alphazero_nb.network.inference import with_memory_format
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.selfplay import actors
 from alphazero_nb.selfplay.engine import SelfPlayEngine
@@ -145,7 +145,7 @@ def test_weights_with_five_dimensions_are_trained(tmp_path):
     run = Trainer("tictactoe", network=network, folder=tmp_path / "run", device=device, simulations=4, listeners=(),
                   train_settings=TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0))
     assert run.fit(iterations=1).iteration == 1
-    assert with_channels_last(nn.Conv2d(2, 2, 3)).weight.is_contiguous(memory_format=torch.channels_last)
+    assert with_memory_format(nn.Conv2d(2, 2, 3), torch.channels_last).weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_state_that_is_a_tensor_is_saved_and_loaded(tmp_path):
