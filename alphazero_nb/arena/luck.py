@@ -19,9 +19,10 @@ from ..search.worlds import choice_logits
 from .players import HeuristicPlayer, Player, RandomPlayer
 
 # %% auto #0
-__all__ = ['BLOCK', 'LEAVES', 'DRAWS', 'REPEATED', 'FEWEST', 'read_positions', 'read_inputs', 'SeatValues', 'seat_values',
-           'expand_roll', 'draw_ends', 'list_rolls', 'chance_luck', 'NetworkAlone', 'quick_player', 'play_out_deals',
-           'fresh_deals', 'deal_luck', 'luck_evaluator', 'game_luck', 'luck_slopes']
+__all__ = ['BLOCK', 'ASKED', 'LEAVES', 'DRAWS', 'REPEATED', 'FEWEST', 'read_positions', 'read_inputs', 'SeatValues',
+           'seat_values', 'expand_roll', 'draw_ends', 'list_rolls', 'chance_luck', 'NetworkAlone', 'quick_player',
+           'play_out_deals', 'fresh_deals', 'deal_luck', 'luck_evaluator', 'game_luck', 'read_movers', 'play_actions',
+           'OneRollAhead', 'luck_slopes']
 
 # %% ../../nbs/52a_arena.luck.ipynb #5b01767f
 @kernel
@@ -46,12 +47,21 @@ def read_inputs(api, states, inputs):
 
 # %% ../../nbs/52a_arena.luck.ipynb #a2736222
 BLOCK = 4096   # Network inputs in one block of memory
+ASKED = 1024   # Positions in one question to an object with value()
 
 
 class SeatValues:
     "Call it with positions: it returns their expected final results by seat, (n, players) float32."
-    def __init__(self, game: Game, evaluator, keep: int = 1 << 19):   # Most answers of the network in memory
+    def __init__(
+        self,
+        game: Game,
+        evaluator,             # Any object with evaluate(), or one that has value() instead: `OneRollAhead`, an Agent
+        keep: int = 1 << 19,   # Most answers of the network in memory
+    ):
         self.game, self.evaluator, self.keep = game, evaluator, keep
+        self.oracle = copy.copy(evaluator) if hasattr(evaluator, "value") else None   # A copy: an agent's moves stay the same
+        if self.oracle is not None and self.oracle.game.name != game.name:
+            raise ValueError(f"{self.oracle.game.name} is the game of what should measure luck, not {game.name}.")
         self._forget()
 
     def _forget(self) -> None: self.keys, self.answers = np.zeros(0, np.uint64), np.zeros((0, self.game.players), np.float32)
@@ -63,6 +73,9 @@ class SeatValues:
         try: read_positions(game.api, states, row, movers, keys, values)
         except RuleError as error: raise error from game.cause(error)
         there = np.flatnonzero(movers >= 0)
+        if self.oracle is not None:
+            if len(there): values[there] = self._asked(states[there])
+            return values
         seats = (np.arange(game.players) - movers[there, None]) % game.players   # Place of each seat after the mover
         values[there] += (1 + game.rewards) * np.take_along_axis(self._relative(states[there], keys[there]), seats, 1)
         return values
@@ -82,9 +95,14 @@ class SeatValues:
         self.keys, self.answers = self.keys[order], self.answers[order]
         return self.answers[np.searchsorted(self.keys, keys)]
 
+    def _asked(self, states):   # Each different position once
+        states, places = np.unique(states, axis=0, return_inverse=True)
+        found = [self.oracle.value(states[i:i + ASKED]) for i in range(0, len(states), ASKED)]
+        return np.concatenate(found)[places.reshape(-1)]
+
 
 def seat_values(game: Game, evaluator, states) -> np.ndarray:   # (n, players) float32
-    "Return an evaluator's expected final result of each seat, without a search; where a game is over, its result."
+    "Return the expected final result of each seat, by an evaluator or what has value(); where a game is over, its result."
     return SeatValues(game, evaluator)(states)
 
 # %% ../../nbs/52a_arena.luck.ipynb #afbdba95
@@ -149,47 +167,64 @@ def list_rolls(api, state, actions, at, random, stack, shares, chances, rows, we
     return at, count
 
 # %% ../../nbs/52a_arena.luck.ipynb #66eb39df
-class _Rolls:
-    "Collects weighted positions of many games in a block of memory, and adds their values to the luck of each game."
-    def __init__(self, game: Game, evaluator, games: int, seed: int, rows: int = 1 << 16):
-        self.values, self.luck, self.count = SeatValues(game, evaluator), np.zeros((games, game.players)), 0
+class _Sums:
+    "Collects weighted positions in a block of memory, and sums their values by owner: a game, or an earlier position."
+    def __init__(self, values: SeatValues, owners: int, seed: int, rows: int = 1 << 16):
+        self.values, self.game, self.count = values, (game := values.game), 0
+        self.totals = np.zeros((owners, game.players))
         self.rows, self.weights = np.empty((rows, game.state_size), np.int16), np.empty(rows)
         self.owners, self.random = np.empty(rows, np.int64), np.array([derive_seed(seed, Purpose.LUCK)], np.uint64)
         room = LEAVES + game.outcomes
         self.scratch = np.empty((room, game.state_size), np.int16), np.empty(room), np.zeros(game.outcomes)
 
-    def add(self, number: int, start, line) -> None:
-        "Add the rolls of game `number`."
-        game, state, actions, at = self.values.game, np.array(start, np.int16), np.asarray(line, np.int64), 0
+    def add_rolls(self, owner: int, start, line) -> None:
+        "Add the rolls of a game: what came, minus all that could come."
+        state, actions, at = np.array(start, np.int16), np.asarray(line, np.int64), 0
         while at < len(actions):
-            part = slice(self.count, None)
-            at, found = list_rolls(game.api, state, actions, at, self.random, *self.scratch, self.rows[part], self.weights[part])
-            self.owners[self.count:self.count + found] = number
-            self.count += found
+            at, found = list_rolls(self.game.api, state, actions, at, self.random, *self.scratch, *self._free)
+            self._take(found, owner)
             if at < len(actions): self.flush()
+
+    def add_ends(self, owner: int, state) -> None:
+        "Add all that the roll of a position can lead to; the position itself, if nothing rolls there."
+        if len(self.rows) - self.count < LEAVES: self.flush()
+        rows, weights = (block[:LEAVES] for block in self._free)
+        stack, shares, chances = self.scratch
+        found = expand_roll(self.game.api, state, stack, shares, chances, rows, weights)
+        if found < 0:
+            found = DRAWS
+            draw_ends(self.game.api, state, self.random, chances, rows[:DRAWS], weights[:DRAWS])
+        self._take(found, owner)
+
+    @property
+    def _free(self): return self.rows[self.count:], self.weights[self.count:]
+
+    def _take(self, found: int, owner: int) -> None:
+        self.owners[self.count:self.count + found] = owner
+        self.count += found
 
     def flush(self) -> None:
         "Evaluate the block."
-        used, games = slice(self.count), len(self.luck)
+        used = slice(self.count)
         values, self.count = self.values(self.rows[used]), 0
         for seat, column in enumerate(values.T):
-            self.luck[:, seat] += np.bincount(self.owners[used], self.weights[used] * column, games)
+            self.totals[:, seat] += np.bincount(self.owners[used], self.weights[used] * column, len(self.totals))
 
 
 def chance_luck(
     game: Game,
-    evaluator,       # Any object with evaluate()
+    evaluator,       # Any object with evaluate(), or with value(), as `OneRollAhead`
     starts,          # (games, state_size)
     lines,           # Actions and outcomes of each game in order, as `play_tables` writes them
     seed: int = 0,   # Of the draws where a roll has too many ends
 ) -> np.ndarray:     # (games, players) float: what the rolls gave each seat, in units of the result
     "Return the luck of each game: after each roll, the value that came minus the expected one (Burch et al., 2018)."
-    rolls = _Rolls(game, evaluator, len(lines), seed)
+    sums = _Sums(SeatValues(game, evaluator), len(lines), seed)
     try:
-        for number, (start, line) in enumerate(zip(game.as_states(starts), lines)): rolls.add(number, start, line)
+        for number, (start, line) in enumerate(zip(game.as_states(starts), lines)): sums.add_rolls(number, start, line)
     except RuleError as error: raise error from game.cause(error)
-    rolls.flush()
-    return rolls.luck
+    sums.flush()
+    return sums.totals
 
 # %% ../../nbs/52a_arena.luck.ipynb #1563110c
 class NetworkAlone(Player):
@@ -205,7 +240,8 @@ class NetworkAlone(Player):
 def quick_player(player, evaluator) -> Player:
     "Return a player that answers at once in this player's place: its network, or this evaluator, without a search."
     if isinstance(player, (HeuristicPlayer, RandomPlayer)): return copy.deepcopy(player)
-    return NetworkAlone(player.game, getattr(player, "evaluator", None) or evaluator)
+    network = getattr(player, "evaluator", None) or getattr(evaluator, "evaluator", evaluator)   # Of an agent: its network
+    return NetworkAlone(player.game, network)
 
 
 def play_out_deals(game: Game, states, tables) -> np.ndarray:   # tables[i][seat]: the player in this seat of game i
@@ -280,6 +316,39 @@ def game_luck(game: Game, evaluator, starts, lines, tables, seed: int = 0) -> np
     if game.has_chance: luck += chance_luck(game, evaluator, starts, lines, seed)
     if game.has_hidden_information: luck += deal_luck(game, evaluator, starts, tables, seed)
     return luck
+
+# %% ../../nbs/52a_arena.luck.ipynb #52ah0002
+@kernel
+def read_movers(api, states, movers):
+    "Write the mover of each position."
+    for i in range(len(states)): movers[i] = call_mover(api[MOVER], states[i])
+
+
+@kernel
+def play_actions(api, states, at, actions):
+    "Play an action in each of the positions `at`, in place."
+    for i in range(len(at)): call_play(api[PLAY], states[at[i]], actions[i])
+
+
+class OneRollAhead:
+    "Values a position by the network's values after the next roll; the network plays until then. For `luck` of a match."
+    def __init__(self, game: Game, evaluator, seed: int = 0):   # Seed of the draws where a roll has too many ends
+        self.game, self.evaluator, self.seed, self.after = game, evaluator, seed, SeatValues(game, evaluator)
+        self.player = NetworkAlone(game, evaluator)
+
+    def value(self, states) -> np.ndarray:
+        "Return the expected final results by seat, (n, players) float64."
+        states = self.game.as_states(states).copy()
+        sums, movers = _Sums(self.after, len(states), self.seed), np.zeros(len(states), np.int64)
+        try:
+            while True:
+                read_movers(self.game.api, states, movers)
+                if not len(at := np.flatnonzero(movers >= 0)): break
+                play_actions(self.game.api, states, at, self.player.acts(states[at]).astype(np.int64))
+            for owner, state in enumerate(states): sums.add_ends(owner, state)
+        except RuleError as error: raise error from self.game.cause(error)
+        sums.flush()
+        return sums.totals
 
 # %% ../../nbs/52a_arena.luck.ipynb #52al0002
 FEWEST = 20   # Openings or deals in each half that fit a slope

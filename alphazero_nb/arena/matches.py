@@ -234,7 +234,7 @@ def play_match(
     opening_plies: int = OPENING_PLIES,  # Without hidden information; fewer if the game is shorter
     seed: int = 0,        # Seed of the openings
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
-    luck=None,            # Evaluator that measures luck; True: that of the player, else of the opponent, if there is one
+    luck=None,            # Evaluator or `OneRollAhead` that measures luck; True: the player's evaluator, else the opponent's
 ) -> MatchResult:
     "Play `games` games side by side from varied openings, with the player in every seat in turn."
     require_number("games", games, 1, 1_000_000)

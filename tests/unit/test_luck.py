@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from alphazero_nb.ablate import GAMES as GAMES_WON, WITHOUT_LUCK, Points, _cell, adjusted_scores, points_row
+import alphazero_nb.arena.luck as luck_module
 from alphazero_nb.arena.ladder import run_ladder
-from alphazero_nb.arena.luck import (DRAWS, FEWEST, REPEATED, NetworkAlone, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
+from alphazero_nb.arena.luck import (DRAWS, FEWEST, REPEATED, NetworkAlone, OneRollAhead, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
                                      luck_evaluator, luck_slopes, quick_player, seat_values)
 from alphazero_nb.arena.matches import own_part, play_duplicate, play_match, play_tables
 from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer
@@ -268,6 +269,102 @@ def test_intervals_cover_the_truth():
 def test_a_thousand_repeats_cover_the_truth_as_often_as_they_say():
     share, adjusted, plain = coverage(1000, 40, noise=0.1)
     assert 0.935 <= share <= 0.965 and adjusted < plain / 2
+
+
+# Values that see further ---------------------------------------------------------------------------------------------
+
+def play_on(game, evaluator, state):
+    "The position in which the next roll is due, or the end, if the mover plays the largest logit."
+    while game.mover(state) >= 0:
+        legal = np.array(game.legal_actions(state), np.int32)
+        logits, _ = evaluator.evaluate(game.inputs(state)[None], np.array([0, len(legal)], np.int32), legal)
+        state = game.play(state, int(legal[logits.argmax()]))
+    return state
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_one_roll_ahead_is_the_mean_over_the_next_roll(name):
+    game = GAMES[name]()
+    evaluator, (starts, lines, ends) = HashEvaluator(game), random_games(game, 5, seed=2)
+    states = list(ends)
+    for state, line in zip(starts, lines):
+        for move in line:
+            if game.mover(state) >= 0: states.append(state)
+            state = game.play(state, move)
+    expected = [sum(float(share) * reference_value(game, evaluator, end) for end, share in
+                    ends_of(game, play_on(game, evaluator, state))) for state in states]
+    found = OneRollAhead(game, evaluator).value(states)
+    assert found.shape == (len(states), game.players) and np.allclose(found, expected, atol=1e-4)
+    assert OneRollAhead(game, evaluator).value(states[:0]).shape == (0, game.players)
+
+
+def test_a_roll_with_too_many_ends_is_drawn():
+    game = get_game("blob(players=3,cards=2,game=full)")
+    evaluator, start = HashEvaluator(game), get_game("blob(players=3,cards=2,game=full)").new_match(1)
+    first, again, other = (OneRollAhead(game, evaluator, seed).value([start])[0] for seed in (0, 0, 1))
+    assert np.isfinite(first).all() and np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+class Repeating:
+    "It has value() and returns what the network says: its luck is that of the network."
+    def __init__(self, game, evaluator): self.game, self.evaluator, self.asked = game, evaluator, []
+
+    def value(self, states):
+        self.asked.append(np.array(states))
+        return seat_values(self.game, self.evaluator, states)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_what_has_value_is_asked_once_for_each_position(name, monkeypatch):
+    monkeypatch.setattr(luck_module, "ASKED", 7)
+    game = GAMES[name]()
+    evaluator, (starts, lines, _) = HashEvaluator(game), random_games(game, 6, seed=3)
+    oracle = Repeating(game, evaluator)
+    luck = chance_luck(game, oracle, starts, lines)
+    assert np.allclose(luck, chance_luck(game, evaluator, starts, lines), atol=1e-5) and np.abs(luck).max() > 0.01
+    rows = np.concatenate(oracle.asked)
+    assert max(len(part) for part in oracle.asked) <= 7 and len(np.unique(rows, axis=0)) == len(rows) > 0
+    assert {game.mover(row) >= 0 for row in rows} == {True}   # What is over, or a roll, is not asked for
+
+
+def test_an_agent_that_measures_luck_keeps_its_own_moves():
+    game = get_game("pig(goal=12)")
+    agent, (starts, lines, _) = Agent(game, HashEvaluator(game), 8), random_games(game, 5)
+    values = seat_values(game, agent, starts)
+    assert agent.asked == 0 and np.array_equal(values, Agent(game, HashEvaluator(game), 8).value(starts[:1]).repeat(5, 0))
+    first, second = (chance_luck(game, agent, starts, lines) for _ in range(2))
+    assert np.array_equal(first, second) and not np.array_equal(first, chance_luck(game, agent.evaluator, starts, lines))
+    assert seat_values(game, agent, starts[:0]).shape == (0, 2)
+
+
+def test_one_roll_ahead_leaves_less_spread_and_the_mean_stays_right():
+    game, results, starts, lines, truth = best_games(12, 1500)
+    table, spreads = Table(12, noise=0.3), []
+    for judge in (table, OneRollAhead(game, table), Agent(game, Table(12, noise=0.6), 64)):
+        adjusted = results - chance_luck(game, judge, starts, lines)[:, 0]
+        middle, low, high = mean_interval(adjusted)
+        assert low - 0.2 * (high - low) < truth < high + 0.2 * (high - low), (low, truth, high)
+        spreads.append(np.std(adjusted))
+    assert spreads[1] < 0.8 * spreads[0]
+
+
+def test_what_plays_another_game_cannot_measure_luck():
+    pig, four = get_game("pig(goal=12)"), get_game("connect4")
+    for other in (Agent(four, HashEvaluator(four)), OneRollAhead(four, HashEvaluator(four))):
+        with pytest.raises(ValueError, match="connect4 is the game of what should measure luck, not pig"):
+            seat_values(pig, other, [pig.new()])
+
+
+def test_a_match_takes_one_roll_ahead_for_its_luck():
+    game = get_game("pig(goal=12)")
+    for judge in (OneRollAhead(game, Table(12, noise=0.3)), Agent(game, Table(12, noise=0.3), 16)):
+        match = play_match(game, RandomPlayer(game), RandomPlayer(game, 1), 6, seed=1, luck=judge)
+        luck = chance_luck(game, judge, [one.start for one in match.games], [one.actions for one in match.games], seed=1)
+        assert np.allclose(match.luck, luck[np.arange(6), np.arange(6) % 2]) and match.means
+    blob = get_game("blob(players=3,cards=2)")
+    judge, starts = OneRollAhead(blob, HashEvaluator(blob)), [blob.new_match(1)] * 3
+    tables = [[RolloutPlayer(blob, 10)] * 3] * 3   # Its quick player is the network of the judge, without a search
+    assert np.array_equal(deal_luck(blob, judge, starts, tables), deal_luck(blob, judge.evaluator, starts, tables))
 
 
 # Deals ---------------------------------------------------------------------------------------------------------------
