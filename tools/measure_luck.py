@@ -1,11 +1,12 @@
 """Measure how many games the luck-adjusted result of a match saves, for the page "Luck".
 
-    python tools/measure_luck.py AGENT OPPONENT [--games 10000] [--simulations 64] [--label TEXT] [--out FILE]
+    python tools/measure_luck.py AGENT OPPONENT [--games 10000] [--simulations 64] [--values ahead] [--label TEXT] [--out FILE]
 
 AGENT is the folder of a run, or a game of which the package has an agent; without simulations, `--simulations 0`, its
 network plays alone. OPPONENT is `optimal` (Pig), `itself`, `network` (its
-network alone), or any player of the arena. In games with hidden cards, `--games`
-are deals, each from every seat. FILE gets a row for each pair of game and label; an older row of the same pair is replaced.
+network alone), or any player of the arena. `--values` says what values the positions after a roll: the network of
+the agent, the network one roll `ahead`, or its search with a number of simulations. In games with hidden cards, `--games`
+are deals, each from every seat. FILE gets a row for each game, label and kind of values; an older row of the same three is replaced.
 """
 import argparse, json, time
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from measure_engines import processor, store_row
-from alphazero_nb.arena.luck import NetworkAlone
+from alphazero_nb.arena.luck import NetworkAlone, OneRollAhead
 from alphazero_nb.arena.matches import play_series
 from alphazero_nb.arena.players import Player, get_player
 from alphazero_nb.core.compiled import kernel
@@ -50,6 +51,13 @@ def opponent_of(name: str, player):
     return player if name == "itself" else get_player(name, player.game)
 
 
+def oracle_of(values: str, agent):
+    "Return what values the positions after a roll."
+    if values == "network": return agent.evaluator
+    if values == "ahead": return OneRollAhead(agent.game, agent.evaluator)
+    return Agent(agent.game, agent.evaluator, int(values))
+
+
 def first_games(match, share: float) -> dict:
     "Return the mean results of the first openings or deals of a match, plain and adjusted, with their intervals."
     part = match.deals < max(2, round(share * (match.deals.max() + 1)))
@@ -57,17 +65,17 @@ def first_games(match, share: float) -> dict:
                    results=match.results[part], luck=match.luck[part]).means
 
 
-def measure(agent, player, opponent, games: int, seed: int) -> dict:
-    play_series(agent.game, player, opponent, 4, seed, luck=agent.evaluator)   # Compiles
+def measure(agent, player, opponent, oracle, games: int, seed: int) -> dict:
+    play_series(agent.game, player, opponent, 4, seed, luck=oracle)   # Compiles
     began = time.perf_counter()
     play_series(agent.game, player, opponent, games, seed)
     played = time.perf_counter()
-    result = play_series(agent.game, player, opponent, games, seed, luck=agent.evaluator)
+    result = play_series(agent.game, player, opponent, games, seed, luck=oracle)
     ended = time.perf_counter()
     match = getattr(result, "match", result)
     means = [dict(share=share, **first_games(match, share)) for share in SHARES]
     half = lambda row: (row[2] - row[1]) / 2
-    return dict(games=len(match.scores), openings=int(match.deals.max()) + 1, means=means,
+    return dict(games=len(match.scores), correlation=float(np.corrcoef(match.results, match.luck)[0, 1]), openings=int(match.deals.max()) + 1, means=means,
                 narrower=half(means[0]["result"]) / half(means[0]["adjusted"]),
                 start_to_end_s=played - began, luck_s=max(0, ended - played - (played - began)))
 
@@ -80,6 +88,7 @@ def main():
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--worlds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--values", default="network", help="network, ahead, or a number of simulations")
     parser.add_argument("--label", default="", help="the pair, in the table")
     parser.add_argument("--about", default="", help="how the agent was trained")
     parser.add_argument("--out", type=Path)
@@ -88,10 +97,11 @@ def main():
     agent = load(args.agent, max(1, args.simulations), "cpu", worlds=args.worlds)
     player = agent if args.simulations else NetworkAlone(agent.game, agent.evaluator)
     row = dict(game=agent.game.name, label=args.label or args.opponent, about=args.about, simulations=args.simulations,
-               **measure(agent, player, opponent_of(args.opponent, player), args.games, args.seed),
+               values=args.values, **measure(agent, player, opponent_of(args.opponent, player), oracle_of(args.values, agent),
+                                             args.games, args.seed),
                cpu=processor(), date=str(date.today()))
     print(json.dumps(row, indent=1))
-    if args.out: store_row(args.out, row, "game", "label")
+    if args.out: store_row(args.out, row, "game", "label", "values")
 
 
 if __name__ == "__main__": main()

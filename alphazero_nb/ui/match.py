@@ -14,7 +14,7 @@ from typing import Callable
 import numpy as np
 from ..core.game import Game
 from ..core.python_game import RuleError
-from ..arena.luck import game_luck, luck_evaluator
+from ..arena.luck import OneRollAhead, game_luck, luck_evaluator
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine
 from .tree_view import move_rows, moves_text
@@ -24,14 +24,14 @@ from .match_text import (first_line, move_words, next_words, player_name, points
 from .saved_game import free_path, line_to_dict, read_saved_game
 
 # %% auto #0
-__all__ = ['analyse_positions', 'agent_move', 'with_traps', 'simulations_of', 'with_simulations', 'viewer', 'is_open', 'may_show',
-           'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused', 'continue_with', 'keep_and_continue',
-           'measure_luck', 'luck_words', 'note_help', 'count_game', 'play_move', 'play_reply', 'give_hint',
-           'analyse_game', 'look_inside', 'open_analysis', 'grade_game', 'grade_last_move', 'seconds_words',
-           'change_simulations', 'change_level', 'level_words', 'follow_results', 'game_count', 'store_level',
-           'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again', 'start_new_game',
-           'start_rematch', 'change_handicap', 'swap_seats', 'save_match', 'load_match', 'write_agent_page', 'command',
-           'Match']
+__all__ = ['MOST_AHEAD', 'analyse_positions', 'agent_move', 'with_traps', 'simulations_of', 'with_simulations', 'viewer',
+           'is_open', 'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused',
+           'continue_with', 'keep_and_continue', 'measure_luck', 'luck_words', 'note_help', 'count_game', 'play_move',
+           'play_reply', 'give_hint', 'analyse_game', 'look_inside', 'open_analysis', 'grade_game', 'grade_last_move',
+           'seconds_words', 'change_simulations', 'change_level', 'level_words', 'follow_results', 'game_count',
+           'store_level', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again',
+           'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats', 'save_match', 'load_match',
+           'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
 def _analyses(found) -> list[Analysis]:
@@ -197,6 +197,9 @@ def keep_and_continue(match: MatchState, line: GameLine, words: str) -> str:
 def _line_key(line: GameLine) -> tuple: return line.seed, line.actions, line.rolls
 
 
+MOST_AHEAD = 100_000   # Evaluations for the luck of one game, one roll ahead
+
+
 def measure_luck(match: MatchState) -> None:
     "Measure what rolls and deal gave the person in a game that has just ended, if one person plays and the agent can tell."
     line, evaluator = match.line, luck_evaluator(match.game, match.full)
@@ -204,6 +207,7 @@ def measure_luck(match: MatchState) -> None:
     if line.handicap and not match.game.has_chance: return
     moves = [move for action, rolled in zip(line.actions, line.rolls) for move in (action, *rolled)]
     table = [match.full] * match.game.players   # Its network plays a deal in all seats
+    if sum(map(len, line.rolls)) * match.game.outcomes ** 2 <= MOST_AHEAD: evaluator = OneRollAhead(match.game, evaluator)
     luck = game_luck(match.game, evaluator, [line.states[0]], [moves], [table], line.seed)
     match.lucks = {**match.lucks, _line_key(line): float(luck[0, line.seats[0]])}
 

@@ -9,6 +9,7 @@ import pytest
 
 from alphazero_nb.ablate import GAMES as GAMES_WON, WITHOUT_LUCK, Points, _cell, adjusted_scores, points_row
 import alphazero_nb.arena.luck as luck_module
+import alphazero_nb.ui.match as match_module
 from alphazero_nb.arena.ladder import run_ladder
 from alphazero_nb.arena.luck import (DRAWS, FEWEST, REPEATED, NetworkAlone, OneRollAhead, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
                                      luck_evaluator, luck_slopes, quick_player, seat_values)
@@ -593,7 +594,7 @@ def test_a_game_with_a_person_ends_with_its_luck(name):
     agent, seat = Agent(game, HashEvaluator(game), 2, worlds=1), game.players - 1
     match = played(agent, seat, seed=4)
     moves = [move for action, rolled in zip(match.line.actions, match.line.rolls) for move in (action, *rolled)]
-    luck = game_luck(game, agent.evaluator, match.line.states[:1], [moves], [[agent] * game.players], 4)[0, seat]
+    luck = game_luck(game, OneRollAhead(game, agent.evaluator), match.line.states[:1], [moves], [[agent] * game.players], 4)[0, seat]
     result = game.returns(match.state)[seat]
     words = luck_words(match)
     assert f"{luck:+.2f}" in words and f"{result - luck:+.2f}" in words and words in match_html(match)
@@ -604,6 +605,16 @@ def test_a_game_with_a_person_ends_with_its_luck(name):
     assert luck_words(match) == "" and words not in match_html(match)
     match.redo()
     assert luck_words(match) == words
+
+
+def test_a_game_with_very_many_rolls_is_not_looked_at_one_roll_ahead(monkeypatch):
+    game = get_game("pig(goal=12)")
+    for most, judge in ((100_000, OneRollAhead), (100, lambda game, evaluator: evaluator)):
+        monkeypatch.setattr(match_module, "MOST_AHEAD", most)
+        match = played(Agent(game, HashEvaluator(game), 2), seed=4)
+        moves = [move for action, rolled in zip(match.line.actions, match.line.rolls) for move in (action, *rolled)]
+        luck = chance_luck(game, judge(game, HashEvaluator(game)), match.line.states[:1], [moves])[0, 0]
+        assert f"Luck gave you {luck:+.2f}" in luck_words(match)
 
 
 def test_other_games_with_a_person_end_without_a_word_about_luck():
