@@ -391,12 +391,15 @@ let seed = 0,
   offered = [],
   hint = null,
   cursor = 0,
-  turn = 0;
+  turn = 0,
+  opening = null,   // The moves of a position that the worker has been asked for
+  held = null;      // Where the keyboard was when a redraw took its button away
 let results = new Map(); // Number of moves: expected results by seat
 const humans = () =>
   ({ all: data.seats.map((_, seat) => seat), none: [] })[at("seat").value] || [Number(at("seat").value)];
 const over = () => position.mover === -1;
-const yours = () => !failed && !over() && !viewed && humans().includes(position.mover);
+const latest = () => opening || position?.moves || [];
+const yours = () => !failed && !opening && !over() && !viewed && humans().includes(position.mover);
 const seatName = (seat) => data.seats[seat];
 const alone = data.seats.length === 1;   // Then a result counts points, and is no chance
 const who = (seat) =>
@@ -408,21 +411,22 @@ const who = (seat) =>
         ? "The agent"
         : seatName(seat);
 
-function fail(error) { failed = error.message; thinking = false; if (worker) endWorker("stopped"); render(); }
+function fail(error) { [failed, opening, thinking] = [error.message, null, false]; if (worker) endWorker("stopped"); render(); }
 
-async function goTo(moves, drop = true) {   // Show a position, and let the agent play in it
+async function goTo(moves, drop = true, text = "") {   // Show a position, and let the agent play in it
   const mine = ++turn;
+  opening = moves;
   if (drop) { if (worker) worker.postMessage({ kind: "cancel" }); thinking = false; }
   [chosen, offered, hint, viewed, failed] = [-1, [], null, null, ""];
   try {
     const next = await ask("show", { seed, moves });
     if (mine !== turn) return;
-    position = next;
+    [position, opening] = [next, null];
     for (const key of results.keys()) if (key > moves.length) results.delete(key);
     showExpected();
     writeLink();
     countGame();
-    render();
+    render(text);
     if (!over() && !humans().includes(position.mover)) await agentMoves(mine);
   } catch (error) { if (mine === turn) fail(error); }
 }
@@ -435,12 +439,13 @@ async function search(mine, { simulations, temperature }) {
 }
 
 async function agentMoves(mine) {
-  if (position.legal.length === 1) { await goTo([...position.moves, position.legal[0].action], false); return; }
+  const reply = ({ action, name }) => goTo([...position.moves, action], false, `${who(position.mover)} played ${name}.`);
+  if (position.legal.length === 1) { await reply(position.legal[0]); return; }
   const found = await search(mine, strength());
   if (mine !== turn) return;
   showSearch(found);
   results.set(position.moves.length, found.means);
-  await goTo([...position.moves, found.action], false);
+  await reply(position.legal.find(({ action }) => action === found.action));
 }
 
 async function showHint() {
@@ -472,6 +477,7 @@ function clickPlace(place) {
 }
 
 function undo() {
+  if (opening) return;
   const { moves, movers } = position, own = humans().length ? humans() : data.seats.map((_, seat) => seat);
   let at = moves.length - 1;
   while (at >= 0 && !own.includes(movers[at])) at--;
@@ -488,7 +494,7 @@ function newGame() {
 function swapSides() {
   if (data.seats.length < 2 || humans().length !== 1) return;
   at("seat").value = String((humans()[0] + 1) % data.seats.length);
-  goTo(position.moves);
+  goTo(latest());
 }
 
 // Strength ----------------------------------------------------------------------------------------
@@ -520,7 +526,7 @@ function showRating() {
 }
 
 async function look(count) {   // An earlier position of this game
-  if (thinking) return;
+  if (thinking || opening) return;
   if (count >= position.moves.length) {
     viewed = null;
     render();
@@ -761,7 +767,7 @@ function drawButtons() {
     ({ action, name }) =>
       element(
         "button",
-        { type: "button", "data-action": action, onclick: () => playAction(action) },
+        { type: "button", "data-action": action, "data-key": action, onclick: () => playAction(action) },
         name + (share.has(action) ? ` · ${Math.round(100 * share.get(action))} %` : ""),
       ),
   );
@@ -774,7 +780,7 @@ function drawMoves() {   // Rolls have no number
   const entry = (name, i) => {
     const chance = position.movers[i] === -2, current = i + 1 === shown ? { "aria-current": "true" } : {};
     const words = chance ? name : `${++number}. ${name}`;
-    return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", ...current,
+    return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", "data-key": i, ...current,
                                                  onclick: () => look(i + 1) }, words));
   };
   list.replaceChildren(...position.names.map(entry));
@@ -862,8 +868,25 @@ function status() {
   return `${seatName(position.mover)} to move.`;
 }
 
+function findKeyboard() {   // The buttons that a redraw may take away: the focus is there, or was and is nowhere now
+  const now = document.activeElement, group = ["actions", "moves"].find((id) => at(id).contains(now));
+  if (group) return [group, now.dataset.key];
+  if (now === at("hint") || now === at("stop")) return ["hint", ""];
+  if (now === at("back")) return ["moves", String(position.moves.length - 1)];
+  return now === document.body ? held : null;
+}
+
+function returnKeyboard() {   // To the same button, else to the first of its kind, or to the board; later if there is none now
+  if (!held) return;
+  const [group, key] = held, kin = group === "hint" ? [at("hint"), at("stop")] : [...at(group).querySelectorAll("button")];
+  const free = kin.filter((button) => !button.hidden && !button.disabled);
+  if (group === "actions") free.push(...at("board").querySelectorAll('[tabindex="0"]'));
+  (free.find((button) => button.dataset.key === key) || free[0])?.focus({ preventScroll: true });
+}
+
 function render(text = "") {
   if (!position) { at("status").textContent = failed ? status() : "Loading…"; return; }
+  held = findKeyboard();
   drawBoard();
   drawButtons();
   drawMoves();
@@ -879,6 +902,7 @@ function render(text = "") {
   at("undo").disabled = position.moves.length === 0;
   at("swap").hidden = at("bar").hidden = alone;
   at("swap").disabled = humans().length !== 1;
+  returnKeyboard();
 }
 
 function arrowKey(event) {   // One tab stop; arrows move the cursor to the nearest square in that direction
@@ -954,7 +978,7 @@ function fill() {
     stop: () => worker?.postMessage({ kind: "stop" }),
   };
   for (const [id, run] of Object.entries(buttons)) at(id).addEventListener("click", run);
-  at("seat").addEventListener("change", () => goTo(position ? position.moves : []));
+  at("seat").addEventListener("change", () => goTo(latest()));
   window.addEventListener("hashchange", () => { if (location.hash !== written) openLink(); });
 }
 

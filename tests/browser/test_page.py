@@ -202,6 +202,59 @@ def test_the_keyboard_plays(exported, visit):
     assert "You" in status(page, "Your move")
 
 
+def test_the_keyboard_stays_on_its_button(exported, visit):
+    page = visit(exported("pig"))
+    status(page, "Your move")
+    page.locator("#actions button", has_text="roll").focus()
+    for _ in range(4):   # Nobody has to look for the button again, also where the agent has moved in between
+        before = len(moves(page))
+        page.keyboard.press("Enter")
+        wait(page, f"position.moves.length > {before} && yours()")
+        assert page.evaluate("document.activeElement.textContent") == "roll"
+    page.locator("#moves button").first.focus()
+    page.keyboard.press("Enter")
+    wait(page, "viewed !== null")
+    assert page.evaluate("document.activeElement === at('moves').querySelector('button')")
+    page.locator("#back").focus()
+    page.keyboard.press("Enter")
+    wait(page, "viewed === null")
+    assert page.evaluate("document.activeElement === [...at('moves').querySelectorAll('button')].at(-1)")
+
+
+def test_hint_and_a_promotion_keep_the_keyboard(exported, visit):
+    page = visit(exported(PAWN))
+    status(page, "Your move")
+    page.locator("#hint").focus()
+    page.keyboard.press("Enter")
+    page.locator("#said", has_text="Hint").wait_for()
+    assert page.evaluate("document.activeElement.id") == "hint"
+    for name in ("a7", "a8"): page.locator(f"#board button[aria-label^='{name}:']").click()
+    page.locator("#actions button", has_text="rook").focus()
+    page.keyboard.press("Enter")
+    wait(page, "position.moves.length > 0 && !thinking")
+    assert page.evaluate("at('board').contains(document.activeElement)")
+
+
+def test_the_page_says_what_the_agent_played(exported, visit):
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    click_a_move(page, 0)
+    page.locator("#said", has_text=re.compile("^The agent played .+[.]$")).wait_for()
+    assert page.evaluate("at('said').textContent === `The agent played ${position.names[1]}.`")
+    page.locator("#seat").select_option("none")
+    status(page, "won|draw")
+    assert page.evaluate("at('said').textContent === `${seatName(position.movers[position.moves.length - 1])} played ${position.names.at(-1)}.`")
+
+
+def test_what_is_asked_right_after_a_move_does_not_lose_it(exported, visit):
+    for late in ("showHint()", "look(0)", "playAction(1)", "undo()", "goTo(latest())"):   # The worker has not answered yet
+        page = visit(exported("tictactoe"))
+        status(page, "Your move")
+        page.evaluate(f"() => {{ playAction(4); {late}; }}")
+        wait(page, "position.moves.length === 2 && yours()")
+        assert moves(page)[0] == 4 and page.evaluate("viewed") is None, late
+
+
 def test_promotion(exported, visit):
     page = visit(exported(PAWN))
     status(page, "Your move")
