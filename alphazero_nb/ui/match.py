@@ -234,7 +234,7 @@ def count_game(match: MatchState) -> None:
     match.finished = {**match.finished, match.line.seed: points}
     if match.rating is None or "You" not in points or match.line.seed in match.aided: return
     match.rating = copy.deepcopy(match.rating)   # A command that fails leaves the old one alone
-    match.rating.update(points["You"])
+    match.rating.update(points["You"], match.level)
 
 
 def play_move(match: MatchState, action: int) -> str:

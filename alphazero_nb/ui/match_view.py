@@ -416,9 +416,9 @@ def run_typed(match: Match, words: str) -> str:
     word, _, rest = words.partition(" ")
     if words.lower() == "help": return help_text(match)
     if words.lower() == "moves": return " ".join(move_list(match)) or "No move has been played."
-    if word in FILE_COMMANDS:
-        if not rest.strip(): return f"{word} needs a file name, for example: {word} game.json."
-        getattr(match, word)(rest.strip())
+    if (name := word.lower()) in FILE_COMMANDS:
+        if not rest.strip(): return f"{name} needs a file name, for example: {name} game.json."
+        getattr(match, name)(rest.strip())
     elif words.lower() in COMMANDS and (not match.turn or parse_action(match, words) is None):   # A move may be called swap
         if getattr(match, words.lower())() and words.lower() == "coach": return lesson_text(match.lesson)
     elif not match.turn: return refusal(match, 0)

@@ -764,7 +764,7 @@ def plain(text): return text.replace("(", " ").replace(")", " ").split()
 
 
 def test_the_terminal_lists_its_commands_and_explains_a_missing_file_name():
-    said = typed(Match(get_game("tictactoe")), "HELP", "save", "load", "Undo")
+    said = typed(Match(get_game("tictactoe")), "HELP", "Save", "load", "Undo")
     assert "help" in said[0]
     for word in ("undo", "redo", "hint", "swap", "new", "save FILE", "load FILE", "help", "quit"): assert f"  {word} " in said[2]
     assert "0, 1, 2, 3, 4, 5, 6, 7, 8." in said[2] and said[3] == "save needs a file name, for example: save game.json."
@@ -1034,8 +1034,8 @@ class Weak(Agent):
 
 class Ladder:
     "A rating that goes up by a level with a win, and down with a defeat."
-    def __init__(self, levels): self.level, self.top = (1 + len(levels)) / 2, len(levels)
-    def update(self, score): self.level = min(self.top, max(1, self.level + 2 * score - 1))
+    def __init__(self, levels): self.level, self.top, self.met = (1 + len(levels)) / 2, len(levels), []
+    def update(self, score, level): self.level, self.met = min(self.top, max(1, self.level + 2 * score - 1)), [*self.met, level]
     @property
     def interval(self): return max(1, self.level - 1), min(self.top, self.level + 1)
 
@@ -1072,8 +1072,12 @@ def test_the_level_follows_the_results_and_each_game_counts_once(monkeypatch):
     win()
     assert "You lose." in match.said and match.rating.level == 2.5 and len(match.finished) == 2
     assert "Score after 2 games: You 1, search 1." in banner_html(MatchView(match))
-    assert match.match_me(False) and match.rating is None and match.level == 3.5
-    assert match.new() and match.line.seats == (1,) and match.level == 3.5
+    assert match.rating.met == [2.5, 3.5]
+    assert match.new() and match.level == 2.5 and match.set_level(1)   # A level of one's own, for one game
+    win()
+    assert match.rating.met == [2.5, 3.5, 1] and match.rematch() and match.level == match.rating.level
+    assert match.match_me(False) and match.rating is None and match.set_level(3.5)
+    assert match.new() and match.line.seats == (0,) and match.level == 3.5
 
 
 def test_the_real_levels_and_the_real_rating_fit():
