@@ -56,11 +56,11 @@ def last_state(game, played):
     return state
 
 
-def points_per_game(game, result, name: str) -> dict:
-    "Return the mean points of a player and their interval, over the openings; nothing if the game counts no points."
+def points_per_game(game, result) -> dict:
+    "Return the mean points of the player and their interval, over the openings; nothing if the game counts no points."
     if game.measures is None or "points" not in game.measures(last_state(game, result.games[0])): return {}
     ends = [last_state(game, played) for played in result.games]
-    seats = [played.players.index(name) for played in result.games]
+    seats = np.arange(len(ends)) % game.players   # By turns in every opening
     points = np.array([game.measures(end)["points"][seat] for end, seat in zip(ends, seats)])
     found = mean_interval(np.bincount(result.deals, points) / np.bincount(result.deals), result.groups)
     return dict(points=found[0], points_low=found[1], points_high=found[2])
@@ -75,7 +75,7 @@ def measure(agent, opponent: str, games: int, label: str, seed: int) -> dict:
     return dict(game=agent.game.name, label=label or opponent, command=opponent,
                 program=getattr(getattr(other, "engine", None), "title", ""), simulations=agent.settings.simulations,
                 **{key: row[key] for key in ("games", "different", "score", "low", "high", "wins", "draws", "losses", "elo")},
-                **points_per_game(agent.game, result, mine.name),
+                **points_per_game(agent.game, result),
                 move_s=mine.move_s, their_move_s=theirs.move_s, cpu=processor(), date=str(date.today()))
 
 

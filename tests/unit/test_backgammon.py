@@ -286,7 +286,7 @@ def test_points_of_a_match():
     from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
     game, first = get_game("backgammon"), RolloutPlayer(get_game("backgammon"), 4)
     result = play_match(game, first, RandomPlayer(game, 1), 12, opening_plies=0, seed=3)
-    found, points = points_per_game(game, result, first.name), []
+    found, points = points_per_game(game, result), []
     for played in result.games:
         state = played.start
         assert board(state) == board(game.new()) and game.mover(state) == 0
@@ -295,7 +295,7 @@ def test_points_of_a_match():
     assert np.array_equal(np.sign(points), 2 * result.scores - 1) and {played.players.index(first.name) for played in result.games} == {0, 1}
     assert found["points"] == pytest.approx(np.mean(points)) and found["points_low"] < found["points"] < found["points_high"]
     pig = get_game("pig(goal=20)")
-    assert points_per_game(pig, play_match(pig, RandomPlayer(pig), RandomPlayer(pig, 1), 2), "random") == {}
+    assert points_per_game(pig, play_match(pig, RandomPlayer(pig), RandomPlayer(pig, 1), 2)) == {}
 
 
 def test_a_terminal_takes_moves_by_their_names():
