@@ -300,7 +300,7 @@ def play_pages(boards, pictures):
         lines = agent_card(row)
         title, stem, here = board_title(row["game"]), row["stem"], row["stem"] in boards
         frame = (f'<iframe class="board" title="{title}: a board to play on" src="../boards/{stem}.html"></iframe>\n\n'
-                 f"[Save this page](boards/{stem}.html){{ download }}: it plays without network.") if here else \
+                 f"[Save this page](boards/{stem}.html){{ download }}: it plays without the internet.") if here else \
                 f"![The table of {title} after some moves](boards/{stem}.svg){{ .shot }}\n\n" * (stem in pictures) + \
                 "A web page cannot hide cards from you. [The notebook about cards](../colab/cards.md) has a table to play at."
         card = "\n".join(f"- {line}" for line in lines)
