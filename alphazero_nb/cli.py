@@ -284,7 +284,7 @@ def _page(args):
     from alphazero_nb.web.page import export_page
     out = args.out or f"{args.agent.partition(':')[2] or Path(args.agent).name}.html"
     file = export_page(args.agent, out, simulations=args.simulations, **_given(title=args.title, author=args.author, note=args.note))
-    print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without network.")
+    print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without the internet.")
 
 
 def _ablate(args):
@@ -443,7 +443,7 @@ _COMMON = {
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best device)"),
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
-                               "(64; 32 for one player with dice; 200 in play; in train with hidden cards: set by --effort)"),
+                               "(64; 32 for one player with dice; 200 in play; 800 in uci without a clock; in train with hidden cards: set by --effort)"),
     "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
     "--game": dict(help="the game, if no player is a training run; or a board of another size, for a run with the "
                         "preset anysize"),

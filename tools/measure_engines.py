@@ -45,7 +45,7 @@ def processor() -> str:
 def store_row(path: Path, row: dict, *keys: str) -> None:
     "Add a row to a file of measurements, in place of an older one with the same values of these keys."
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    rows = [old for old in rows if any(old[key] != row[key] for key in keys)] + [row]
+    rows = [old for old in rows if any(old.get(key) != row[key] for key in keys)] + [row]
     path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 

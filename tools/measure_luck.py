@@ -51,11 +51,11 @@ def opponent_of(name: str, player):
     return player if name == "itself" else get_player(name, player.game)
 
 
-def oracle_of(values: str, agent):
+def oracle_of(values: str, agent, worlds: int):
     "Return what values the positions after a roll."
     if values == "network": return agent.evaluator
     if values == "ahead": return OneRollAhead(agent.game, agent.evaluator)
-    return Agent(agent.game, agent.evaluator, int(values))
+    return Agent(agent.game, agent.evaluator, int(values), worlds=worlds)
 
 
 def first_games(match, share: float) -> dict:
@@ -65,12 +65,12 @@ def first_games(match, share: float) -> dict:
                    results=match.results[part], luck=match.luck[part]).means
 
 
-def measure(agent, player, opponent, oracle, games: int, seed: int) -> dict:
-    play_series(agent.game, player, opponent, 4, seed, luck=oracle)   # Compiles
+def measure(agent, player, opponent, new_oracle, games: int, seed: int) -> dict:
+    play_series(agent.game, player, opponent, 4, seed, luck=new_oracle())   # Compiles
     began = time.perf_counter()
     play_series(agent.game, player, opponent, games, seed)
     played = time.perf_counter()
-    result = play_series(agent.game, player, opponent, games, seed, luck=oracle)
+    result = play_series(agent.game, player, opponent, games, seed, luck=new_oracle())
     ended = time.perf_counter()
     match = getattr(result, "match", result)
     means = [dict(share=share, **first_games(match, share)) for share in SHARES]
@@ -97,8 +97,8 @@ def main():
     agent = load(args.agent, max(1, args.simulations), "cpu", worlds=args.worlds)
     player = agent if args.simulations else NetworkAlone(agent.game, agent.evaluator)
     row = dict(game=agent.game.name, label=args.label or args.opponent, about=args.about, simulations=args.simulations,
-               values=args.values, **measure(agent, player, opponent_of(args.opponent, player), oracle_of(args.values, agent),
-                                             args.games, args.seed),
+               values=args.values, **measure(agent, player, opponent_of(args.opponent, player),
+                                             lambda: oracle_of(args.values, agent, args.worlds), args.games, args.seed),
                cpu=processor(), date=str(date.today()))
     print(json.dumps(row, indent=1))
     if args.out: store_row(args.out, row, "game", "label", "values")

@@ -5,7 +5,7 @@
 # %% ../../nbs/52a_arena.luck.ipynb #602facc4
 from __future__ import annotations
 
-import copy
+import copy, hashlib
 
 import numpy as np
 from ..core.calls import (CHANCE, MOVER, OVER, PLAY, PROBABILITIES, REWARDS, call_chance,
@@ -55,11 +55,11 @@ class SeatValues:
     def __init__(
         self,
         game: Game,
-        evaluator,             # Any object with evaluate(), or one that has value() instead: `OneRollAhead`, an Agent
+        evaluator,             # Any object with evaluate(), or one with `value()` and `game`: `OneRollAhead`, an Agent
         keep: int = 1 << 19,   # Most answers of the network in memory
     ):
         self.game, self.evaluator, self.keep = game, evaluator, keep
-        self.oracle = copy.copy(evaluator) if hasattr(evaluator, "value") else None   # A copy: an agent's moves stay the same
+        self.oracle = None if hasattr(evaluator, "evaluate") else copy.copy(evaluator)   # A copy: an agent's moves stay the same
         if self.oracle is not None and self.oracle.game.name != game.name:
             raise ValueError(f"{self.oracle.game.name} is the game of what should measure luck, not {game.name}.")
         self._forget()
@@ -95,7 +95,7 @@ class SeatValues:
         self.keys, self.answers = self.keys[order], self.answers[order]
         return self.answers[np.searchsorted(self.keys, keys)]
 
-    def _asked(self, states):   # Each different position once
+    def _asked(self, states):   # Each different position of a block once
         states, places = np.unique(states, axis=0, return_inverse=True)
         found = [self.oracle.value(states[i:i + ASKED]) for i in range(0, len(states), ASKED)]
         return np.concatenate(found)[places.reshape(-1)]
@@ -173,7 +173,8 @@ class _Sums:
         self.values, self.game, self.count = values, (game := values.game), 0
         self.totals = np.zeros((owners, game.players))
         self.rows, self.weights = np.empty((rows, game.state_size), np.int16), np.empty(rows)
-        self.owners, self.random = np.empty(rows, np.int64), np.array([derive_seed(seed, Purpose.LUCK)], np.uint64)
+        self.owners, self.seed = np.empty(rows, np.int64), seed
+        self.random = np.array([derive_seed(seed, Purpose.LUCK)], np.uint64)
         room = LEAVES + game.outcomes
         self.scratch = np.empty((room, game.state_size), np.int16), np.empty(room), np.zeros(game.outcomes)
 
@@ -192,8 +193,9 @@ class _Sums:
         stack, shares, chances = self.scratch
         found = expand_roll(self.game.api, state, stack, shares, chances, rows, weights)
         if found < 0:
-            found = DRAWS
-            draw_ends(self.game.api, state, self.random, chances, rows[:DRAWS], weights[:DRAWS])
+            found, place = DRAWS, int.from_bytes(hashlib.sha256(state.tobytes()).digest()[:8], "little")
+            random = np.array([derive_seed(self.seed, Purpose.LUCK, place)], np.uint64)   # The same draws wherever it stands
+            draw_ends(self.game.api, state, random, chances, rows[:DRAWS], weights[:DRAWS])
         self._take(found, owner)
 
     @property
@@ -240,7 +242,8 @@ class NetworkAlone(Player):
 def quick_player(player, evaluator) -> Player:
     "Return a player that answers at once in this player's place: its network, or this evaluator, without a search."
     if isinstance(player, (HeuristicPlayer, RandomPlayer)): return copy.deepcopy(player)
-    network = getattr(player, "evaluator", None) or getattr(evaluator, "evaluator", evaluator)   # Of an agent: its network
+    if not hasattr(evaluator, "evaluate"): evaluator = evaluator.evaluator   # Of an agent: its network
+    network = getattr(player, "evaluator", None) or evaluator
     return NetworkAlone(player.game, network)
 
 

@@ -330,7 +330,7 @@ class PythonGame(_PythonRules):
 
     def __init__(
         self,
-        name: str,               # "hex(size=5)"
+        name: str,               # "my_hex(size=5)"
         make: Callable,          # seed -> a fresh position with mover, legal, play, returns, observe
         *,
         players: int, actions: int, shape: tuple, max_length: int, max_legal: int | None = None,

@@ -14,7 +14,7 @@ from typing import Callable
 import numpy as np
 from ..core.game import Game
 from ..core.python_game import RuleError
-from ..arena.luck import OneRollAhead, game_luck, luck_evaluator
+from ..arena.luck import LEAVES, OneRollAhead, game_luck, luck_evaluator
 from .card_table import SeatView, find_table
 from .game_line import Analysis, GameLine
 from .tree_view import move_rows, moves_text
@@ -28,9 +28,9 @@ __all__ = ['MOST_AHEAD', 'analyse_positions', 'agent_move', 'with_traps', 'simul
            'is_open', 'may_show', 'visible_values', 'seat_view', 'check_seats', 'MatchState', 'Refused',
            'continue_with', 'keep_and_continue', 'measure_luck', 'luck_words', 'note_help', 'count_game', 'play_move',
            'play_reply', 'give_hint', 'analyse_game', 'look_inside', 'open_analysis', 'grade_game', 'grade_last_move',
-           'seconds_words', 'change_simulations', 'change_level', 'level_words', 'follow_results', 'game_count',
-           'store_level', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats', 'deal_again',
-           'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats', 'save_match', 'load_match',
+           'seconds_words', 'change_simulations', 'change_level', 'choose_level', 'level_words', 'follow_results',
+           'game_count', 'store_level', 'rating_words', 'undo_command', 'redo_command', 'look_at', 'next_seats',
+           'deal_again', 'start_new_game', 'start_rematch', 'change_handicap', 'swap_seats', 'save_match', 'load_match',
            'write_agent_page', 'command', 'Match']
 
 # %% ../../nbs/75_ui.match.ipynb #3e58eee9
@@ -207,15 +207,18 @@ def measure_luck(match: MatchState) -> None:
     if line.handicap and not match.game.has_chance: return
     moves = [move for action, rolled in zip(line.actions, line.rolls) for move in (action, *rolled)]
     table = [match.full] * match.game.players   # Its network plays a deal in all seats
-    if sum(map(len, line.rolls)) * match.game.outcomes ** 2 <= MOST_AHEAD: evaluator = OneRollAhead(match.game, evaluator)
-    luck = game_luck(match.game, evaluator, [line.states[0]], [moves], [table], line.seed)
-    match.lucks = {**match.lucks, _line_key(line): float(luck[0, line.seats[0]])}
+    work = sum(min(LEAVES, match.game.outcomes ** len(rolled)) ** 2 for rolled in line.rolls if rolled)
+    if work <= MOST_AHEAD and not match.game.in_python: evaluator = OneRollAhead(match.game, evaluator)
+    try: gave = float(game_luck(match.game, evaluator, [line.states[0]], [moves], [table], line.seed)[0, line.seats[0]])
+    except (Exception, KeyboardInterrupt) as error: gave = first_line(error)   # The game is over
+    match.lucks = {**match.lucks, _line_key(line): gave}
 
 
 def luck_words(match: MatchState) -> str:
     "Return what chance gave the person in this finished game, in words; an empty string if it was not measured."
     gave = match.lucks.get(_line_key(match.line))
     if gave is None: return ""
+    if isinstance(gave, str): return f"Luck was not measured: {gave}."
     result = match.game.returns(match.state)[match.line.seats[0]]
     return f"Luck gave you {gave:+.2f}; without it, your result of {result:+.2f} would be {result - gave:+.2f}."
 
@@ -364,6 +367,13 @@ def change_level(match: MatchState, level: float) -> str:
     if not 1 <= level <= count: raise Refused(f"{match.name} has levels 1 to {count}.")
     match.level, match.agent = level, match.full if level == count else match.full.at_level(level)
     return f"{match.name} now plays at {level_words(match)}."
+
+
+def choose_level(match: MatchState, level: float) -> str:
+    "Set the agent's level by hand. In the middle of a game that would change the person's level, it no longer does."
+    before, words = match.level, change_level(match, level)
+    if match.rating is not None and match.level != before and match.line.actions: note_help(match, "a change of level")
+    return words
 
 
 def level_words(match: MatchState) -> str:
@@ -556,7 +566,7 @@ class Match(MatchState):
 
     move, reply = command(play_move), command(play_reply)
     hint, analyse, set_simulations = command(give_hint), command(analyse_game), command(change_simulations)
-    set_level, match_me, keep_level = command(change_level), command(follow_results), command(store_level)
+    set_level, match_me, keep_level = command(choose_level), command(follow_results), command(store_level)
     lines, why, coach = command(look_inside), command(grade_last_move), command(grade_game)
     open_tree = command(open_analysis)
     undo, redo, look = command(undo_command), command(redo_command), command(look_at)

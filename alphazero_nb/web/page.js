@@ -392,13 +392,13 @@ let seed = 0,
   hint = null,
   cursor = 0,
   turn = 0,
-  opening = null,   // The moves of a position that the worker has been asked for
+  opening = null,   // What the worker has been asked to show, and the seed of another game if it is one
   held = null;      // Where the keyboard was when a redraw took its button away
 let results = new Map(); // Number of moves: expected results by seat
 const humans = () =>
   ({ all: data.seats.map((_, seat) => seat), none: [] })[at("seat").value] || [Number(at("seat").value)];
 const over = () => position.mover === -1;
-const latest = () => opening || position?.moves || [];
+const latest = () => opening?.moves || position?.moves || [];
 const yours = () => !failed && !opening && !over() && !viewed && humans().includes(position.mover);
 const seatName = (seat) => data.seats[seat];
 const alone = data.seats.length === 1;   // Then a result counts points, and is no chance
@@ -411,16 +411,21 @@ const who = (seat) =>
         ? "The agent"
         : seatName(seat);
 
-function fail(error) { [failed, opening, thinking] = [error.message, null, false]; if (worker) endWorker("stopped"); render(); }
+function fail(error) { [failed, opening, thinking] = [error.message, null, false]; if (worker) endWorker(failed); render(); }
 
-async function goTo(moves, drop = true, text = "") {   // Show a position, and let the agent play in it
+async function goTo(moves, drop = true, text = "", other = opening?.other) {   // Show a position, and let the agent play in it
   const mine = ++turn;
-  opening = moves;
+  opening = { moves, other };
   if (drop) { if (worker) worker.postMessage({ kind: "cancel" }); thinking = false; }
   [chosen, offered, hint, viewed, failed] = [-1, [], null, null, ""];
   try {
-    const next = await ask("show", { seed, moves });
+    const next = await ask("show", { seed: other ? other.seed : seed, moves });
     if (mine !== turn) return;
+    if (other) {
+      [seed, results] = [other.seed, new Map()];
+      matchLevel();
+      counted = other.counted;
+    }
     [position, opening] = [next, null];
     for (const key of results.keys()) if (key > moves.length) results.delete(key);
     showExpected();
@@ -433,7 +438,7 @@ async function goTo(moves, drop = true, text = "") {   // Show a position, and l
 
 async function search(mine, { simulations, temperature }) {
   thinking = true;
-  render();
+  render(at("said").textContent);
   try { return await ask("think", { seed, moves: position.moves, simulations, temperature }); }
   finally { if (mine === turn) thinking = false; }
 }
@@ -484,12 +489,9 @@ function undo() {
   if (at >= 0) goTo(moves.slice(0, at));
 }
 
-function newGame() {
-  seed = Math.floor(Math.random() * 2 ** 31);
-  matchLevel();
-  results = new Map();
-  goTo([]);
-}
+const anySeed = () => Math.floor(Math.random() * 2 ** 31);
+
+function newGame() { goTo([], true, "", { seed: anySeed(), counted: false }); }
 
 function swapSides() {
   if (data.seats.length < 2 || humans().length !== 1) return;
@@ -532,12 +534,13 @@ async function look(count) {   // An earlier position of this game
     render();
     return;
   }
+  const mine = turn;
   try {
-    viewed = await ask("look", { seed, moves: position.moves.slice(0, count) });
+    const found = await ask("look", { seed, moves: position.moves.slice(0, count) });
+    if (mine !== turn) return;
+    viewed = found;
     render();
-  } catch (error) {
-    fail(error);
-  }
+  } catch (error) { if (mine === turn) fail(error); }
 }
 
 // Links -------------------------------------------------------------------------------------------
@@ -568,14 +571,11 @@ function openLink() {
     .split(",")
     .filter((part) => /^\d{1,6}$/.test(part))
     .map(Number);
-  seed = /^\d{1,10}$/.test(fields.get("seed") || "")
-    ? Number(fields.get("seed")) % 2 ** 31
-    : data.chance
-      ? Math.floor(Math.random() * 2 ** 31)
-      : 0;
-  results = new Map();
-  counted = at("match").checked && numbers.length > 0;   // A game from a link says nothing about the person
-  return goTo(numbers);
+  const given = fields.get("seed") || "";
+  return goTo(numbers, true, "", {
+    seed: /^\d{1,10}$/.test(given) ? Number(given) % 2 ** 31 : data.chance ? anySeed() : 0,
+    counted: at("match").checked && numbers.length > 0,   // A game from a link says nothing about the person
+  });
 }
 
 async function copyLink() {
@@ -871,14 +871,15 @@ function status() {
 function findKeyboard() {   // The buttons that a redraw may take away: the focus is there, or was and is nowhere now
   const now = document.activeElement, group = ["actions", "moves"].find((id) => at(id).contains(now));
   if (group) return [group, now.dataset.key];
-  if (now === at("hint") || now === at("stop")) return ["hint", ""];
+  if (["hint", "stop", "undo"].includes(now.id)) return ["controls", now.id];
   if (now === at("back")) return ["moves", String(position.moves.length - 1)];
   return now === document.body ? held : null;
 }
 
 function returnKeyboard() {   // To the same button, else to the first of its kind, or to the board; later if there is none now
   if (!held) return;
-  const [group, key] = held, kin = group === "hint" ? [at("hint"), at("stop")] : [...at(group).querySelectorAll("button")];
+  const [group, key] = held;
+  const kin = group === "controls" ? [key, "hint", "stop", "new"].map(at) : [...at(group).querySelectorAll("button")];
   const free = kin.filter((button) => !button.hidden && !button.disabled);
   if (group === "actions") free.push(...at("board").querySelectorAll('[tabindex="0"]'));
   (free.find((button) => button.dataset.key === key) || free[0])?.focus({ preventScroll: true });
@@ -978,6 +979,8 @@ function fill() {
     stop: () => worker?.postMessage({ kind: "stop" }),
   };
   for (const [id, run] of Object.entries(buttons)) at(id).addEventListener("click", run);
+  for (const id of ["hint", "stop"])   // One takes the other's place, so a key that is held down would press them by turns
+    at(id).addEventListener("keydown", (event) => { if (event.repeat) event.preventDefault(); });
   at("seat").addEventListener("change", () => goTo(latest()));
   window.addEventListener("hashchange", () => { if (location.hash !== written) openLink(); });
 }

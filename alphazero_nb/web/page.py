@@ -204,7 +204,7 @@ def export_page(
     note: str = "",          # A few sentences below the board
     simulations: int | None = None,   # Of the full agent; default: those of its levels, or 64
 ) -> Path:                   # Raises a ValueError that says why this game or network cannot become a page
-    "Write an agent as one HTML file that plays, without network, in any browser."
+    "Write an agent as one HTML file that plays in any browser, without the internet."
     if simulations is not None: require_number("simulations", simulations, 1, 10_000)
     game, network, facts = find_agent(agent)
     levels = find_levels(agent, simulations)

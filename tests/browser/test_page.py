@@ -219,6 +219,11 @@ def test_the_keyboard_stays_on_its_button(exported, visit):
     page.keyboard.press("Enter")
     wait(page, "viewed === null")
     assert page.evaluate("document.activeElement === [...at('moves').querySelectorAll('button')].at(-1)")
+    page.locator("#undo").focus()
+    while before := len(moves(page)):
+        page.keyboard.press("Enter")
+        wait(page, f"position.moves.length < {before} && yours()")
+        assert page.evaluate("document.activeElement.id") == ("undo" if moves(page) else "hint")
 
 
 def test_hint_and_a_promotion_keep_the_keyboard(exported, visit):
@@ -241,18 +246,48 @@ def test_the_page_says_what_the_agent_played(exported, visit):
     click_a_move(page, 0)
     page.locator("#said", has_text=re.compile("^The agent played .+[.]$")).wait_for()
     assert page.evaluate("at('said').textContent === `The agent played ${position.names[1]}.`")
+    page.evaluate("""() => {   // What is said while the next search runs
+        window.heard = [];
+        new MutationObserver(() => { if (thinking) heard.push(at("said").textContent); }).observe(at("status"), { childList: true });
+    }""")
     page.locator("#seat").select_option("none")
     status(page, "won|draw")
+    assert len(page.evaluate("heard.filter((words) => / played /.test(words))")) > 1
     assert page.evaluate("at('said').textContent === `${seatName(position.movers[position.moves.length - 1])} played ${position.names.at(-1)}.`")
 
 
 def test_what_is_asked_right_after_a_move_does_not_lose_it(exported, visit):
-    for late in ("showHint()", "look(0)", "playAction(1)", "undo()", "goTo(latest())"):   # The worker has not answered yet
-        page = visit(exported("tictactoe"))
+    for late in ("showHint()", "look(0)", "playAction(free(3))", "undo()", "goTo(latest())"):   # The worker has not answered yet
+        page = visit(exported("tictactoe"), "#moves=4,0")
         status(page, "Your move")
-        page.evaluate(f"() => {{ playAction(4); {late}; }}")
-        wait(page, "position.moves.length === 2 && yours()")
-        assert moves(page)[0] == 4 and page.evaluate("viewed") is None, late
+        page.evaluate("() => { window.free = (n) => position.legal[n].action; }")
+        page.evaluate(f"() => {{ const first = free(0); playAction(first); {late}; }}")
+        wait(page, "position.moves.length === 4 && yours()")
+        assert moves(page)[:3] == [4, 0, 1] and page.evaluate("viewed") is None, late
+    page.evaluate("() => { look(1); newGame(); }")
+    wait(page, "position.moves.length === 0 && yours()")
+    assert page.evaluate("viewed") is None
+
+
+def test_a_new_game_that_cannot_start_leaves_the_old_one_whole(exported, visit):
+    page = visit(exported("pig"), "#seed=5&moves=0,4")
+    status(page, "Your move")
+    page.evaluate("() => { window.really = ask; ask = (...question) => question[0] === 'show' ? Promise.reject(new Error('no answer')) : really(...question); }")
+    page.locator("#new").click()
+    assert status(page, "stopped") == "The game stopped: no answer."
+    assert page.evaluate("linkText()") == "#seed=5&moves=0,4"
+    page.evaluate("() => { ask = really; }")
+    page.locator("#new").click()
+    wait(page, "position.moves.length === 0 && yours()")
+    assert page.evaluate("seed") != 5
+
+
+def test_a_seat_that_changes_while_a_new_game_opens_keeps_the_new_game(exported, visit):
+    page = visit(exported("pig"), "#seed=5&moves=0,4")
+    status(page, "Your move")
+    page.evaluate("() => { newGame(); swapSides(); }")
+    wait(page, "!opening && position.moves.length > 0 && yours()")   # The agent begins, and holds at last
+    assert page.evaluate("seed") != 5 and page.evaluate("position.movers[0]") == 0
 
 
 def test_promotion(exported, visit):

@@ -299,11 +299,31 @@ def test_one_roll_ahead_is_the_mean_over_the_next_roll(name):
     assert OneRollAhead(game, evaluator).value(states[:0]).shape == (0, game.players)
 
 
+class Constant(HashEvaluator):
+    "Every mover expects a third of a point, the others less."
+    def evaluate(self, inputs, offsets, actions):
+        logits, values = super().evaluate(inputs, offsets, actions)
+        values[:] = np.array([1, -2, 4], np.float32)[:values.shape[1]] / 3
+        return logits, values
+
+
 def test_a_roll_with_too_many_ends_is_drawn():
     game = get_game("blob(players=3,cards=2,game=full)")
-    evaluator, start = HashEvaluator(game), get_game("blob(players=3,cards=2,game=full)").new_match(1)
-    first, again, other = (OneRollAhead(game, evaluator, seed).value([start])[0] for seed in (0, 0, 1))
-    assert np.isfinite(first).all() and np.array_equal(first, again) and not np.array_equal(first, other)
+    evaluator, starts = HashEvaluator(game), [game.new_match(seed) for seed in (1, 2, 3)]
+    first, other = (OneRollAhead(game, evaluator, seed).value(starts) for seed in (0, 1))
+    assert not np.array_equal(first, other)
+    assert np.array_equal(OneRollAhead(game, evaluator).value(starts[::-1]), first[::-1])   # Each position has draws of its own
+    assert np.array_equal(OneRollAhead(game, evaluator).value(starts[1:2]), first[1:2])
+    sure = OneRollAhead(game, Constant(game)).value(starts)
+    assert np.allclose(np.sort(sure, 1), np.array([-2, 1, 4]) / 3, atol=1e-5)   # All weights together are 1
+    rolled = play_on(game, evaluator, starts[0])
+    ends = []
+    for seed in range(3000):
+        state, rolled_on = game.pass_chance(rolled, seed, 0)
+        ends.append(reference_value(game, evaluator, state))
+    means = np.array([OneRollAhead(game, evaluator, seed).value(starts[:1])[0] for seed in range(200)])
+    error = np.sqrt(np.var(ends, 0) / 3000 + np.var(means, 0) / 200)
+    assert (np.abs(means.mean(0) - np.mean(ends, 0)) < 4 * error).all() and error.max() < 0.03
 
 
 class Repeating:
@@ -346,7 +366,16 @@ def test_one_roll_ahead_leaves_less_spread_and_the_mean_stays_right():
         middle, low, high = mean_interval(adjusted)
         assert low - 0.2 * (high - low) < truth < high + 0.2 * (high - low), (low, truth, high)
         spreads.append(np.std(adjusted))
-    assert spreads[1] < 0.8 * spreads[0]
+    assert spreads[1] < 0.8 * spreads[0] and spreads[2] < 0.8 * np.std(results)
+
+
+def test_an_evaluator_with_a_value_head_is_an_evaluator():
+    game = get_game("pig(goal=12)")
+    evaluator = HashEvaluator(game)
+    evaluator.value = "a layer of a network"
+    assert np.array_equal(seat_values(game, evaluator, [game.new()]), seat_values(game, HashEvaluator(game), [game.new()]))
+    evaluator.evaluator = None   # A wrapper's inner part
+    assert quick_player(RolloutPlayer(game, 2), evaluator).evaluator is evaluator
 
 
 def test_what_plays_another_game_cannot_measure_luck():
@@ -615,6 +644,24 @@ def test_a_game_with_very_many_rolls_is_not_looked_at_one_roll_ahead(monkeypatch
         moves = [move for action, rolled in zip(match.line.actions, match.line.rolls) for move in (action, *rolled)]
         luck = chance_luck(game, judge(game, HashEvaluator(game)), match.line.states[:1], [moves])[0, 0]
         assert f"Luck gave you {luck:+.2f}" in luck_words(match)
+
+
+def test_a_roll_of_many_dice_or_in_python_is_not_looked_at_one_roll_ahead():
+    two = two_rolls()   # 27 rolls in a row would have more ends than there is time for; two have nine
+    for game, judge in ((two, OneRollAhead), (coins(), lambda game, evaluator: evaluator)):
+        match = played(Agent(game, HashEvaluator(game), 2), seed=4)
+        moves = [move for action, rolled in zip(match.line.actions, match.line.rolls) for move in (action, *rolled)]
+        luck = chance_luck(game, judge(game, HashEvaluator(game)), match.line.states[:1], [moves])[0, 0]
+        assert f"Luck gave you {luck:+.2f}" in luck_words(match)
+
+
+@pytest.mark.parametrize("error, why", [(ValueError("no such roll.\nMore"), "no such roll"), (KeyboardInterrupt(), "KeyboardInterrupt")])
+def test_a_game_ends_also_where_its_luck_cannot_be_measured(monkeypatch, error, why):
+    def fails(*question): raise error
+    monkeypatch.setattr(match_module, "game_luck", fails)
+    game = get_game("pig(goal=12)")
+    match = played(Agent(game, HashEvaluator(game), 2), seed=4)
+    assert match.over and luck_words(match) == f"Luck was not measured: {why}."
 
 
 def test_other_games_with_a_person_end_without_a_word_about_luck():

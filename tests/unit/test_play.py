@@ -1076,6 +1076,10 @@ def test_the_level_follows_the_results_and_each_game_counts_once(monkeypatch):
     assert match.new() and match.level == 2.5 and match.set_level(1)   # A level of one's own, for one game
     win()
     assert match.rating.met == [2.5, 3.5, 1] and match.rematch() and match.level == match.rating.level
+    while match.waiting: match.reply()
+    assert match.move(game.legal_actions(match.state)[0]) and match.set_level(2)   # In the middle of a game
+    win()
+    assert match.rating.met == [2.5, 3.5, 1] and "because of a change of level" in banner_html(MatchView(match))
     assert match.match_me(False) and match.rating is None and match.set_level(3.5)
     assert match.new() and match.line.seats == (0,) and match.level == 3.5
 
