@@ -99,9 +99,10 @@ def search_hex(me, opponent, seat, sides, n, west, east, whole, keys, table, lef
     found = winning_cells(opponent, empty, sides[b], sides[b + 1], n, west, east, whole)
     rest = found & ~first_bit(found)
     if rest: return first_bit(found) | first_bit(rest)
-    place = (me * np.uint64(0x9E3779B97F4A7C15)) ^ (opponent * np.uint64(0xC2B2AE3D27D4EB4F))
+    mine = me | np.uint64(seat) << np.uint64(62)   # After a swap the stones do not say who moves
+    place = (mine * np.uint64(0x9E3779B97F4A7C15)) ^ (opponent * np.uint64(0xC2B2AE3D27D4EB4F))
     place = (place ^ place >> np.uint64(32)) % np.uint64(len(table))
-    if keys[place, 0] == me and keys[place, 1] == opponent: return table[place]
+    if keys[place, 0] == mine and keys[place, 1] == opponent: return table[place]
     if found: must, used = found, found
     else: must, used = threats(opponent, empty, sides[b], sides[b + 1], n, west, east, whole)
     result, cost = _NONE, np.zeros(n * n, np.int64)
@@ -116,7 +117,7 @@ def search_hex(me, opponent, seat, sides, n, west, east, whole, keys, table, lef
         if reply & WIN: must, used = must & reply & ~bit, used | (reply & ~WIN)
         else: result = WIN | bit | reply
     result = result or used
-    keys[place, 0], keys[place, 1], table[place] = me, opponent, result
+    keys[place, 0], keys[place, 1], table[place] = mine, opponent, result
     return result
 
 # %% ../../nbs/50a_arena.hex_search.ipynb #08ad3456

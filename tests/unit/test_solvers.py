@@ -230,6 +230,30 @@ def test_the_openings_of_hex_5x5():
         assert game.returns(state)[0] == 1
 
 
+@pytest.mark.parametrize("size, stones", [(3, 0), (4, 7)])
+def test_after_a_swap_the_stones_do_not_say_who_moves(size, stones):
+    "With the swap, one set of stones stands before each seat. Minimax over the rules, in Python; no opening wins."
+    game, rng, known = get_game(f"hex(size={size},swap=1)"), np.random.default_rng(2), {}
+    swapped, solver = size * size, get_solver(game)
+
+    def wins(state):   # The mover
+        key = state.tobytes()
+        if key not in known: known[key] = any(game.over(after) or not wins(after) for after in
+                                              (game.play(state, action) for action in game.legal_actions(state)))
+        return known[key]
+    for _ in range(1 if stones == 0 else 12):
+        state = game.new()
+        for ply in range(stones):
+            legal = game.legal_actions(state)
+            if not game.over(state): state = game.play(state, swapped if ply == 1 and rng.random() < .6 else int(rng.choice(legal)))
+        if game.over(state): continue
+        results = solver.results(state)
+        for action in game.legal_actions(state):
+            after = game.play(state, action)
+            assert results[action] == (1 if game.over(after) or not wins(after) else -1), (state, action)
+    if stones == 0: assert (results[:9] == -1).all()
+
+
 def test_hex_says_where_its_solver_ends():
     with pytest.raises(ValueError, match="hex: size 7 cannot be solved here; sizes 2 to 5 can"): get_solver(get_game("hex"))
     game = get_game("hex(size=5)")
