@@ -168,6 +168,7 @@ class Connect4Solver:
 
     def _scores(self, state, distances: bool) -> np.ndarray:
         "Return the scores of a position. Raise Unsolved at the limit."
+        if self.game.over(state): return np.full(self.game.actions, ILLEGAL, np.int8)
         scores = self.search.scores(state, distances, 1 << 62 if self.limit is None else self.limit)
         if scores is not None: return scores
         stones = int(np.count_nonzero(state[:CELLS]))

@@ -204,6 +204,10 @@ def analyse_states(
         if game.mover(state) < 0:
             why = "the game is over" if game.over(state) else "chance moves"
             raise ValueError(f"{game.name}: {why} in this position, so there is nothing to analyse.")
+    if moves is not None and len(moves) != len(states):
+        raise ValueError(f"{len(moves)} moves do not fit {len(states)} positions; pass one for each.")
+    for state, move in zip(states, () if moves is None else moves):
+        if move not in game.legal_actions(state): raise ValueError(f"{game.name}: action {move} is not legal in this position.")
     if simulations is not None: settings = replace(settings, simulations=simulations)
     rows = (settings.simulations + 2) * game.max_legal * count_worlds(game, settings)
     block, found = max(1, 2_000_000 // rows), []   # Trees of about 50 MB

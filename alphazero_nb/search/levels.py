@@ -84,6 +84,10 @@ def read_levels(rows) -> tuple:
     except TypeError: raise ValueError("levels are damaged: a level has simulations, temperature and elo.") from None
     if not 2 <= len(levels) <= 100 or levels[-1].temperature > 0:
         raise ValueError("levels are damaged: there are 2 to 100, and the last one has the temperature 0.")
+    elos = [level.elo for level in levels]
+    if any(elo is not None for elo in elos) and not all(isinstance(elo, (int, float)) and abs(elo) < 10_000 for elo in elos):
+        raise ValueError("levels are damaged: all have an Elo between -10,000 and 10,000, or none has.")
+    if elos[0] is not None and elos[0] > elos[-1]: raise ValueError("levels are damaged: the first one is stronger than the last.")
     return levels
 
 # %% ../../nbs/35_search.levels.ipynb #00b1997d

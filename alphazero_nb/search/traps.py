@@ -84,7 +84,7 @@ def look_ahead(
     "Look ahead as deep as `most` allows. The look is complete if every game was followed to its end."
     require_number("most", most, 1, 1_000_000_000)
     if not traps_fit(game):
-        raise ValueError(f"{game.name}: traps need two players, no dice and nothing hidden.")
+        raise ValueError(f"{game.name}: traps need two players with opposite results, no dice and nothing hidden.")
     states = np.zeros((DEEPEST + 1, game.state_size), np.int16)
     states[0], legal, found = game.as_state(state), game.legal_actions(state), None
     actions, plies = np.zeros((DEEPEST + 1, game.max_legal), np.int32), np.zeros(DEEPEST + 1, PLY)
@@ -98,8 +98,8 @@ def look_ahead(
 
 
 def traps_fit(game: Game) -> bool:
-    "Return True if there are traps in this game: two players, no dice, nothing hidden."
-    return game.players == 2 and not game.has_chance and not game.has_hidden_information
+    "Return True if there are traps in this game: two players with opposite results, no dice, nothing hidden."
+    return game.players == 2 and game.zero_sum and not game.has_chance and not game.has_hidden_information
 
 
 def best_trap(game: Game, state, moves: list, even: float = 0.0, most: int = 1_000_000) -> int:
@@ -117,8 +117,8 @@ FEW_MOVES = 9   # A position with so few moves may be near the end of its game
 def trap_move(analysis: PositionAnalysis) -> int:
     "Return the move to play: the best trap among equal moves, or the best move if there is nothing to choose from."
     best, game = analysis.best, analysis.game
-    equal = [move.action for move in analysis.moves if move.proven and abs(move.value - best.value) < 1e-6]
-    if best.proven and len(equal) > 1: return best_trap(game, analysis.state, equal, best.value)
+    equal = [move.action for move in analysis.moves if best.proven and move.proven and abs(move.value - best.value) < 1e-6]
+    if len(equal) > 1: return best_trap(game, analysis.state, equal, best.value)
     if best.proven or len(analysis.moves) > FEW_MOVES: return best.action
     found, complete = look_ahead(game, analysis.state)
     if not complete: return best.action

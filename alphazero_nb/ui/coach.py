@@ -95,14 +95,15 @@ def grade_pair(ply: int, action: int, pair: tuple, results: np.ndarray | None) -
     "Return the grade of an action from its two searches and, if they are known, the exact results of all actions."
     root, alone = pair
     played = root.best if alone is None else alone.best
+    value_played = best_value(root) if alone is None else played.value
     if results is not None:
         best = next(move for move in root.moves if results[move.action] == results.max())
         if results[action] == results.max(): best = root.move(action)
         before, after, noise, exact = float(results.max()), float(results[action]), 0.0, True
     else:
         value = best_value(root)
-        best, before = (root.best, value) if value > played.value else (played, played.value)
-        after, exact = played.value, root.proven and played.proven
+        best, before = (root.best, value) if value > value_played else (played, value_played)
+        after, exact = value_played, root.proven and played.proven
         noise = 0.0 if exact or alone is None else float(np.hypot(root.noise, alone.noise))
     same = best.action == action or after >= before
     line, reply = best.line, played.line[1:]
@@ -201,6 +202,8 @@ def coach(
     if getattr(agent, "game", game).name != game.name:
         raise ValueError(f"{agent.name} plays {agent.game.name}, not {game.name}; pass an agent of this game.")
     seats = tuple(line.seats if seats is None else seats) or tuple(range(game.players))
+    beyond = [ply for ply in plies or () if not 0 <= ply < len(line.actions)]
+    if beyond: raise ValueError(f"this game has no move {beyond[0]}; its moves are 0 to {len(line.actions) - 1}.")
     plies = [ply for ply in (range(len(line.actions)) if plies is None else plies) if may_grade(line, ply, seats)]
     grades, roots = (), ()
     if plies:
@@ -224,10 +227,10 @@ def explain(lesson: Lesson, grade: Grade) -> str:
     answer = f" The answer is {reply[0]}." if reply else ""
     if not grade.loss:
         return f"{played} keeps the result." if grade.exact else f"{played} is the best move that the coach has found."
-    if grade.exact:
+    if grade.exact and {grade.before, grade.after} <= {-1, 0, 1}:
         known = {(1, -1): f"This lost a won game: {best} wins.", (0, -1): f"This lost a drawn game: {best} holds the draw.",
                  (1, 0): f"This let a win go: {best} wins, and after {played} it is a draw."}
-        if words := known.get((round(grade.before), round(grade.after))): return words + answer
+        if words := known.get((grade.before, grade.after)): return words + answer
     share = lambda value: f"{50 * (1 + value):.0f} %"
     error = f", give or take {50 * grade.noise:.0f}" if grade.noise >= .01 else ""
     first = "Proven" if grade.exact else "This probably changed the result" if grade.costly else "There was a better move"

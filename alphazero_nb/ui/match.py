@@ -281,7 +281,8 @@ def give_hint(match: MatchState) -> str:
     note_help(match, "a hint")
     match.advice, analysis = agent_move(match.full, match.game, state)
     if analysis: match.line = match.line.with_analysis(match.ply, analysis)
-    share = f" ({analysis.shares()[match.advice]:.0%} of its search)" if analysis else ""
+    share = analysis.shares().get(match.advice) if analysis else None   # A trap may be a move that the search left out
+    share = f" ({share:.0%} of its search)" if share else ""
     name = write_move(match.game, state, match.advice)
     return f"{match.name} would {name if name.startswith('bid ') else f'play {name}'}{share}."
 

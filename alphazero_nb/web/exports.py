@@ -14,7 +14,7 @@ from ..core.compiled import kernel, lean_kernel
 from ..core.game import Game
 from ..core.calls import (ACTIONS, CHANCE, LEGAL, MATERIAL, MAX_LEGAL, MOVER, OBSERVATION_SIZE, OUTCOMES, OVER, PLAY,
                                     PLAYERS, PRIVILEGED, PRIVILEGED_SIZE, PROBABILITIES, RESAMPLE_HIDDEN, RETURNS, REWARDS,
-                                    SIGNATURES, START, STATE_SIZE, call_chance, call_legal, call_mover, call_play, call_returns,
+                                    SIGNATURES, START, STATE_SIZE, ZERO_SUM, call_chance, call_legal, call_mover, call_play, call_returns,
                                     call_start, draw_outcome, write_inputs)
 from ..search.tree import EDGE, NODE, TREE, Trees, copy_row, drop_refuted, find_child, keep_subtree
 from ..search.traps import DEEPEST, FEW_MOVES, PLY, look
@@ -110,8 +110,8 @@ def place_requests(page, end):
 # %% ../../nbs/79b_web.exports.ipynb #b48b210e
 @lean_kernel
 def has_traps(page):
-    "Return True if two players play without dice."
-    return page[PLAYERS] == 2 and page[OUTCOMES] == 0
+    "Return True if two players with opposite results play without dice."
+    return page[PLAYERS] == 2 and page[OUTCOMES] == 0 and page[ZERO_SUM] != 0
 
 
 @lean_kernel

@@ -135,3 +135,10 @@ def test_what_has_no_tree_says_so():
     rolling = pig.play(state, pig.legal_actions(state)[0])
     assert pig.mover(rolling) == CHANCE
     with pytest.raises(ValueError, match="chance moves in this position"): Agent(pig, UniformEvaluator(pig)).analyse(rolling)
+
+
+def test_a_move_that_does_not_fit_is_named():
+    game = get_game("tictactoe")
+    agent, state = Agent(game, UniformEvaluator(game), 8), game.state_after([4])
+    for moves, words in (([4], "tictactoe: action 4 is not legal"), ([50], "action 50 is not legal"), ([0, 1], "2 moves do not fit 1 positions")):
+        with pytest.raises(ValueError, match=words): analyse_states(agent, [state], moves=moves)

@@ -319,6 +319,15 @@ def test_a_player_of_ones_own_needs_acts_only():
     assert play_match(TICTACTOE, Last(TICTACTOE), RandomPlayer(TICTACTOE), games=4).player == "last"
 
 
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_player_that_leaves_positions_without_an_answer_is_named(answers):
+    class Short:
+        name = "short"
+        def acts(self, states): return [0] * answers
+    with pytest.raises(ValueError, match=f"short returned {answers} actions for "):
+        play_match(get_game("tictactoe"), Short(), RandomPlayer(get_game("tictactoe")), 4)
+
+
 def test_more_playouts_are_stronger():
     match = lambda a, b, n: play_match(CONNECT4, get_player(a, CONNECT4, seed=1), get_player(b, CONNECT4, seed=2), n).score
     assert match("rollouts:20", "random", 60) > .8

@@ -168,6 +168,22 @@ def test_an_agent_of_another_game_is_refused():
     with pytest.raises(ValueError, match="strange has no tree to look into"): coach(line, Strange(), solver=None)
 
 
+def test_a_move_that_the_game_does_not_have_is_named():
+    game = get_game("tictactoe")
+    line = random_line(game, 1)
+    for ply in (-1, 99):
+        with pytest.raises(ValueError, match=f"this game has no move {ply}"): coach(line, agent_of(game), plies=[0, ply])
+
+
+def test_words_of_won_and_lost_games_are_for_whole_results():
+    game = get_game("tictactoe")
+    lesson = coach(random_line(game, 1), agent_of(game), simulations=20)
+    grade = lesson.grades[0]
+    other = next(action for action in game.legal_actions(lesson.line.states[0]) if action != grade.action)
+    lost, partly = (replace(grade, best=other, line=(other,), before=x, after=-x, exact=True, noise=0.0) for x in (1.0, 0.6))
+    assert explain(lesson, lost).startswith("This lost a won game") and "80 % of the points" in explain(lesson, partly)
+
+
 def played(match, actions):
     "The match after these moves of both sides."
     for action in actions: match.line = match.line.after(action)

@@ -15,7 +15,8 @@ from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.levels import (FLOOR, Level, Rating, choice_weights, even_levels, level_between, level_on_path,
                                         read_levels, stored_levels)
-from alphazero_nb.search.traps import best_trap, look_ahead
+from alphazero_nb.search.traps import best_trap, look_ahead, traps_fit
+from alphazero_nb.ui.coach import grade_moves
 import small_run
 
 
@@ -25,6 +26,20 @@ def slow_weights(visits, legal, temperature):
     if temperature == 0: return [float(i == counts.index(max(counts))) for i in range(len(counts))]
     powers = [count ** (1 / temperature) if count >= FLOOR * max(counts) else 0.0 for count in counts]
     return [power / sum(powers) for power in powers]
+
+
+def few_start(state, seed): pass
+def few_mover(state): return -1 if state[0] >= 4 else state[0] % 2
+def few_play(state, action): state[0], state[1] = state[0] + 1, state[1] + action
+def few_observe(state, planes): planes[0], planes[1] = state[0], state[1]
+
+
+def few_legal(state, actions):
+    actions[0], actions[1] = 0, 1
+    return 2
+
+
+def few_returns(state, out): out[0], out[1] = state[1] % 2, -(state[1] % 2)
 
 
 @pytest.mark.parametrize("temperature", [0, 0.1, 0.7, 1.5, 10])
@@ -75,7 +90,10 @@ def test_a_level_outside_of_the_table_is_refused(number):
 
 @pytest.mark.parametrize("rows", [[], [dict(simulations=1, temperature=0.0)], 7, [dict(simulations=0, temperature=0.0)] * 2,
                                   [dict(simulations=1, temperature=1.0)] * 2, [dict(temperature=1.0)] * 2,
-                                  [dict(simulations=1, temperature=0.0, elo="x")] * 2, [None, None]])
+                                  [dict(simulations=1, temperature=0.0, elo="x")] * 2, [None, None],
+                                  [dict(simulations=1, temperature=0.0, elo=elo) for elo in (5000, 0)],
+                                  [dict(simulations=1, temperature=0.0, elo=elo) for elo in (float("nan"), 0)],
+                                  [dict(simulations=1, temperature=0.0, elo=elo) for elo in (None, 0)]])
 def test_a_damaged_table_is_refused_in_a_sentence(rows):
     with pytest.raises(ValueError): read_levels(rows)
 
@@ -231,6 +249,34 @@ def test_a_look_that_is_too_wide_or_not_for_this_game():
     assert found is None and not complete and best_trap(game, game.new(), [5, 7], most=100) == 5
     for name in ("pig", "blob"):
         with pytest.raises(ValueError, match="traps need two players"): look_ahead(get_game(name), get_game(name).new())
+
+
+def test_results_that_need_not_be_opposite_have_no_traps():
+    for zero_sum in (True, False):
+        game = Game("few", start=few_start, mover=few_mover, legal=few_legal, play=few_play, returns=few_returns,
+                    observe=few_observe, state_size=2, players=2, actions=2, shape=(2,), max_length=4, zero_sum=zero_sum)
+        assert traps_fit(game) == zero_sum
+
+
+class Refuting(UniformEvaluator):
+    "Sees nothing in a position, and looks at one move last of all, or first where one of the others was played."
+    def evaluate(self, inputs, offsets, actions):
+        logits, values = super().evaluate(inputs, offsets, actions)
+        values[:] = 0
+        for start, end in zip(offsets[:-1], offsets[1:]):
+            logits[start:end] = np.where(np.asarray(actions[start:end]) == 8, -20.0 if end - start == 6 else 20.0, 0.0)
+        return logits, values
+
+
+def test_where_all_tried_moves_lose_an_untried_one_is_played():
+    game = get_game("tictactoe")
+    agent, state = Agent(game, Refuting(game), simulations=10, leaves=1), game.state_after([6, 4, 7])
+    analysis = agent.analyse(state)
+    assert analysis.best.value is None and analysis.best.action == 8 and any(move.proven for move in analysis.moves)
+    agent.traps = True
+    assert agent.act(state) in game.legal_actions(state)
+    (grade,), _ = grade_moves(agent, state[None], [8], simulations=10)
+    assert grade.action == grade.best == 8 and grade.before == grade.after
 
 
 class Remembered:

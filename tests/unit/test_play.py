@@ -1040,6 +1040,14 @@ class Ladder:
     def interval(self): return max(1, self.level - 1), min(self.top, self.level + 1)
 
 
+def test_a_hint_may_be_a_move_that_the_search_left_out():
+    game = get_game("tictactoe")
+    match = Match(game, Agent(game, UniformEvaluator(game), simulations=1), seat=(0, 1))
+    for action in (6, 0, 7, 4): match.move(action)
+    assert match.hint(), match.said   # Eight wins, but the only simulation looked elsewhere
+    assert match.advice == 8 and match.said == "agent would play 8."
+
+
 def test_a_level_plays_and_the_full_agent_gives_advice():
     game = get_game("tictactoe")
     match = Match(game, Weak(game, UniformEvaluator(game), 200, "search"))

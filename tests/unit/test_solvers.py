@@ -254,6 +254,15 @@ def test_after_a_swap_the_stones_do_not_say_who_moves(size, stones):
     if stones == 0: assert (results[:9] == -1).all()
 
 
+@pytest.mark.parametrize("name", ["connect4", "tictactoe", "dots(rows=2,cols=2)", "hex(size=3)"])
+def test_a_finished_game_has_no_moves_to_solve(name):
+    game, rng = get_game(name), np.random.default_rng(3)
+    state = game.new()
+    while not game.over(state): state = game.play(state, int(rng.choice(game.legal_actions(state))))
+    solver = get_solver(game)
+    assert (solver.results(state) == ILLEGAL).all() and (solver.scores(state) == ILLEGAL).all()
+
+
 def test_hex_says_where_its_solver_ends():
     with pytest.raises(ValueError, match="hex: size 7 cannot be solved here; sizes 2 to 5 can"): get_solver(get_game("hex"))
     game = get_game("hex(size=5)")
