@@ -5,10 +5,12 @@
 # %% ../../nbs/46a_selfplay.cluster.ipynb #ad1ad0a6
 from __future__ import annotations
 
-import importlib, logging, os, pickle, platform, queue, sys, threading, time
+import ast, functools, io, logging, os, pickle, platform, queue, sys, sysconfig, tempfile, threading, time, zipfile
 from dataclasses import dataclass, replace
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from ..core.help import see
@@ -21,10 +23,11 @@ from .worker_process import pack, serve
 from .workers import LossLimit, Supervisor, Worker, WorkerPool, WorkerSet
 
 # %% auto #0
-__all__ = ['CORES', 'GATHER_S', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place', 'of_cluster',
-           'QueuePipe', 'RemoteWorker', 'versions', 'differing_versions', 'RemotePipe', 'RemoteOutbox', 'RemoteProcess',
-           'start_remote', 'ClusterWorker', 'environment_of', 'store', 'ray_nodes', 'start_worker', 'ClusterSet',
-           'ClusterLossLimit', 'ClusterSupervisor', 'wait_for_places', 'ClusterPool']
+__all__ = ['CORES', 'GATHER_S', 'MOST_CODE', 'connect', 'start_alone', 'Place', 'find_places', 'set_batch', 'at_place',
+           'of_cluster', 'QueuePipe', 'RemoteWorker', 'versions', 'differing_versions', 'RemotePipe', 'RemoteOutbox',
+           'RemoteProcess', 'start_remote', 'ClusterWorker', 'is_far', 'own_files', 'user_files', 'user_code', 'store',
+           'ray_nodes', 'start_worker', 'ClusterSet', 'ClusterLossLimit', 'ClusterSupervisor', 'wait_for_places',
+           'ClusterPool']
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #1e0b1db4
 def connect(address: str = "auto") -> None:
@@ -36,8 +39,9 @@ def connect(address: str = "auto") -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try: ray.init(address, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        if address != "auto":
-            raise ValueError(f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}") from None
+        if "Version mismatch" in str(error) and address != "auto":
+            raise ValueError(f"the Ray cluster at {address!r} has other versions: {' '.join(str(error).split())}") from None
+        if address != "auto": raise ValueError(f"no Ray cluster answers at {address!r}: {str(error).splitlines()[0]}") from None
         start_alone(options)
 
 
@@ -46,7 +50,7 @@ def start_alone(options: dict) -> None:
     import ray
     os.environ.setdefault("RAY_worker_niceness", "0")   # Ray's own 15 lets everything else on the machine go first
     try:
-        with ray_on_this_machine(): ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **options)
+        with ray_on_this_machine(): ray.init("local", include_dashboard=False, _node_ip_address="127.0.0.1", **options)
     except Exception as error:
         if "timed out during startup" not in str(error): raise
         ray.shutdown()
@@ -124,8 +128,18 @@ GATHER_S = 0.025   # For which a worker collects messages
 
 class RemoteWorker:
     "A worker in a process of Ray, on any node."
-    def __init__(self, expected: dict, gpu: bool, path: list[str] = ()):   # path: the driver's sys.path
+    def __init__(
+        self,
+        expected: dict,
+        gpu: bool,
+        path: list[str] = (),   # The driver's sys.path
+        code: bytes = b"",      # Modules that are not on this machine, as from `user_code`
+    ):
         sys.path += [folder for folder in path if folder not in sys.path]
+        if code:
+            self.folder = tempfile.TemporaryDirectory(prefix="alphazero_nb-")
+            with zipfile.ZipFile(io.BytesIO(code)) as packed: packed.extractall(self.folder.name)
+            sys.path.append(self.folder.name)
         if not gpu: os.environ["CUDA_VISIBLE_DEVICES"] = ""   # PyTorch is not imported yet
         self.pipe = QueuePipe()
         problem = differing_versions(expected)
@@ -177,12 +191,14 @@ class RemotePipe:
         "Return the next messages. Raise an EOFError when the worker has ended."
         import ray
         while not self.ended.is_set():
+            if not ray.is_initialized(): break   # A call would start another cluster
             try: messages = ray.get(self.handle.fetch.options(concurrency_group="fetch").remote())
             except ray.exceptions.RayError as error: messages, self.problem = None, str(error)
             if messages is None: self.ended.set()
             elif messages:
                 self.received += len(messages)
                 return messages
+        self.ended.set()
         raise EOFError
 
     def close(self) -> None: pass
@@ -194,6 +210,8 @@ class RemoteOutbox:
         self.handle = handle
 
     def put(self, what, *content) -> None:
+        import ray
+        if not ray.is_initialized(): return
         shared, content = (content[0], content[1:]) if what in ("setup", "network") else (None, content)
         self.handle.put.remote(pickle.dumps([(what, *content)], protocol=5), shared)
 
@@ -210,7 +228,7 @@ class RemoteProcess:
 
     def kill(self) -> None:
         import ray
-        ray.kill(self.pipe.handle, no_restart=True)
+        if ray.is_initialized(): ray.kill(self.pipe.handle, no_restart=True)   # Or its workers have ended with it
         self.pipe.ended.set()
 
     def join(self, timeout_s: float | None = None) -> None: self.pipe.ended.wait(timeout_s)
@@ -218,23 +236,22 @@ class RemoteProcess:
     def close(self) -> None: self.kill()   # A worker that has said its last word still holds its resources
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #21849e2a
-def start_remote(place: Place, environment: dict) -> tuple:  # Process, pipe and outbox
+def start_remote(place: Place, code=b"") -> tuple:  # Process, pipe and outbox. `code`: modules, or a reference to them
     "Start a worker at a place."
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
     start = ray.remote(num_cpus=place.cores, num_gpus=int(place.gpu), max_restarts=0, concurrency_groups={"fetch": 1},
-                       scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
-                       runtime_env=environment)(RemoteWorker)
-    handle = start.remote(versions(), place.gpu, sys.path)
+                       scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False))(RemoteWorker)
+    handle = start.remote(versions(), place.gpu, sys.path, code)
     pipe = RemotePipe(handle)
     return RemoteProcess(pipe), pipe, RemoteOutbox(handle)
 
 
 class ClusterWorker(Worker):
     "The driver's record of a worker."
-    def __init__(self, index: int, place: Place, environment: dict, room: int, messages: list, received):
+    def __init__(self, index: int, place: Place, code, room: int, messages: list, received):
         self.place = place
-        super().__init__(index, str(place), room, messages, received, lambda name: start_remote(place, environment))
+        super().__init__(index, str(place), room, messages, received, lambda name: start_remote(place, code))
 
     def end_cause(self) -> str:
         "Return how the worker ended, as the end of a sentence."
@@ -248,16 +265,70 @@ class ClusterWorker(Worker):
         return f"ended: {problem.splitlines()[0]}"
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #d7d1d5cd
-def environment_of(game, network, nodes: list[dict]) -> dict:
-    "Return Ray's runtime environment for the workers: empty if all nodes are on this machine."
-    if {node.get("NodeManagerHostname") for node in nodes if node["Alive"]} <= {platform.node()}: return {}
+MOST_CODE = 100_000_000   # Bytes of modules for other machines
+
+
+def is_far(nodes: list[dict]) -> bool:
+    "Return True if a node that is alive is on another machine."
+    return not {node.get("NodeManagerHostname") for node in nodes if node["Alive"]} <= {platform.node()}
+
+
+def own_files(name: str) -> list[tuple[Path, Path]]:
+    "Return the files of a module or package, with their names in a zip file; none if it is installed or Python's own."
+    try: spec = find_spec(name)
+    except (ImportError, ValueError): return []
+    if spec is None or name == "alphazero_nb": return []
+    folders, file = list(map(Path, spec.submodule_search_locations or ())), Path(spec.origin or "")
+    installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
+    if not file.is_file() and not folders or installed & set((folders or [file])[0].resolve().parents): return []
+    if not folders: return [(file, Path(file.name))]
+    return [(path, Path(name) / path.relative_to(folder)) for folder in folders for path in sorted(folder.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts]
+
+
+def _named_by(thing) -> set[str]:   # Modules of a part of a game, and of what it names if it is of a notebook
+    if isinstance(thing, functools.partial): return set().union(*map(_named_by, (thing.func, *thing.args, *thing.keywords.values())))
+    thing = getattr(thing, "py_func", thing)
+    name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or ""
+    if name != "__main__": return {name.partition(".")[0]} - {""}
+    if isinstance(thing, type): return set().union(*map(_named_by, (part for part in vars(thing).values() if hasattr(part, "__code__"))))
+    known, code = getattr(thing, "__globals__", {}), getattr(thing, "__code__", None)
+    used = [known[each] for each in code.co_names if each in known] if code else []
+    return set().union(*(_named_by(part) for part in used if part is not thing and getattr(part, "__module__", "") != "__main__"))
+
+
+def _imports_of(path: Path) -> set[str]:
+    "Return the first parts of the names that a file imports."
+    if path.suffix != ".py": return set()
+    found = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = [alias.name for node in found if isinstance(node, ast.Import) for alias in node.names]
+    return {name.partition(".")[0] for name in (*names, *(node.module for node in found
+                                                          if isinstance(node, ast.ImportFrom) and not node.level))}
+
+# %% ../../nbs/46a_selfplay.cluster.ipynb #d7d1d5ce
+def user_files(game, network) -> list[tuple[Path, Path]]:
+    "Return the files that somebody wrote for a game and a network, with their names in a zip file."
     args, arguments = game._arguments
-    parts = [getattr(part, "py_func", part) for part in (*args, *arguments.values(), type(network))]
-    modules = {getattr(part, "__module__", None) for part in parts} - {None, "__main__", "builtins"}
-    modules = {name for name in modules if name.partition(".")[0] != "alphazero_nb"}
-    files = {getattr(sys.modules.get(name), "__file__", None) for name in modules}
-    package = Path(importlib.import_module("alphazero_nb").__file__).parent
-    return dict(py_modules=[str(package), *sorted(filter(None, files))])
+    left, seen, files = list(set().union(*map(_named_by, (*args, *arguments.values(), type(network))))), set(), []
+    while left:
+        if (name := left.pop()) in seen: continue
+        seen.add(name)
+        files += (found := own_files(name))
+        left += [other for path, _ in found for other in _imports_of(path)]
+    return sorted(files)
+
+
+def user_code(game, network) -> bytes:
+    "Return these files as a zip file; empty if there are none. Raise a ValueError if they are too large to send."
+    files = user_files(game, network)
+    size = sum(path.stat().st_size for path, _ in files)
+    if size > MOST_CODE:
+        raise ValueError(f"the files of {game.name} have {size / 1e6:,.0f} MB, which is too much to send to other machines; "
+                         "put its rules into a folder of their own.")
+    if not files: return b""
+    with zipfile.ZipFile(content := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, name in files: packed.write(path, name)
+    return content.getvalue()
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #097ffeba
 def store(thing) -> tuple:
@@ -279,13 +350,13 @@ def start_worker(
     base: Layout,           # Of all places together
     setup,                  # Reference to Ray's store
     network: tuple | None,  # Reference and version
-    environment: dict,      # See environment_of
+    code,                   # Reference to modules for another machine, or empty bytes
     received,               # Queue for its messages
 ) -> ClusterWorker:
     "Start a worker at a place. Its first messages are the setup and, if there is one, the network."
     layout = at_place(base, place)
     messages = [("setup", setup, dict(layout=layout, cores=place.cores)), *([("network", *network)] if network else [])]
-    return ClusterWorker(index, place, environment, layout.games + layout.games // 4 + 1, messages, received)
+    return ClusterWorker(index, place, code, layout.games + layout.games // 4 + 1, messages, received)
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #d09f31c8
 class ClusterSet(WorkerSet):
@@ -295,7 +366,8 @@ class ClusterSet(WorkerSet):
         super().__init__(of_cluster(self.base, places), setup)
         self.places, self.fetched, self.sent, self.lost = dict(enumerate(places)), set(), 0, 0   # sent, lost: bytes
         self.shared_setup, self.size = store(setup)
-        self.environment = environment_of(setup["game"], setup["network"], ray_nodes())
+        self.parts, self.code = (setup["game"], setup["network"]), None
+        self._code()   # What cannot be sent is said now
 
     def look(self) -> None:
         "Add the places of new nodes, and forget the vacant ones of dead nodes."
@@ -306,13 +378,20 @@ class ClusterSet(WorkerSet):
         alive = {node["NodeID"] for node in nodes if node["Alive"]}
         self.vacant = [index for index in self.vacant if self.places[index].node in alive]
 
+    def _code(self):   # Once, and when there is a node on another machine
+        if self.code is None and is_far(ray_nodes()):
+            import ray
+            content = user_code(*self.parts)
+            self.code = ray.put(content) if content else b""
+        return b"" if self.code is None else self.code
+
     def fill(self) -> None:
         "Start a worker in every vacant place."
         self.look()
         while self.vacant:
             place = self.places[index := self.vacant.pop(0)]
             self.running.append(start_worker(index, place, self.base, self.shared_setup, self.network,
-                                             self.environment, self.received))
+                                             self._code(), self.received))
             self.count_fetch(place.node)
 
     def count_fetch(self, node: str) -> None:

@@ -202,7 +202,7 @@ def _make_pool(setup: dict) -> ActorPool:
                          f"every function that it uses, or restart Python.{see('rules')}")
     if setup["network"] is not None:
         import torch
-        torch.set_num_threads(cores)
+        torch.set_num_threads(max(1, cores))   # A place with a GPU may have no core
         if device.startswith("cuda:"): torch.cuda.set_device(device)
     return ActorPool(**setup)
 

@@ -1,4 +1,5 @@
 "A Ray cluster of two nodes on this machine: nodes die and join, drivers are killed, and the games are those of threads."
+import io
 import json
 import os
 import queue
@@ -7,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -52,7 +55,7 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path, ca
 @needs_ray
 def test_a_late_start_of_ray_is_one_sentence(monkeypatch, tmp_path, capsys):
     def late(address=None, **options):
-        if address is not None: raise ConnectionError("no cluster")
+        if address != "local": raise ConnectionError("no cluster")
         raise Exception("The current node timed out during startup. This could happen because some of the raylet failed.")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", late)
@@ -61,6 +64,110 @@ def test_a_late_start_of_ray_is_one_sentence(monkeypatch, tmp_path, capsys):
     assert main([*words.split(), str(tmp_path / "run")]) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and "Ray has not started within the 30 s" in line and "Try again" in line
+
+
+@needs_ray
+def test_a_cluster_of_other_versions_is_one_sentence(monkeypatch):
+    from alphazero_nb.selfplay.cluster import connect
+    def other(address=None, **options): raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 1.0\n    Python: 3.8")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", other)
+    with pytest.raises(ValueError, match="has other versions: Version mismatch: The cluster was started with: Ray: 1.0 Python: 3.8$"):
+        connect("ray://there:10001")
+
+
+RULES = """
+import numpy as np
+from alphazero_nb.core.python_game import PythonGame
+from myhelp import LENGTH   # A module beside the package
+from .names import NAME
+from . import names
+
+
+class Count:
+    def __init__(self, seed): self.moves = 0
+    def mover(self): return -1 if self.moves == LENGTH else self.moves % 2
+    def legal(self): return [0, 1]
+    def play(self, action): self.moves += 1
+    def returns(self): return [1.0, -1.0]
+    def observe(self): return np.array([self.moves])
+
+
+def make(): return PythonGame(NAME, Count, players=2, actions=2, shape=(1,), max_length=4)
+"""
+ELSEWHERE = """
+import pickle, sys
+from alphazero_nb.selfplay.cluster import RemoteWorker
+from alphazero_nb.selfplay.worker_process import unpack
+expected, code, game = pickle.load(sys.stdin.buffer)
+try: unpack(game)
+except ModuleNotFoundError: print("not here")
+worker = RemoteWorker(expected, False, [], code)
+game = unpack(game)
+print(game.name, game.over(game.state_after([0, 1, 0])), worker.folder.name in sys.path)
+"""
+
+
+def test_rules_of_a_package_reach_a_machine_that_has_none_of_it(tmp_path, monkeypatch):
+    "The worker's side runs in a process that cannot see the folder of the rules."
+    pickle = pytest.importorskip("cloudpickle")
+    from alphazero_nb.selfplay.cluster import user_code, versions
+    from alphazero_nb.selfplay.worker_process import pack
+    package = tmp_path / "mygames"
+    (package / "__pycache__").mkdir(parents=True)
+    for file, text in (("__init__.py", ""), ("counting.py", RULES), ("names.py", "NAME = 'counting'"), ("table.txt", "data")):
+        (package / file).write_text(text)
+    (tmp_path / "myhelp.py").write_text("LENGTH = 3\n")
+    (tmp_path / "unused.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import mygames.counting
+    game = mygames.counting.make()
+    code = user_code(game, PolicyValueNet(game, "tiny"))
+    assert sorted(zipfile.ZipFile(io.BytesIO(code)).namelist()) == [
+        "mygames/__init__.py", "mygames/counting.py", "mygames/names.py", "mygames/table.txt", "myhelp.py"]
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], input=pickle.dumps((versions(), code, pack(game))), cwd=tmp_path.parent,
+                          capture_output=True, env=dict(os.environ, PYTHONPATH=str(Path(TESTS).parent)), timeout=600)
+    assert done.stdout.decode().splitlines() == ["not here", "counting True True"], done.stderr.decode()
+
+
+def test_what_is_installed_or_too_large_is_not_sent(tmp_path, monkeypatch):
+    from alphazero_nb.selfplay import cluster
+    assert not any(cluster.own_files(name) for name in ("alphazero_nb", "numpy", "json", "sys", "__main__", "no_such_module"))
+    assert cluster.user_code(get_game("connect4"), None) == b""
+    (tmp_path / "mylines.py").write_text("import json, numpy, nothing_here\nfrom functools import partial")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [name.name for _, name in cluster.own_files("mylines")] == ["mylines.py"]
+    game = get_game("tictactoe")
+    monkeypatch.setattr(cluster, "user_files", lambda game, network: [(tmp_path / "mylines.py", Path("mylines.py"))])
+    monkeypatch.setattr(cluster, "MOST_CODE", 10)
+    with pytest.raises(ValueError, match="the files of tictactoe have 0 MB, which is too much to send"): cluster.user_code(game, None)
+
+
+def test_a_notebooks_function_takes_its_modules_along(tmp_path, monkeypatch):
+    import functools
+    from alphazero_nb.selfplay.cluster import user_files
+    (tmp_path / "mytable.py").write_text("SIZE = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import mytable
+    cells = dict(__name__="__main__", mytable=mytable)
+    exec("def make(seed, size): return mytable.SIZE", cells)
+    game = types.SimpleNamespace(_arguments=(("a", functools.partial(cells["make"], size=3)), {}))
+    assert [str(name) for _, name in user_files(game, None)] == ["mytable.py"]
+
+
+@needs_ray
+def test_a_worker_of_ray_gets_the_code(cluster, monkeypatch, tmp_path):
+    from alphazero_nb.selfplay import cluster as page
+    (tmp_path / "mycode.py").write_text("X = 1\n")
+    monkeypatch.setattr(page, "is_far", lambda nodes: True)
+    monkeypatch.setattr(page, "user_files", lambda game, network: [(tmp_path / "mycode.py", Path("mycode.py"))])
+    game, rest = get_game("tictactoe"), dict(threads=1, games=32, max_batch=32)
+    settings, scheduler = SelfPlaySettings(SearchSettings(simulations=8)), GameScheduler(run_ahead=False)
+    pool = page.ClusterPool(game, None, plan_layout(game, None, layout="ray", **rest), settings, 7)
+    try:
+        pool.wait_ready()
+        assert len(play(pool, scheduler, 40, Counter())) == 40
+    finally: pool.close()
 
 
 AUTO = """
