@@ -161,9 +161,13 @@ class _Reader(_Contents):
             value = getattr(value, rest.pop(0), None)
         return _hash(*chain, self.read(value, compiled))
 
+    unsure = False   # True if it met a function that numba's own decorator has compiled, nobody knows with what
+
     def callee(self, function) -> bytes:
         if function.overloads and function in _compiled_as: return _compiled_as[function]
-        _compiled_as[function] = result = self.compiled(function)
+        result = self.compiled(function)
+        if function.overloads: self.unsure = True
+        else: _compiled_as[function] = result
         return result
 
     def compiled(self, function) -> bytes:
@@ -278,6 +282,7 @@ class DiskCache:
         reader.path.append((id(function), True))
         try: now = reader.compiled(function)
         except Untracked: return None
+        if reader.unsure: return None
         if function.overloads and _compiled_as.get(function) != now: return None
         _compiled_as[function] = now
         return now

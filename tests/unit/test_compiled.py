@@ -331,6 +331,20 @@ def test_a_helper_counts_as_what_it_was_when_it_was_compiled(on_disk):
     assert on_disk(ADDING.format(2))(3) == 10, "and a new process must not load that"
 
 
+def test_the_caller_of_an_njit_helper_that_was_called_before_is_not_kept(on_disk):
+    "Nobody noted the constant with which numba compiled it."
+    source = "from numba import njit\nN = {}\n@njit\ndef g(x): return x + N\ndef f(x): return 2 * g(x)\n"
+    f = on_disk(source.format(1))
+    f.__module__, g = "fresh", f.__globals__["g"]
+    assert g(3) == 4
+    f.__globals__["N"] = 2
+    assert kernel(f)(3) == 8 and not on_disk.files()
+    for found in (0, 1):   # A helper that its caller compiles is noted
+        f = kernel(on_disk(source.format(2)))
+        f.py_func.__module__ = "fresh"
+        assert (f(3), hits(f)) == (10, found)
+
+
 def test_a_function_that_changed_between_two_types_is_not_kept(on_disk):
     g = on_disk(ADDING.format(1), "g")
     assert g(1) == 2 and len(on_disk.files()) == 1
