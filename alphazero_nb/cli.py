@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse, importlib, json, re, sys
 from pathlib import Path
 
+from .core.help import Failure
+
 # %% auto #0
 __all__ = ['make_parser', 'main']
 
@@ -66,7 +68,7 @@ def _selfplay(game, args):
 
 # %% ../nbs/82_cli.ipynb #6e9a9eb4
 def _train(args):
-    if args.sizes: return _train_sizes(args)
+    if args.sizes is not None: return _train_sizes(args)
     from dataclasses import replace
     from alphazero_nb.core.events import Message, RunDone, SelfPlayDone, shell_command
     from alphazero_nb.ui.progress import TensorBoard, TextProgress
@@ -172,7 +174,8 @@ def _produce(args):
     from alphazero_nb.training.producer import produce_games
     from alphazero_nb.ui.progress import TextProgress
     given = _given(games=args.games, threads=args.threads, devices=_cards(args.gpus), workers=args.workers)
-    layout = None if given and args.layout == "auto" else args.layout
+    short = args.minutes is not None and args.minutes < 3
+    layout = None if (given or short) and args.layout == "auto" else args.layout
     progress = TextProgress(sys.stderr if args.json else sys.stdout)
     games = produce_games(args.folder, args.minutes, device=args.device, listeners=(progress,), layout=layout, **given)
     if args.json: return dict(folder=args.folder, games=games)
@@ -282,7 +285,7 @@ def _levels(args):
 
 def _page(args):
     from alphazero_nb.web.page import export_page
-    out = args.out or f"{args.agent.partition(':')[2] or Path(args.agent).name}.html"
+    out = args.out or f"{Path(args.agent.removeprefix('pretrained:')).resolve().name}.html"
     file = export_page(args.agent, out, simulations=args.simulations, **_given(title=args.title, author=args.author, note=args.note))
     print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without the internet.")
 
@@ -638,14 +641,17 @@ def _run(argv: list[str] | None) -> int:
     except (ValueError, ImportError, OSError) as error:
         print(f"alphazero-nb: {error}", file=sys.stderr)
         return 2
+    except Failure as error:
+        print(f"alphazero-nb: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt: return 130
     if report is not None: print(json.dumps(report))
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command. Return its exit code: 0 for success, 1 if its output could not be written, 2 for bad input,
-    130 for Ctrl-C, 141 if the reader of its output has gone."""
+    """Run a command. Return its exit code: 0 for success, 1 if it failed or its output could not be written, 2 for bad
+    input, 130 for Ctrl-C, 141 if the reader of its output has gone."""
     from alphazero_nb.ui.progress import safe_output
     with safe_output() as output:
         code = _run(argv)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 # %% auto #0
-__all__ = ['SITE', 'see']
+__all__ = ['SITE', 'see', 'Failure']
 
 # %% ../../nbs/08_core.help.ipynb #2ebb5457
 SITE = "https://alphazero-nb.github.io/alphazero_nb/"
@@ -17,3 +17,7 @@ def see(
 ) -> str:          # " Help: " and the address, to put behind the last sentence of an error
     "Return the end of a long error: where to read more."
     return f" Help: {SITE}help/#{section}."
+
+# %% ../../nbs/08_core.help.ipynb #2ebb5459
+class Failure(RuntimeError):
+    "An error that a run cannot go on from. Its message is for the person; commands print it without a traceback."

@@ -13,7 +13,7 @@ from numbers import Integral
 from typing import Callable
 
 import numpy as np
-from ..core.help import see
+from ..core.help import Failure, see
 from ..core.device import Device, get_device
 from ..core.transfers import DeviceStream, read_later, send
 from ..core.compiled import lean_kernel
@@ -53,7 +53,7 @@ def flat_edges(width, edge_offsets, edge_actions, out):
             out[edge] = position * width + edge_actions[edge]
 
 # %% ../../nbs/22_network.evaluator.ipynb #c9658128
-class EvaluatorError(RuntimeError):
+class EvaluatorError(Failure):
     "The network failed or the evaluator is closed; the message and the cause say which."
 
 # %% ../../nbs/22_network.evaluator.ipynb #b3fdd3dc

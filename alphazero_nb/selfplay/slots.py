@@ -9,7 +9,7 @@ import math, time
 from typing import NamedTuple
 
 import numpy as np
-from ..core.help import see
+from ..core.help import Failure, see
 from ..core.compiled import kernel, lean_kernel
 from ..core.calls import (CHANCE, MOVER, PLAY, RESAMPLE_HIDDEN, START, call_mover, call_play,
                                      call_resample_hidden, call_start, draw_outcome)
@@ -382,7 +382,7 @@ class SlotBlock(SlotGames):
     def cache_hits(self) -> int: return int(self.cache.state[0]["total"])   # Evaluations from the cache
 
 # %% ../../nbs/42_selfplay.slots.ipynb #9897c3ab
-class GameFailed(RuntimeError):
+class GameFailed(Failure):
     "Error in the rules of a game. Its cause is the original exception, and its message says how to reproduce it."
 
 

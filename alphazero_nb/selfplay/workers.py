@@ -10,6 +10,7 @@ from collections import Counter, deque
 from contextlib import contextmanager
 from multiprocessing import util
 
+from ..core.help import Failure
 from ..core.device import usable_cores
 from ..core.events import Message, WorkerLost, WorkerStarted
 from ..core.game import Game
@@ -201,7 +202,7 @@ class WorkerPlay:
 
     def step(self) -> None:
         "Assign more games, or end the generation if no game is left to play."
-        if self.active and not self.workers.running: self.fail(self.start_error or RuntimeError("no worker is left."))
+        if self.active and not self.workers.running: self.fail(self.start_error or Failure("no worker is left."))
         if self.active and not self.source.open: self.pause()
         if self.active:
             self.rest(self.source.full)
@@ -260,7 +261,7 @@ class WorkerHandler:
         why = str(error) if error else f"its process {cause}."
         if self.workers.running: self.events.put(Message(f"{worker.name} could not start and is left out: {why}"))
         else:
-            self.play.start_error = error or RuntimeError(
+            self.play.start_error = error or Failure(
                 f"no worker could start: the process of {worker.name} {cause}.")
 
     def replace(self, worker: Worker) -> None:
@@ -272,7 +273,7 @@ class WorkerHandler:
         if reported: return   # Its error has already ended the generation
         self.events.put(WorkerLost(worker.index, cause, worker.finished, len(worker.numbers)))
         error = self.losses.add(worker.numbers, cause)
-        if error: self.play.fail(RuntimeError(error))
+        if error: self.play.fail(Failure(error))
         elif self.play.active: self.workers.fill()
 
 # %% ../../nbs/46_selfplay.workers.ipynb #df2e0ed5

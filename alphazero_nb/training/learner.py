@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
-from ..core.help import see
+from ..core.help import Failure, see
 from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
@@ -289,7 +289,7 @@ class Learner:
             self._blend()
             self.steps, self.skipped = self.steps + 1, 0
         elif self.device.train_dtype == "float16" and self.skipped < 20: self.skipped += 1
-        else: raise RuntimeError(DIVERGED)
+        else: raise Failure(DIVERGED)
         self.scaler.update()
 
 # %% ../../nbs/61_training.learner.ipynb #a1c0f7d2

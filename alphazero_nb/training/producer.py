@@ -178,7 +178,7 @@ def produce_games(
         with producer.engine:
             try: ended = producer.run(end, (np.inf if total is None else total) - written, every_s)
             except KeyboardInterrupt: ended = True
-            producer.write()
+            finally: producer.write()   # Also what was finished when an error ended the engine
         written += producer.writer.written
         if producer.writer.held: raise OSError(f"{len(producer.writer.held):,} games are lost: the disk took no more.")
     events.emit(Message(f"{written:,} games are written to {folder / 'shared'}."))

@@ -424,6 +424,60 @@ def test_a_game_of_ones_own_is_trained_and_played(tmp_path, capsys):
     assert "must be registered first" in (said := capsys.readouterr().err) and "--rules FILE" in said and said.count("\n") == 1
 
 
+RARE = """
+from pathlib import Path
+import numpy as np
+from alphazero_nb.core.python_game import PythonGame
+from alphazero_nb.core.registry import register
+
+class Rare:
+    def __init__(self, seed): self.moves = []
+    def mover(self): return -1 if len(self.moves) == 8 else len(self.moves) % 2
+    def legal(self): return [0, 1]
+    def play(self, action):
+        self.moves.append(action)
+        if len(self.moves) == 8 and (Path(__file__).parent / "run/config.json").exists(): raise ZeroDivisionError("nobody thought of this")
+    def returns(self): return [1.0, -1.0]
+    def observe(self): return np.array([len(self.moves)])
+
+register("rare", lambda: PythonGame("rare", Rare, players=2, actions=2, shape=(1,), max_length=8))
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "1"]])
+def test_rules_that_raise_in_a_run_are_one_sentence(tmp_path, more):
+    "They keep the contract while they are checked, and raise once the run has begun."
+    (tmp_path / "rare_rules.py").write_text(RARE)
+    words = ["train", "rare", *SMALL, "--rules", tmp_path / "rare_rules.py", "--folder", tmp_path / "run", *more]
+    code, _, errors = command(*words)
+    *_, said = errors.splitlines()
+    assert code == 1 and said.startswith("alphazero-nb: game ") and "Traceback" not in errors
+    assert "]: ZeroDivisionError: nobody thought of this" in said
+
+
+def test_sizes_without_a_size_are_refused(capsys):
+    assert main(["train", "othello", "--sizes", ""]) == 2 and "--sizes is ''" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("agent, name", [("pretrained:connect4", "connect4.html"), ("connect4", "connect4.html"), (".", "here.html")])
+def test_a_page_has_the_name_of_its_agent(tmp_path, monkeypatch, agent, name):
+    from alphazero_nb.web import page
+    asked, here = [], tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (here / "connect4.html").write_text("")
+    monkeypatch.setattr(page, "export_page", lambda agent, out, **options: asked.append(str(out)) or here / "connect4.html")
+    assert main(["page", agent]) == 0 and asked == [name]
+
+
+@pytest.mark.parametrize("minutes, layout", [("1", None), ("3", "auto")])
+def test_a_short_production_measures_no_layouts(monkeypatch, minutes, layout):
+    from alphazero_nb.training import producer
+    asked = []
+    monkeypatch.setattr(producer, "produce_games", lambda *words, **options: asked.append(options["layout"]) or 0)
+    assert main(["selfplay", "runs/nothing", "--minutes", minutes]) == 0 and asked == [layout]
+
+
 @pytest.mark.parametrize("name, text, reason", [("nothing.py", None, "is not a Python file"), ("rules.txt", "", "is not a Python file"),
                                                 ("json.py", "", "Python has another module called json; rename json.py")])
 def test_a_file_of_rules_that_cannot_be_read(tmp_path, monkeypatch, capsys, name, text, reason):

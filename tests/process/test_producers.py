@@ -8,8 +8,10 @@ import time
 
 import pytest
 
+from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.training import producer as producer_page
 from alphazero_nb.training.producer import produce_games
+from linear_run import Linear
 from processes import Program
 from shared_run import PRODUCER, TRAINER, assert_each_game_once, counted, logged, shared_run, waiting
 
@@ -105,6 +107,19 @@ def test_a_stop_before_the_first_game_is_a_stop(tmp_path, monkeypatch):
     def stopped(*arguments, **options): raise KeyboardInterrupt
     monkeypatch.setattr(producer_page, "Producer", stopped)
     assert produce_games(tmp_path, listeners=()) == 0
+
+
+def test_an_error_of_the_engine_loses_no_finished_game(tmp_path, monkeypatch):
+    folder, play_for, said = tmp_path / "run", SelfPlayEngine.play_for, []
+    run = shared_run(folder)
+    with run.folder.alone(): run.plan.shared.save(folder)
+
+    def fail(engine, seconds):
+        while 0 not in {record.number for record in engine.leftover()}: play_for(engine, .1)
+        raise RuntimeError("the engine failed")
+    monkeypatch.setattr(SelfPlayEngine, "play_for", fail)
+    with pytest.raises(RuntimeError, match="the engine failed"): produce_games(folder, network=Linear(), device="cpu", games=16, max_batch=16, threads=1, listeners=(said.append,))
+    assert waiting(folder), said
 
 
 def test_a_killed_producer_costs_nothing_that_was_written(tmp_path): check_killed_producers(tmp_path, 3)
