@@ -323,8 +323,8 @@ def user_code(game, network) -> bytes:
     files = user_files(game, network)
     size = sum(path.stat().st_size for path, _ in files)
     if size > MOST_CODE:
-        raise ValueError(f"the files of {game.name} have {size / 1e6:,.0f} MB, which is too much to send to other machines; "
-                         "put its rules into a folder of their own.")
+        raise ValueError(f"the files of {game.name} have {size / 1e6:,.0f} MB, too many for other machines; "
+                         "give its rules a folder of their own.")
     if not files: return b""
     with zipfile.ZipFile(content := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as packed:
         for path, name in files: packed.write(path, name)

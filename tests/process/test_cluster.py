@@ -140,7 +140,7 @@ def test_what_is_installed_or_too_large_is_not_sent(tmp_path, monkeypatch):
     game = get_game("tictactoe")
     monkeypatch.setattr(cluster, "user_files", lambda game, network: [(tmp_path / "mylines.py", Path("mylines.py"))])
     monkeypatch.setattr(cluster, "MOST_CODE", 10)
-    with pytest.raises(ValueError, match="the files of tictactoe have 0 MB, which is too much to send"): cluster.user_code(game, None)
+    with pytest.raises(ValueError, match="the files of tictactoe have 0 MB, too many for other machines"): cluster.user_code(game, None)
 
 
 def test_a_notebooks_function_takes_its_modules_along(tmp_path, monkeypatch):
