@@ -463,7 +463,7 @@ _COMMON = {
 # %% ../nbs/82_cli.ipynb #2390f07e
 _SELFPLAY = {
     "--games": dict(type=_count,
-                    help="in self-play, games at a time; "
+                    help="in self-play, games at a time, on a cluster for each worker; "
                          "in arena, games of the match, or deals with hidden cards (100); "
                          "in levels, games of the tournament (1200)"),
     "--threads": dict(type=_count, help="actor threads per process (one per core)"),
@@ -475,7 +475,8 @@ _SELFPLAY = {
     "--backend": dict(choices=["auto", "eager", "fused", "compile", "graphs"],
                       help="how self-play computes the network; graphs, on a CUDA GPU, records a batch once (auto)"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
-    "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn"),
+    "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn; on a cluster, the most that "
+                                          "play at a time, and the run waits for so many places"),
     "--ray": dict(metavar="ADDRESS", help="play on a Ray cluster: auto (the one that runs on this machine, or a new "
                                           "one for this run), or the address of a cluster"),
 }

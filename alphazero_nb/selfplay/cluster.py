@@ -17,7 +17,7 @@ from ..core.help import see
 from ..core.events import Message
 from ..core.patches import ray_on_this_machine
 from ..search.search import count_worlds
-from .layout import Layout, require_ray
+from .layout import MOST_PROCESSES, Layout, require_ray
 from .contracts import PoolReport
 from .worker_process import pack, serve
 from .workers import LossLimit, Supervisor, Worker, WorkerPool, WorkerSet
@@ -362,6 +362,7 @@ def start_worker(
 class ClusterSet(WorkerSet):
     "The workers on all nodes."
     def __init__(self, layout: Layout, setup: dict, places: list[Place], worlds: int):
+        self.most = len(layout.devices) or len(places) + MOST_PROCESSES   # Workers at a time: as many as were asked for, or all
         self.base = set_batch(layout, places, worlds)
         super().__init__(of_cluster(self.base, places), setup)
         self.places, self.fetched, self.sent, self.lost = dict(enumerate(places)), set(), 0, 0   # sent, lost: bytes
@@ -386,9 +387,9 @@ class ClusterSet(WorkerSet):
         return b"" if self.code is None else self.code
 
     def fill(self) -> None:
-        "Start a worker in every vacant place."
+        "Start workers in vacant places."
         self.look()
-        while self.vacant:
+        while self.vacant and len(self.running) < self.most:
             place = self.places[index := self.vacant.pop(0)]
             self.running.append(start_worker(index, place, self.base, self.shared_setup, self.network,
                                              self._code(), self.received))
@@ -462,7 +463,7 @@ class ClusterPool(WorkerPool):
     def __init__(self, game, network, layout: Layout, settings, seed: int, version: int = 0, events=None,
                  silence_s: float = 60.0, start_s: float = 60.0):
         connect()
-        self._places = wait_for_places(len(layout.devices), start_s)
+        self._places = wait_for_places(len(layout.devices), start_s)[:len(layout.devices) or None]
         self._worlds = count_worlds(game, settings.search)
         super().__init__(game, network, layout, settings, seed, version, events, silence_s)
 

@@ -406,6 +406,7 @@ class _CallRunner(_PoolOwner):
 
     def calibrate(self, seconds: float = 5.0) -> list[dict]:
         "Benchmark layouts with this game and network for `seconds` in total. Use the best and return the table."
+        if self.layout.kind == "ray": raise ValueError("layouts are measured on one machine; a cluster plays where it has places.")
         self._measure = True   # An interrupted benchmark is repeated before the next games
         self.events.emit(Message(f"Benchmarking layouts (about {seconds:.0f} s, plus process start-up)."))
         self.pause()

@@ -144,7 +144,7 @@ def plan_layout(
     devices=None,                    # Names, one per process, or "all" for every GPU of the machine
     workers: int | None = None,      # Number of processes, assigned to the devices in turn
     threads: int | None = None,      # Actors per process
-    games: int | None = None,        # Slots of all processes together
+    games: int | None = None,        # Slots of all processes together; on Ray, of each worker
     max_batch: int | None = None,    # Slots per block
     shared: bool | None = None,      # True if the actors of a process share one evaluator
     worlds: int = 1,                 # Sampled worlds per slot

@@ -170,6 +170,21 @@ def test_a_worker_of_ray_gets_the_code(cluster, monkeypatch, tmp_path):
     finally: pool.close()
 
 
+@needs_ray
+def test_no_more_workers_play_than_were_asked_for(cluster):
+    "One is lost, and another one takes its place."
+    game, rest = get_game("tictactoe"), dict(threads=1, games=32, max_batch=32)
+    engine = SelfPlayEngine(game, None, layout="ray", workers=1, simulations=8, **rest)
+    try:
+        assert len(engine.generate_games(40)) == 40 and len(engine.pool.workers) == 1 < len(ray.nodes())
+        with pytest.raises(ValueError, match="layouts are measured on one machine"): engine.calibrate()
+        first, = engine.pool.workers
+        first.process.kill()
+        wait_for(lambda: [worker for worker in engine.pool.workers if worker is not first and worker.state != "starting"])
+        assert len(engine.generate_games(40)) == 40 and len(engine.pool.workers) == 1
+    finally: engine.shutdown()
+
+
 AUTO = """
 import sys
 sys.path.insert(0, sys.argv[2])
