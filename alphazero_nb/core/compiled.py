@@ -5,7 +5,7 @@
 # %% ../../nbs/02_core.compiled.ipynb #aeded2b2
 from __future__ import annotations
 
-import ast, builtins, dis, enum, functools, hashlib, os, pickle, re, sys, types, uuid, weakref
+import ast, builtins, dis, enum, functools, hashlib, os, pickle, platform, re, sys, types, uuid, weakref
 from pathlib import Path
 from typing import Callable
 
@@ -28,8 +28,9 @@ except ImportError: register_dispatcher = None   # Other version of numba: every
 from .patches import hold_in_numba
 
 # %% auto #0
-__all__ = ['VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'plain_syntax', 'source_digest', 'DiskCache',
-           'keep_on_disk', 'kernel', 'lean_kernel', 'compile_for', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
+__all__ = ['LIBRARIES', 'VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'plain_syntax', 'source_digest',
+           'DiskCache', 'keep_on_disk', 'kernel', 'lean_kernel', 'compile_for', 'Rewired', 'is_ours', 'checked_helper',
+           'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -61,7 +62,8 @@ def outside_names(
     return tuple(sorted({*chains, *inner}))
 
 # %% ../../nbs/02_core.compiled.ipynb #7d05b406
-VERSIONS = " ".join([sys.version, numba.__version__, llvmlite.__version__, np.__version__])
+LIBRARIES = " ".join([numba.__version__, llvmlite.__version__, np.__version__])
+VERSIONS = f"{sys.version} {LIBRARIES}"   # With the build of this Python, for code on this machine's disk
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 
 
@@ -183,10 +185,10 @@ class _Reader(_Contents):
 # %% ../../nbs/02_core.compiled.ipynb #6420ed0a
 def digest(
     *functions,    # Compiled functions, or plain ones that will be compiled
-) -> str | None:   # The same in every process; None if something that they use cannot be read
+) -> str | None:   # The same in every process, and on machines with the same versions; None if something that they use cannot be read
     "Return a hash of functions and of everything that is compiled into them."
     reader = _Reader()
-    try: return _hash(VERSIONS, *(reader.read(f) if is_jitted(f) else reader.rule(f) for f in functions)).hex()
+    try: return _hash(platform.python_version(), LIBRARIES, *(reader.read(f) if is_jitted(f) else reader.rule(f) for f in functions)).hex()
     except Untracked: return None
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40102

@@ -168,7 +168,7 @@ def versions() -> dict[str, str]:
     "Return the versions that must be the same on all nodes."
     from alphazero_nb import __version__
     found = {"Python": platform.python_version(), "alphazero_nb": __version__}
-    for name in ("torch", "numba", "numpy"):
+    for name in ("torch", "numba", "llvmlite", "numpy"):
         try: found[name] = metadata.version(name).partition("+")[0]   # Without the build, as in 2.9.0+cpu
         except metadata.PackageNotFoundError: found[name] = "missing"
     return found

@@ -352,6 +352,16 @@ def test_a_function_that_changed_between_two_types_is_not_kept(on_disk):
     assert g(1.) == 6. and g(1) == 2 and len(on_disk.files()) == 1
 
 
+def test_another_build_of_the_same_python_has_the_same_digests_and_files_of_its_own(on_disk, monkeypatch):
+    f = on_disk(ADDING.format(1))
+    first = compiled.digest(f)
+    assert f(3) == 8
+    files = len(on_disk.files())
+    monkeypatch.setattr(compiled, "VERSIONS", "3.11.7 (another compiler) " + compiled.LIBRARIES)
+    g = on_disk(ADDING.format(1))
+    assert compiled.digest(g) == first and g(3) == 8 and hits(g) == 0 and len(on_disk.files()) > files
+
+
 def test_old_versions_go(on_disk, monkeypatch):
     monkeypatch.setattr(compiled, "ROOM", room := 4)
     one = "N = {}\n@kernel\ndef f(x): return x + N\n"
