@@ -339,9 +339,9 @@ def store(thing) -> tuple:
 
 
 def ray_nodes() -> list[dict]:
-    "Return what Ray knows about its nodes, dead ones included."
+    "Return what Ray knows about its nodes, dead ones included; nothing after its end."
     import ray
-    return ray.nodes()
+    return ray.nodes() if ray.is_initialized() else []
 
 
 def start_worker(

@@ -170,6 +170,33 @@ def test_a_worker_of_ray_gets_the_code(cluster, monkeypatch, tmp_path):
     finally: pool.close()
 
 
+ENDED = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import patient_ray, ray
+from alphazero_nb.core.registry import get_game
+from alphazero_nb.selfplay.engine import SelfPlayEngine
+ray.init("local", include_dashboard=False, log_to_driver=False, num_cpus=1, object_store_memory=80 << 20)
+engine = SelfPlayEngine(get_game("tictactoe"), None, layout="ray", simulations=4, games=8, max_batch=8, threads=1)
+engine.generate_games(8)
+ray.shutdown()
+try: engine.generate_games(200)
+except RuntimeError as error: print(type(error).__name__, error)
+engine.shutdown()
+print(ray.is_initialized())
+"""
+
+
+@needs_ray
+def test_no_cluster_starts_by_itself_after_a_shutdown(tmp_path):
+    room = tempfile.mkdtemp(prefix="ray")   # A short path, because sockets need one
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    try: done = subprocess.run([sys.executable, "-c", ENDED, TESTS], capture_output=True, text=True, timeout=600,
+                               env=dict(environment, RAY_TMPDIR=room, PYTHONPATH=str(Path(TESTS).parent)))
+    finally: shutil.rmtree(room, ignore_errors=True)
+    assert done.stdout.splitlines()[-2:] == ["Failure no worker is left.", "False"], (done.stdout, done.stderr[-3000:])
+
+
 @needs_ray
 def test_no_more_workers_play_than_were_asked_for(cluster):
     "One is lost, and another one takes its place."
