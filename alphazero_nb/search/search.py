@@ -19,17 +19,18 @@ from ..core.calls import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLA
                                      write_inputs)
 from ..core.game import Game
 from .worlds import draw_worlds
-from .tree import (NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
+from .tree import (EDGE, NODE, NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 from .cache import lookup
 from .gumbel import select_halving
 
 # %% auto #0
-__all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'require_number', 'require', 'SearchSettings', 'read_result', 'begin_circle',
-           'expand', 'init_root', 'next_share', 'roll', 'first_choice', 'spread_of', 'run_to_leaf', 'apply_evaluation',
-           'count_worlds', 'settings_row', 'merge_worlds', 'RequestTables', 'write_request', 'add_pending', 'Breaks',
-           'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests', 'run_to_request', 'run_trees', 'SearchResult',
-           'read_roots', 'sample_seeds', 'start_trees', 'keep_edge', 'grow_trees', 'search']
+__all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'MOST_TREES', 'require_number', 'require', 'SearchSettings', 'read_result',
+           'begin_circle', 'expand', 'init_root', 'next_share', 'roll', 'first_choice', 'spread_of', 'run_to_leaf',
+           'apply_evaluation', 'count_worlds', 'settings_row', 'merge_worlds', 'RequestTables', 'write_request',
+           'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests', 'run_to_request',
+           'run_trees', 'SearchResult', 'read_roots', 'sample_seeds', 'start_trees', 'keep_edge', 'grow_trees',
+           'positions_at_once', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def require_number(
@@ -499,6 +500,16 @@ def grow_trees(requests: Requests, evaluator, simulations: int | None = None) ->
 
 
 # %% ../../nbs/31_search.search.ipynb #31a10004
+MOST_TREES = 1 << 30   # Bytes of the trees that `search` grows at a time
+
+
+def positions_at_once(game: Game, settings: SearchSettings) -> int:
+    "Return how many positions are searched side by side, so that their trees have a place in memory; at least 64."
+    nodes, edges = (settings.simulations + 2) * (2 if game.outcomes else 1), (settings.simulations + 2) * game.max_legal
+    size = nodes * (NODE.itemsize + 4 * game.players + 2 * game.state_size) + edges * EDGE.itemsize
+    return max(64, MOST_TREES // (size * count_worlds(game, settings)))
+
+
 def search(
     game: Game,
     evaluator,           # Any object with evaluate()
@@ -516,12 +527,13 @@ def search(
     if (movers == CHANCE).any():
         raise ValueError(f"{game.name}: chance moves in position {(movers == CHANCE).argmax()}, so there is nothing to "
                          "search; roll first (pass_chance).")
-    is_open = movers != OVER
-    for n in np.flatnonzero(~is_open): means[n] = game.returns(states[n])
-    if not is_open.any(): return SearchResult(visits, means)
-    likely = dict(evaluator=evaluator, candidates=candidates)
-    trees = grow_trees(start_trees(game, states[is_open], settings, seed, leaves, **likely), evaluator)
-    open_visits, open_means = visits[is_open], means[is_open]
-    read_roots(trees, open_visits, open_means)
-    visits[is_open], means[is_open] = open_visits, open_means
+    for n in np.flatnonzero(movers == OVER): means[n] = game.returns(states[n])
+    left, block = np.flatnonzero(movers != OVER), positions_at_once(game, settings)
+    if len(left) > block: leaves = 1
+    for k in range(0, len(left), block):
+        part, drawn = left[k:k + block], derive_seed(seed, Purpose.SEARCH, k) if k else seed
+        requests = start_trees(game, states[part], settings, drawn, leaves, evaluator=evaluator, candidates=candidates)
+        trees, found, values = grow_trees(requests, evaluator), visits[part], means[part]
+        read_roots(trees, found, values)
+        visits[part], means[part] = found, values
     return SearchResult(visits, means)

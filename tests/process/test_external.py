@@ -175,7 +175,7 @@ def test_a_program_knows_the_games_of_all_tables(stub, tmp_path, monkeypatch):
     "Also where they are more than it keeps for a few tables: each game begins once, and its clock runs down."
     monkeypatch.setattr(ProgramPlayer, "room", 0)
     game = get_game(QUEENS)
-    player, states = get_player(f"uci:{stub('fair')}?clock=60", game), [game.new_match()] * 3
+    player, states = get_player(f"uci:{stub('slow')}?clock=60", game), [game.new_match()] * 3
     states = [game.play(state, action) for state in states[:1] for action in game.legal_actions(state)[:3]]
     states = [game.play(state, game.legal_actions(state)[0]) for state in states]
     for _ in range(3):

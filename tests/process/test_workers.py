@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 import pytest
 
+from alphazero_nb.core.help import Failure
 from alphazero_nb.core.streams import Purpose, derive_seed
 from alphazero_nb.core.events import GameFinished, Message, SelfPlayDone, WorkerLost, WorkerStarted
 from alphazero_nb.core.game import Game
@@ -257,7 +258,7 @@ def test_without_any_worker_the_run_ends():
     with engine() as playing:
         for pid in pids(playing): os.kill(pid, signal.SIGKILL)
         error = within(600, playing.generate_games, 30)
-    assert type(error) is RuntimeError and str(error).startswith("no worker could start: the process of worker ")
+    assert type(error) is Failure and str(error).startswith("no worker could start: the process of worker ")
     assert "was killed by signal 9" in str(error)
 
 
@@ -272,7 +273,7 @@ def test_three_losses_in_a_row_end_the_run():
         error = within(600, playing.generate_games, 500)
         assert playing.leftover() == []
         with pytest.raises(RuntimeError, match="shut down"): playing.generate_games(1)
-    assert type(error) is RuntimeError
+    assert type(error) is Failure
     assert str(error) == "three workers in a row were lost without finishing a game. The first one was killed by signal 15."
     assert len(heard.of(WorkerLost)) in (3, 4), "the other one may fall at the same time"
 

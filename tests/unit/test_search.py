@@ -7,6 +7,7 @@ from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.network.evaluator import NetworkEvaluator
+from alphazero_nb.search import search as page
 from alphazero_nb.search.tree import keep_subtree, make_trees
 from alphazero_nb.search.search import (Requests, SearchSettings, apply_evaluation, init_root, run_to_leaf, search, settings_row,
                                         write_request)
@@ -429,3 +430,24 @@ def test_a_kept_subtree_keeps_its_proofs():
     assert driver.trees.nodes[0]["exact"] == 1 == child["exact"] and driver.trees.nodes[0]["visits"] == child["visits"]
     assert run_to_leaf(game.api, driver.trees, 0, 10_000, settings_row(game, SearchSettings())[0]) == -1
     assert driver.trees.nodes[0]["visits"] == child["visits"]
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "pig(goal=20)", "blob(players=3,cards=2)"])
+def test_very_many_positions_are_searched_in_blocks(name, monkeypatch):
+    "Without chance nothing changes; with it, each block has draws of its own, and the same ones again."
+    game, made, whole = get_game(name), [], page.make_trees
+    over = game.new_match(0)
+    while not game.over(over): over = game.pass_chance(game.play(over, game.legal_actions(over)[-1]), 0, 0)[0]
+    states = np.stack([game.new_match(seed) if seed % 2 else over for seed in range(90)] + [game.new_match(seed) for seed in range(90)])
+    settings = SearchSettings(simulations=24, worlds=2)
+    first = search(game, HashEvaluator(game), states, settings, seed=3, leaves=1)
+    monkeypatch.setattr(page, "MOST_TREES", 1)
+    monkeypatch.setattr(page, "make_trees", lambda count, *sizes: made.append(count) or whole(count, *sizes))
+    parts, again = (search(game, HashEvaluator(game), states, settings, seed=3, leaves=16) for _ in range(2))
+    worlds = 2 if game.has_hidden_information else 1
+    assert made == [64 * worlds, 64 * worlds, 7 * worlds] * 2
+    assert (parts.visits == again.visits).all() and (parts.values == again.values).all()
+    closed = np.array([game.over(state) for state in states])
+    assert (parts.visits.sum(1) > 0).tolist() == (~closed).tolist() and (parts.values[closed] == game.returns(over)).all()
+    if name == "tictactoe": assert (first.visits == parts.visits).all() and (first.values == parts.values).all()
+    else: assert (first.visits.sum(1) == parts.visits.sum(1)).all()
