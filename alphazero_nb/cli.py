@@ -446,7 +446,8 @@ _COMMON = {
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best device)"),
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
-                               "(64; 32 for one player with dice; 200 in play; 800 in uci without a clock; in train with hidden cards: set by --effort)"),
+                               "(64; 32 for one player with dice; 200 in play; 800 in uci without a clock; "
+                               "in train with hidden cards: set by --effort)"),
     "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
     "--game": dict(help="the game, if no player is a training run; or a board of another size, for a run with the "
                         "preset anysize"),

@@ -59,7 +59,7 @@ class SeatValues:
         keep: int = 1 << 19,   # Most answers of the network in memory
     ):
         self.game, self.evaluator, self.keep = game, evaluator, keep
-        self.oracle = None if hasattr(evaluator, "evaluate") else copy.copy(evaluator)   # A copy: an agent's moves stay the same
+        self.oracle = None if hasattr(evaluator, "evaluate") else copy.copy(evaluator)   # An agent's own moves stay
         if self.oracle is not None and self.oracle.game.name != game.name:
             raise ValueError(f"{self.oracle.game.name} is the game of what should measure luck, not {game.name}.")
         self._forget()

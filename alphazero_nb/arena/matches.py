@@ -90,7 +90,8 @@ def play_tables(
         for player, turn in turns.values():
             actions = player.acts(np.stack([states[i] for i in turn]))
             if len(actions) != len(turn):
-                raise ValueError(f"{player.name} returned {len(actions)} actions for {len(turn)} positions; acts returns one for each.")
+                raise ValueError(f"{player.name} returned {len(actions)} actions for {len(turn)} positions; "
+                                 "acts returns one for each.")
             for i, action in zip(turn, actions):
                 states[i], rolled = game.pass_chance(game.play(states[i], int(action)), int(seeds[i]), rolls[i])
                 rolls[i] += len(rolled)

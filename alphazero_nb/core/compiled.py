@@ -163,7 +163,7 @@ class _Reader(_Contents):
             value = getattr(value, rest.pop(0), None)
         return _hash(*chain, self.read(value, compiled))
 
-    unsure = False   # True if it met a function that numba's own decorator has compiled, nobody knows with what
+    unsure = False   # True if it met a function that was compiled before its digest was noted
 
     def callee(self, function) -> bytes:
         if function.overloads and function in _compiled_as: return _compiled_as[function]

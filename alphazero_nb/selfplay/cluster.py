@@ -307,7 +307,7 @@ def _imports_of(path: Path) -> set[str]:
 
 # %% ../../nbs/46a_selfplay.cluster.ipynb #d7d1d5ce
 def user_files(game, network) -> list[tuple[Path, Path]]:
-    "Return the files that somebody wrote for a game and a network, with their names in a zip file."
+    "Return the files of a game's and a network's own modules, with their names in a zip file."
     args, arguments = game._arguments
     left, seen, files = list(set().union(*map(_named_by, (*args, *arguments.values(), type(network))))), set(), []
     while left:
