@@ -193,7 +193,7 @@ class _Sums:
         stack, shares, chances = self.scratch
         found = expand_roll(self.game.api, state, stack, shares, chances, rows, weights)
         if found < 0:
-            found, place = DRAWS, int.from_bytes(hashlib.sha256(state.tobytes()).digest()[:8], "little")
+            found, place = DRAWS, int.from_bytes(hashlib.sha256(state.tobytes()).digest()[:4], "little")
             random = np.array([derive_seed(self.seed, Purpose.LUCK, place)], np.uint64)   # The same draws wherever it stands
             draw_ends(self.game.api, state, random, chances, rows[:DRAWS], weights[:DRAWS])
         self._take(found, owner)

@@ -202,9 +202,10 @@ def coach(
     if getattr(agent, "game", game).name != game.name:
         raise ValueError(f"{agent.name} plays {agent.game.name}, not {game.name}; pass an agent of this game.")
     seats = tuple(line.seats if seats is None else seats) or tuple(range(game.players))
-    beyond = [ply for ply in plies or () if not 0 <= ply < len(line.actions)]
+    plies = list(range(len(line.actions)) if plies is None else plies)
+    beyond = [ply for ply in plies if not 0 <= ply < len(line.actions)]
     if beyond: raise ValueError(f"this game has no move {beyond[0]}; its moves are 0 to {len(line.actions) - 1}.")
-    plies = [ply for ply in (range(len(line.actions)) if plies is None else plies) if may_grade(line, ply, seats)]
+    plies = [ply for ply in plies if may_grade(line, ply, seats)]
     grades, roots = (), ()
     if plies:
         states, actions = np.stack([line.states[ply] for ply in plies]), [line.actions[ply] for ply in plies]
@@ -227,10 +228,10 @@ def explain(lesson: Lesson, grade: Grade) -> str:
     answer = f" The answer is {reply[0]}." if reply else ""
     if not grade.loss:
         return f"{played} keeps the result." if grade.exact else f"{played} is the best move that the coach has found."
-    if grade.exact and {grade.before, grade.after} <= {-1, 0, 1}:
+    if grade.exact and all(abs(value - round(value)) < 1e-4 for value in (grade.before, grade.after)):
         known = {(1, -1): f"This lost a won game: {best} wins.", (0, -1): f"This lost a drawn game: {best} holds the draw.",
                  (1, 0): f"This let a win go: {best} wins, and after {played} it is a draw."}
-        if words := known.get((grade.before, grade.after)): return words + answer
+        if words := known.get((round(grade.before), round(grade.after))): return words + answer
     share = lambda value: f"{50 * (1 + value):.0f} %"
     error = f", give or take {50 * grade.noise:.0f}" if grade.noise >= .01 else ""
     first = "Proven" if grade.exact else "This probably changed the result" if grade.costly else "There was a better move"

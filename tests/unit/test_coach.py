@@ -182,6 +182,9 @@ def test_words_of_won_and_lost_games_are_for_whole_results():
     other = next(action for action in game.legal_actions(lesson.line.states[0]) if action != grade.action)
     lost, partly = (replace(grade, best=other, line=(other,), before=x, after=-x, exact=True, noise=0.0) for x in (1.0, 0.6))
     assert explain(lesson, lost).startswith("This lost a won game") and "80 % of the points" in explain(lesson, partly)
+    nearly = replace(lost, before=0.99999994)   # The mean of a proven search, in float32
+    assert explain(lesson, nearly).startswith("This lost a won game")
+    assert len(coach(lesson.line, agent_of(game), simulations=20, plies=iter([0, 1])).grades) == 2
 
 
 def played(match, actions):
