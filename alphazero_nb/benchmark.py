@@ -84,8 +84,9 @@ def _try(network, game, device, backend, dtype, batch, threads, inside, seconds)
 
 def ways_to_run(network, device) -> list[tuple]:
     "Return the pairs of backend and number format that work without a compiler."
-    formats, fuses = sorted({each.dtype for each in device_variants(device)} | {"float32"}), can_fuse(network, device)
-    ways = [(backend, dtype) for backend in ["eager"] + ["fused"] * fuses for dtype in formats]
+    formats = sorted({each.dtype for each in device_variants(device)} | {"float32"})
+    ways = [("eager", dtype) for dtype in formats]
+    ways += [("fused", dtype) for dtype in formats if can_fuse(network, device, dtype)]
     return ways + [("fused", "int8")] * can_use_int8(network, device)
 
 
@@ -136,7 +137,7 @@ def bench_selfplay(
     game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
     network = _untrained(game, preset, seed, settings.int8)
-    best = best_bare(game, network.eval(), device, compile)
+    best = best_bare(game, network.eval(), device, compile, seconds=min(.4, seconds / 5))
     torch.compiler.reset()
     forward = inference_copy(network, device, best["backend"], best["dtype"])
     bare = lambda: bare_rate(forward, game, device, best["batch"], best["threads"], best["inside"], seconds / 2)

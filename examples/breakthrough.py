@@ -8,7 +8,8 @@ from numba import njit
 from alphazero_nb.all import Game, register
 
 SEAT, SIZE, WINNER, BOARD = range(4)   # WINNER is the seat + 1; a square has 1 or 2 for a piece of seat 0 or 1
-# The mover always sees the own pieces at the bottom: action 3 * square + (0 left, 1 straight, 2 right)
+# The mover always sees the own pieces at the bottom: action 3 * square + (0 left, 1 straight, 2 right). The network has a
+# plane of its own for each direction.
 
 
 @njit
@@ -68,9 +69,10 @@ def observe(state, planes):
 
 def breakthrough(size: int = 6) -> Game:
     if size not in range(4, 11): raise ValueError(f"breakthrough: size is {size!r}; choose 4 to 10.")
+    places = np.arange(size * size)[:, None] + size * size * np.arange(3)   # plane * squares + square
     return Game(f"breakthrough(size={size})", start=start_with(size), mover=mover, legal=legal, play=play, returns=returns,
                 observe=observe, state_size=BOARD + size * size, players=2, actions=3 * size * size, shape=(2, size, size),
-                max_length=4 * size * size, cells=np.repeat(np.arange(size * size), 3))
+                max_length=4 * size * size, cells=places.ravel())
 
 
 register("breakthrough", breakthrough)

@@ -40,7 +40,7 @@ def observe(state, planes): planes[state[0]] = 1
 def nim(**changes):
     right = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                  state_size=2, players=2, actions=3, shape=(11,), max_length=10)
-    return Game("nim", **{**right, **changes})
+    return Game(**{"name": "nim", **right, **changes})
 
 
 class Heap:

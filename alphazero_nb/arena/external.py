@@ -35,15 +35,20 @@ def _read_lines(stream, keep: Callable) -> None:
 _KILL = getattr(signal, "SIGKILL", None)   # Windows has no such signal, and no process groups
 
 
-def _end(process: subprocess.Popen, wait_s: float = 0) -> None:
-    "End a process and everything that it has started."
-    try: process.wait(wait_s)
-    except subprocess.TimeoutExpired: pass
+def _kill(process: subprocess.Popen) -> None:
+    "Kill a process and everything that it has started."
     try: os.killpg(process.pid, _KILL) if _KILL and hasattr(os, "killpg") else process.kill()
     except (ProcessLookupError, PermissionError): pass
     process.wait()
     try: process.stdin.close()
     except OSError: pass
+
+
+def _end(process: subprocess.Popen, wait_s: float = 0) -> None:
+    "End a process and everything that it has started, also if the wait is interrupted."
+    try: process.wait(wait_s)
+    except subprocess.TimeoutExpired: pass
+    finally: _kill(process)
 
 
 def _words(command: str, windows: bool = os.name == "nt") -> str | list[str]:
@@ -101,7 +106,7 @@ class EngineProcess:
         if not self._finalizer.detach(): return
         try: self.process.stdin.write("quit\n")
         except (OSError, ValueError): pass
-        _end(self.process, wait_s)
+        finally: _end(self.process, wait_s)
 
     def __enter__(self): return self
 
@@ -118,7 +123,7 @@ class UciEngine(EngineProcess):
         ready_s: float = 120.0,        # Longest time until `readyok`: a program may compile or read large files
     ):
         super().__init__(command)
-        self.ready_s, lines = ready_s, []
+        self.ready_s, self.unanswered, lines = ready_s, False, []   # unanswered: `go` was sent, and its answer not read
         self.send("uci")
         self.wait_for("uciok", start_s, lines.append)
         self.options = [line for line in lines if line.startswith("option ")]
@@ -136,6 +141,19 @@ class UciEngine(EngineProcess):
         "Wait until the program is ready."
         self.send("isready")
         self.wait_for("readyok", self.ready_s)
+
+    def settle(self, limit_s: float) -> None:
+        "Stop a search that nobody waits for any more, and drop its answer."
+        if not self.unanswered: return
+        self.send("stop")
+        self.wait_for("bestmove", limit_s)
+        self.unanswered = False
+
+    def begin_game(self) -> None:
+        "Begin a game, and wait until the program is ready for it."
+        self.settle(self.ready_s)
+        self.send("ucinewgame")
+        self.ready()
 
     def _set(self, name: str, value) -> None:
         known = [match[1] for line in self.options if (match := re.match(r"option name (.+?) type ", line))]
@@ -207,9 +225,12 @@ def go_limits(spec: EngineSpec, left_s: float | None, patience_s: float) -> tupl
 
 def ask_move(engine: UciEngine, game: Game, state, line: EngineLine, go: str, limit_s: float) -> int:
     "Return the action of a program in a position. Raise EngineFailed if there is none or it is illegal."
+    engine.settle(limit_s)
     engine.send(f"position fen {line.start}" + f" moves {' '.join(line.moves)}" * bool(line.moves))
+    engine.unanswered = True   # Before it is sent, because an interrupt may come at any time
     engine.send(f"go {go}")
     words = engine.wait_for("bestmove", limit_s).split()
+    engine.unanswered = False
     move = words[1] if len(words) > 1 else ""
     try: return chess_text.uci_to_action(game, state, move)
     except ValueError:
@@ -285,8 +306,7 @@ class UciPlayer(ProgramPlayer):
 
     def begin(self, state) -> EngineLine:
         "Return a game that begins with this position."
-        self.engine.send("ucinewgame")
-        self.engine.ready()
+        self.engine.begin_game()
         return EngineLine(chess_text.to_fen(self.game, state), (), self.spec.clock_s)
 
     def ask(self, state, line: EngineLine) -> tuple[int, float]:   # Action, and the seconds that it took
@@ -331,8 +351,7 @@ def play_clocked(
         engine, start = engines[seat], time.monotonic()
         try:
             if len(actions) < 2:
-                engine.send("ucinewgame")
-                engine.ready()
+                engine.begin_game()
                 start = time.monotonic()
             go, line = clock_words(*left, increment_s), EngineLine(fen, tuple(moves))
             action = ask_move(engine, game, state, line, go, left[seat] + 5)

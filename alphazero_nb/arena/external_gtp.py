@@ -124,7 +124,7 @@ class GtpPlayer(ProgramPlayer):
         self.places, self.told = gtp_places(game), None   # told: moves on the program's board; None: unknown
         self.engine = GtpEngine(spec.command)
         self.engine.ask(f"boardsize {game.shape[1]}")
-        if self.kind == "go": self.engine.ask(f"komi {-go_rules.score(game.new()):g}")
+        if self.kind == "go": self.engine.ask(f"komi {go_rules.komi_of(game):g}")
         if spec.clock_s: self.engine.ask(f"time_settings {int(spec.clock_s)} 0 0")
         elif spec.movetime: self.engine.ask(f"time_settings 0 {self.move_s} 1")
 

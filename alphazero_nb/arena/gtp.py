@@ -12,16 +12,19 @@ from typing import Callable
 
 from .sgf import read_sgf, require_sgf, sgf_result, write_sgf
 from ..core.registry import did_you_mean
-from ..games.go import score
+from ..games.go import komi_of, score
 from .external_gtp import gtp_name, gtp_places
 from .session import EngineSession, GameOnBoard
 from ..search.one_game import GameSearch, ranked_moves
 
 # %% auto #0
-__all__ = ['GTP_COMMANDS', 'GtpBoard', 'Clock', 'GtpProgram', 'search_move', 'analysis_line', 'analyze', 'answer_of', 'obey',
-           'run_gtp']
+__all__ = ['COLORS', 'GTP_COMMANDS', 'GtpBoard', 'Clock', 'GtpProgram', 'search_move', 'analysis_line', 'analyze', 'answer_of',
+           'obey', 'run_gtp']
 
 # %% ../../nbs/58a_arena.gtp.ipynb #da97b6f2
+COLORS = ("b", "w", "black", "white")
+
+
 class GtpBoard(GameOnBoard):
     "The game that a controller has sent, as the moves of each command."
     def __init__(self, search: GameSearch):
@@ -39,7 +42,7 @@ class GtpBoard(GameOnBoard):
 
     def seat(self, color: str) -> int:
         "Return the seat of a colour. Raise a ValueError if it is none."
-        if color.lower() not in ("b", "w", "black", "white"): raise ValueError("invalid color")
+        if color.lower() not in COLORS: raise ValueError("invalid color")
         return int(color.lower()[0] == "w")
 
     def at_turn(self, color: str) -> list:
@@ -64,13 +67,19 @@ class GtpBoard(GameOnBoard):
 # %% ../../nbs/58a_arena.gtp.ipynb #54134fbd
 class Clock:
     "What `time_settings` and `time_left` have said, in seconds."
-    def __init__(self): self.limited, self.period, self.left = False, (0.0, 0), [(0.0, 0), (0.0, 0)]   # Seconds, stones
+    def __init__(self):
+        self.limited, self.main, self.period = False, 0.0, (0.0, 0)   # A period: seconds, stones
+        self.restart()
 
     def set(self, main: float, period: float, stones: int) -> None:
         "Begin a game. No main time and a period without stones mean no limit, as the protocol says."
         self.limited = not (main <= 0 and period > 0 and stones == 0)
-        self.period = (period, stones)
-        self.left = [(main, 0) if main > 0 else (period, stones)] * 2
+        self.main, self.period = main, (period, stones)
+        self.restart()
+
+    def restart(self) -> None:
+        "Begin another game with the same times."
+        self.left = [(self.main, 0) if self.main > 0 else self.period] * 2   # By seat
 
     def move_s(self, seat: int, empty: int) -> float | None:   # empty: places without a stone
         "Return how long a move may take; None: no limit."
@@ -162,15 +171,20 @@ def _number(text: str, kind=int):
     return value
 
 
-def _boardsize(program, size):
-    board = program.prepare()
-    if _number(size) != board.game.shape[1]: raise ValueError("unacceptable size")
-    board.set([])
+def _clear_board(program):
+    program.prepare().set([])
+    program.clock.restart()
+
+
+def _boardsize(program, columns, rows=None):   # HexGui sends both
+    size = program.prepare().game.shape[1]
+    if (_number(columns), _number(rows or columns)) != (size, size): raise ValueError("unacceptable size")
+    _clear_board(program)
 
 
 def _komi(program, komi):
     board, komi = program.prepare(), _number(komi, float)
-    if require_sgf(board.game) == "go" and komi != (known := -score(board.game.new())):
+    if require_sgf(board.game) == "go" and komi != (known := komi_of(board.game)):
         raise ValueError(f"the agent plays with a komi of {known:g}")
 
 
@@ -225,12 +239,20 @@ def _time_left(program, color, seconds, stones):
 def _showboard(program): return "\n" + program.prepare().game.text(program.board.state)
 
 # %% ../../nbs/58a_arena.gtp.ipynb #225ba77f
+def _read_analysis(words) -> tuple:   # [COLOUR] [INTERVAL] KEY VALUE KEY VALUE …
+    "Return the colour of an analysis, or None, and its interval in seconds. Keys other than `interval` are skipped."
+    words = list(words)
+    named = words and not words[0].isdigit() and (len(words) % 2 or words[0].lower() in COLORS)
+    color = words.pop(0) if named else None
+    interval = words.pop(0) if len(words) % 2 else dict(zip(words[::2], words[1::2])).get("interval", "100")
+    return color, max(.01, _number(interval) / 100)
+
+
 def _analyze(kata: bool):
     def command(program, *words):
-        board, words = program.prepare(), list(words)
-        passed = board.at_turn(words.pop(0)) if words and not words[0].isdigit() else []
+        board, (color, interval_s) = program.prepare(), _read_analysis(words)
+        passed = board.at_turn(color) if color else []
         if board.game.over(board.state): raise ValueError("the game is over")
-        interval_s = max(.01, _number(words[0]) / 100) if words else 1.0
         turns = board.turns
         if passed: board.add(passed)   # For the time of the analysis
         board.begin()
@@ -262,7 +284,7 @@ GTP_COMMANDS = dict(
     protocol_version=lambda program: "2", name=lambda program: program.name, version=_version, known_command=_known,
     list_commands=lambda program: "\n".join(GTP_COMMANDS), boardsize=_boardsize, komi=_komi, play=_play,
     genmove=_genmove,
-    clear_board=lambda program: program.prepare().set([]), undo=_undo, final_score=_final_score, showboard=_showboard,
+    clear_board=_clear_board, undo=_undo, final_score=_final_score, showboard=_showboard,
     time_settings=_time_settings, time_left=_time_left,
     loadsgf=_loadsgf, printsgf=_printsgf, quit=lambda program: None) | {
     "lz-analyze": _analyze(False), "kata-analyze": _analyze(True)}

@@ -18,6 +18,7 @@ __all__ = ['default_baseline', 'default_ladder', 'run_ladder', 'check_match']
 
 # %% ../../nbs/54_arena.ladder.ipynb #9fece7c7
 def _is_counted(game: Game) -> bool: return game.has_material and game.max_legal > MANY_ACTIONS
+def _is_open(game: Game) -> bool: return game.players == 2 and not (game.has_hidden_information or game.has_chance)
 def _is_slow(game: Game) -> bool: return game.in_python and game.max_length > 100   # Playouts would take too long
 
 
@@ -30,7 +31,7 @@ def default_baseline(game: Game) -> str:
 
 def default_ladder(game: Game) -> tuple:
     "Return the names of the opponents that a finished agent meets."
-    if _is_counted(game): return "random", "greedy", "minimax:2"
+    if _is_counted(game): return ("random", "greedy", *["minimax:2"] * _is_open(game))   # Minimax refuses the others
     counts = () if _is_slow(game) else (100, 400)
     rollouts = [f"{'determinized-' * game.has_hidden_information}rollouts:{count}" for count in counts]
     return ("random", *["heuristic"] * (game.heuristic is not None), *rollouts)

@@ -11,6 +11,7 @@ from ..core.streams import Purpose, derive_seed, uniform
 from ..core.calls import LEGAL, MATERIAL, MOVER, PLAY, call_legal, call_mover, call_play, call_returns
 from ..core.game import Game
 from ..search.search import read_result
+from ..search.worlds import draw_worlds
 from .players import Player, act_in_threads, register_player
 
 # %% auto #0
@@ -106,7 +107,8 @@ class GreedyPlayer(MaterialPlayer):
 
     def _act(self, state, seed, left) -> int:
         states, actions, out, random = self._tables(seed)
-        return capture(self.game.api, state, states[0], actions[0], out, random)
+        world, = draw_worlds(self.game, state[None], 1, seed)   # The true cards are not for its eyes
+        return capture(self.game.api, world, states[0], actions[0], out, random)
 
 # %% ../../nbs/56_arena.material.ipynb #c1ae166a
 class MinimaxPlayer(MaterialPlayer):

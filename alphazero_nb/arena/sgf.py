@@ -9,7 +9,7 @@ import re
 
 from ..core.game import Game
 from ..core.registry import get_game
-from ..games.go import score
+from ..games.go import komi_of, score
 
 # %% auto #0
 __all__ = ['require_sgf', 'move_to_sgf', 'sgf_to_move', 'sgf_result', 'write_sgf', 'read_nodes', 'game_of', 'read_sgf']
@@ -66,7 +66,7 @@ def write_sgf(
     "Return a game as SGF. The first player is Black."
     name, state, moves = require_sgf(game), game.new(), []
     given = dict(GM=_GAMES[name][0], FF=4, CA="UTF-8", AP="alphazero_nb", SZ=game.shape[1])
-    if name == "go": given |= dict(KM=f"{-score(state):g}", RU="Tromp-Taylor")
+    if name == "go": given |= dict(KM=f"{komi_of(game):g}", RU="Tromp-Taylor")
     for number, action in enumerate(map(int, actions), 1):
         if game.over(state) or action not in game.legal_actions(state):
             raise ValueError(f"move {number} is illegal in {game.name}.")
@@ -105,9 +105,12 @@ def read_nodes(text: str) -> list[dict]:
     if text[at - 1] != ")": raise ValueError(f"the SGF file breaks off or is damaged at character {at + 1}.")
     return nodes
 
-
-def game_of(first: dict) -> Game:
-    "Return the game that the first node describes. Raise a ValueError if it cannot be played here."
+# %% ../../nbs/56a_arena.sgf.ipynb #c3949e63
+def game_of(
+    first: dict,     # The first node
+    moves: int = 0,  # In the file; Go here ends after two for each point, unless there are more
+) -> Game:           # Raises a ValueError if the game cannot be played here
+    "Return the game that a file describes."
     number = first.get("GM", "1").strip()
     name = next((name for name, (code, _) in _GAMES.items() if str(code) == number), None)
     if name is None: raise ValueError(f"the SGF file has game {number[:20]!r}; 1 (Go) and 11 (Hex) can be read.")
@@ -118,16 +121,34 @@ def game_of(first: dict) -> Game:
     komi = first.get("KM", "0").strip() or "0"
     if not re.fullmatch(r"[+-]?[0-9]*\.?[0-9]+", komi):
         raise ValueError(f"the SGF file has komi {komi[:20]!r}; it must be a number.")
-    return get_game(f"go(size={int(size)},komi={float(komi):g})")
+    longest = f",longest={moves + 1}" if moves > 2 * int(size) ** 2 else ""
+    return get_game(f"go(size={int(size)},komi={float(komi):g}{longest})")
+
+
+def _is_number(text: str, value: float) -> bool:
+    try: return float(text) == value
+    except ValueError: return False
+
+
+def _require_same(first: dict, game: Game) -> None:
+    "Raise a ValueError if the first node has another game, size or komi than `game`."
+    name = require_sgf(game)
+    wanted = dict(GM=("game number", _GAMES[name][0]), SZ=("size", game.shape[1]))
+    if name == "go": wanted |= dict(KM=("komi", komi_of(game)))
+    for key, (word, value) in wanted.items():
+        text = first.get(key, "").strip()
+        if text and not _is_number(text, value):
+            raise ValueError(f"the SGF file has {word} {text[:20]!r}, and {game.name} has {value:g}.")
 
 
 def read_sgf(
     text: str,                 # The content of a file
-    game: Game | None = None,  # The rules; None: as the file describes them, Hex with the swap
+    game: Game | None = None,  # The rules, which the file must not contradict; None: its own, Hex with the swap
 ) -> tuple:                    # Game, actions; a ValueError says what is wrong
     "Read the main line of the first game of a file."
     nodes, actions = read_nodes(text), []
-    game = game or game_of(nodes[0])
+    if game is None: game = game_of(nodes[0], sum(key in node for node in nodes for key in ("B", "W")))
+    else: _require_same(nodes[0], game)
     state = game.new()
     for node in nodes:
         if found := [key for key in _SETUP if key in node]:

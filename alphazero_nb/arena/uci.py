@@ -64,8 +64,8 @@ def read_limits(words: list[str]) -> Limits:
         elif word == "searchmoves":
             while i < len(words) and words[i] not in _NUMBERS + _WORDS: moves, i = [*moves, words[i]], i + 1
         elif word in _WORDS: found[word] = True
-    if "mate" in found: found["depth"] = 1000   # Until a proof
-    pick = lambda name: max(1, found[name]) if name in found else None
+    if found.get("mate"): found["depth"] = 1000   # Until a proof
+    pick = lambda name: found.get(name) or None   # 0 is no limit, as in Stockfish
     return Limits((found.get("wtime"), found.get("btime")), (found.get("winc", 0), found.get("binc", 0)),
                   pick("movestogo"), pick("movetime"), pick("nodes"), pick("depth"),
                   "infinite" in found, "ponder" in found, tuple(moves), tuple(faults))
@@ -96,11 +96,11 @@ def score_words(search: GameSearch, move: RankedMove) -> str:
     return f"score mate {(plies + 1) // 2 if move.value > 0 else -(plies // 2)}"
 
 # %% ../../nbs/58_arena.uci.ipynb #41a9c16a
-def read_position(game: Game, words: list[str]) -> tuple[str, list[str]]:  # FEN, "" at the usual start, and moves
+def read_position(game: Game, words: list[str]) -> tuple[str, list[str]]:  # FEN and moves
     "Split the words after `position`. Raise a ValueError that says what is missing."
     at = words.index("moves") if "moves" in words else len(words)
     place, moves = words[:at], words[at + 1:]
-    if place == ["startpos"]: return "", moves
+    if place == ["startpos"]: return chess_text.FENS[game.shape[1]], moves   # Wherever the agent's games begin
     if place[:1] != ["fen"]: raise ValueError("position needs startpos, or fen and a position.")
     if len(place) == 1: raise ValueError("position fen needs a position after the word fen.")
     return " ".join(place[1:]), moves
@@ -113,14 +113,14 @@ class UciBoard(GameOnBoard):
         self.reset()
 
     def reset(self) -> None:
-        "Forget the game."
-        self.show(self.game.new_match())
-        self.fen, self.moves, self.refused = "", [], False
+        "Forget the game, and go to the usual start."
+        self.fen, self.moves, self.refused = chess_text.FENS[self.game.shape[1]], [], False
+        self.show(chess_text.from_fen(self.game, self.fen))
 
     def set(self, fen: str, moves: list[str]) -> None:
         "Continue with this game. Raise a ValueError and change nothing if it has an illegal position or move."
         longer = fen == self.fen and moves[:len(self.moves)] == self.moves
-        state = self.state if longer else chess_text.from_fen(self.game, fen) if fen else self.game.new_match()
+        state = self.state if longer else chess_text.from_fen(self.game, fen)
         state, path = chess_text.without_past(self.game, state), []
         for text in moves[len(self.moves):] if longer else moves:
             try: action = chess_text.uci_to_action(self.game, state, text)

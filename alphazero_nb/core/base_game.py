@@ -81,6 +81,14 @@ class StateRows(GameFacts):
         if self.match_start is not None: self.match_start(state, seed)
         return state
 
+    def start_varies(self, seeds: int = 20) -> bool:
+        "Return True if the start of a match looks different with some of these seeds."
+        def seen(seed):
+            planes = np.zeros(self.observation_size, np.int8)
+            self.compiled["observe"](self.new_match(seed), planes)
+            return planes.tobytes()
+        return len(set(map(seen, range(seeds)))) > 1
+
 # %% ../../nbs/01c_core.base_game.ipynb #156e3f58
 def _whole_rows(game: GameFacts, states) -> np.ndarray:
     "Return states as (n, state_size) int16 in one piece. Raise a ValueError if they are no states of this game."

@@ -23,7 +23,7 @@ try:
     from numba.core.runtime import rtsys
     from numba.core.serialize import dumps
     from numba.core.typeinfer import register_dispatcher
-except ImportError: register_dispatcher = None   # Other version of numba: every process compiles again
+except ImportError: register_dispatcher, _Intrinsic = None, ()   # Other version of numba: every process compiles again
 
 from .patches import hold_in_numba
 
@@ -202,10 +202,10 @@ def plain_syntax(node) -> str:   # `node`: of `ast`, a list of such, or a value 
     return f"{type(node).__name__}({','.join(f'{name}={plain_syntax(fields[name])}' for name in sorted(fields) if fields[name] not in (None, []))})"
 
 
-@functools.cache
-def _definitions(file: str) -> dict:   # Number of a line: the functions that begin there
+@functools.lru_cache(maxsize=100)
+def _definitions(text: bytes) -> dict:   # Of a file. Number of a line: the functions that begin there
     found = {}
-    for node in ast.walk(ast.parse(Path(file).read_bytes())):
+    for node in ast.walk(ast.parse(text)):
         if not isinstance(node, (ast.FunctionDef, ast.Lambda)): continue
         first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
         found.setdefault(first, []).append(node)
@@ -223,7 +223,7 @@ class _SourceReader(_Reader):
         return super().content(value, compiled)
 
     def code(self, code: types.CodeType) -> bytes:
-        try: return _hash("code", plain_syntax(_definitions(code.co_filename)[code.co_firstlineno]))
+        try: return _hash("code", plain_syntax(_definitions(Path(code.co_filename).read_bytes())[code.co_firstlineno]))
         except (OSError, SyntaxError, KeyError): raise Untracked(code.co_name) from None   # No file, or another one
 
     def callee(self, function) -> bytes: return _hash("compiled", self.rule(function.py_func))   # Options stand in its source

@@ -154,7 +154,8 @@ def probe_device(
     try:
         x, w = x.to(device.name, dtype), w.to(device.name, dtype)
         got = torch.conv2d(x, w, padding=1), x.flatten(1) @ x.flatten(1).T / 2048
-        error = max((a - b.float().cpu()).abs().max().item() for a, b in zip(want, got))
+        errors = [(a - b.float().cpu()).abs().max() for a, b in zip(want, got)]
+        error = torch.stack(errors).max().item()   # NaN if one of them is; Python's max would drop it
         start = time.perf_counter()
         torch.conv2d(x, w, padding=1).float().cpu()
         milliseconds = 1e3 * (time.perf_counter() - start)

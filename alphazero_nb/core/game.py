@@ -94,6 +94,17 @@ def _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, 
     if privileged and len(shape) != 1:
         raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
     if zero_sum and players != 2: raise ValueError(f"{name}: zero_sum is for two players; leave it out.")
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise ValueError(f"{name}: shape is {tuple(shape)}; give (planes, height, width) or (numbers,).")
+
+
+def _places_of(name, cells, actions) -> np.ndarray | None:
+    "Return `cells` as an array. Raise a ValueError unless each action has a place of its own."
+    if cells is None: return None
+    places = np.asarray(cells, np.int64)
+    if places.shape != (actions,) or places.min() < 0 or len(np.unique(places)) < actions:
+        raise ValueError(f"{name}: cells must give each of the {actions} actions a place of its own, from 0 on.")
+    return places
 
 # %% ../../nbs/01_core.game.ipynb #c4270f05
 class _CompiledRules(Sendable):
@@ -189,7 +200,7 @@ class Game(_CompiledRules):
         self.seat_names, self.heuristic, self.measures, self.match_start = seat_names, heuristic, measures, match_start
         self._action_names, self._move_names, self._outcome_names = action_names, move_names, outcome_names
         self.earlier, self.earlier_choices = earlier, earlier_choices
-        self._text, self.cells = text, None if cells is None else np.asarray(cells, np.int64)
+        self._text, self.cells = text, _places_of(name, cells, actions)
         self._set_inputs(shape, privileged_size, groups, symmetries, start_symmetries)
         self._set_rules(dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
                              resample_hidden=resample_hidden or _nothing_hidden, chance=chance or _no_chance,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from .compiled import kernel
-from .calls import (CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS, PROBABILITIES,
-                                     RETURNS, REWARDS, START, STATE_SIZE, call_chance, call_legal, call_mover,
-                                     call_play, call_returns, call_start, write_inputs)
+from .calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MOVER, OUTCOMES, OVER, PLAY, PLAYERS,
+                                     PROBABILITIES, RETURNS, REWARDS, START, STATE_SIZE, call_chance, call_legal,
+                                     call_mover, call_play, call_returns, call_start, write_inputs)
 from .game import Game
 
 # %% auto #0
@@ -189,6 +189,8 @@ def repeat_games(api, at, stop, seeds, ends, actions, movers, entry_ends, policy
             if not 1 <= count <= api[MAX_LEGAL]: raise ValueError("legal returned no action, or more than max_legal")
             for i in range(1, count):
                 if legal[i] <= legal[i - 1]: raise ValueError("legal returned actions that are not in increasing order")
+            if legal[0] < 0 or legal[count - 1] >= api[ACTIONS]:
+                raise ValueError("legal returned an action outside 0 to actions - 1")
             if not _all_legal(legal, count, actions[move:move + 1]): return _ACTION, row
             if not _all_legal(legal, count, policy): return _POLICY, row
             if len(policy) and len(inputs):

@@ -14,8 +14,8 @@ from .base_game import BaseGame
 from .calls import OUTCOMES, STATE_SIZE
 
 # %% auto #0
-__all__ = ['game_module', 'register', 'list_games', 'import_rules', 'did_you_mean', 'file_stem', 'game_title', 'get_game',
-           'same_game', 'check_loadable']
+__all__ = ['game_module', 'register', 'list_games', 'import_rules', 'rules_file', 'did_you_mean', 'file_stem', 'game_title',
+           'get_game', 'same_game', 'check_loadable']
 
 # %% ../../nbs/01b_core.registry.ipynb #01ga0002
 _LIBRARY = ("2048", "backgammon", "blob", "chess", "connect4", "dots", "go", "gomoku", "hex", "openspiel", "othello",
@@ -52,10 +52,11 @@ def list_games() -> list[str]:
 
 # %% ../../nbs/01b_core.registry.ipynb #01bf0002
 _files: dict[Path, list[str]] = {}   # Names of games by the file that registered them
+_texts: dict[Path, bytes] = {}       # What these files had
 
 
 def import_rules(file: str | Path) -> list[str]:   # Names of the games that it registers
-    """Run a Python file that registers games, so that commands and worker processes know them.
+    """Run a Python file that registers games, so that commands and worker processes know them; again if it has changed.
     Raise a ValueError if it is no Python file or has the name of another module."""
     path = Path(file).resolve()
     if path.suffix != ".py" or not path.is_file(): raise ValueError(f"{file} is not a Python file.")
@@ -65,10 +66,21 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
     module = importlib.import_module(path.stem)
     if Path(getattr(module, "__file__", None) or "").resolve() != path:
         raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
+    text = path.read_bytes()
+    if _texts.setdefault(path, text) != text:
+        for name in _files.pop(path, ()): _registry.pop(name, None)
+        exec(compile(text, str(path), "exec"), vars(module))   # A reload may find the bytecode of the old text
+        _texts[path] = text
     return _files.setdefault(path, [name for name, made in _registry.items() if before.get(name) is not made
                                     or getattr(made, "__module__", None) == module.__name__])   # Imported before
 
 # %% ../../nbs/01b_core.registry.ipynb #2f81983b
+def rules_file(name: str) -> Path | None:
+    "Return the file that `import_rules` has run for this game, if there is one."
+    word = name.partition("(")[0]
+    return next((path for path, words in _files.items() if word in words), None)
+
+
 def did_you_mean(word: str, known) -> str:
     "Return a question that suggests the closest known word, or an empty string."
     near = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)

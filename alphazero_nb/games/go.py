@@ -14,7 +14,7 @@ __all__ = ['EDGE', 'HISTORY', 'BLACK', 'WHITE', 'LETTERS', 'width', 'place_of', 
            'add_pairs', 'pairs', 'only_liberty', 'join', 'remove', 'put', 'mix', 'stone_key', 'signed', 'change_key',
            'board_key', 'known_at', 'first_part', 'remember', 'is_known', 'group_key', 'is_first', 'repeats',
            'can_place', 'mover', 'legal', 'reached', 'spread', 'count_area', 'play', 'returns', 'liberties', 'observe',
-           'first_point', 'board_of', 'text', 'score', 'go']
+           'first_point', 'board_of', 'text', 'score', 'komi_of', 'go']
 
 # %% ../../nbs/15d_games.go.ipynb #485133f5
 _MOVER, _SIDE, _PASSES, _MOVES, _LONGEST, _KOMI, _SUICIDE, _SCORE = range(8)   # Komi and score in half points
@@ -398,6 +398,9 @@ def score(state) -> float:
     after = state.copy()
     return (2 * count_area(after) - int(state[_KOMI])) / 2
 
+
+def komi_of(game: Game) -> float: return 0.0 - score(game.new())   # −score would be −0.0 without komi
+
 # %% ../../nbs/15d_games.go.ipynb #0edcdf3b
 def _half_points(komi, cells: int) -> int:
     try: half = 2 * float(komi)
@@ -417,7 +420,7 @@ def go(
     size: int = 9,              # Rows and columns, 2 to 19
     komi: float = 7,            # Points for White
     suicide: int = 0,           # 1: a move may take its own group off
-    superko: int | None = None, # Earlier positions that are remembered; None: all. All of 19×19 take 6 KB a node
+    superko: int | None = None, # Last positions that may not recur, this one too; None: all, 6 KB a node at 19×19
     longest: int | None = None, # Most moves; None: two for each point
 ) -> Game:                      # Raises a ValueError that names the parameter
     "Return Go with area scoring and positional superko, as in the rules of Tromp and Taylor."
@@ -425,7 +428,7 @@ def go(
     cells, shape = size * size, (_PLANES, size, size)
     half, suicide = _half_points(komi, cells), _number("suicide", suicide, 0, 0, 1)
     most = _number("longest", longest, 2 * cells, 2, 4000)
-    room = _number("superko", superko, most + 1, 1, most + 1)
+    room = _number("superko", superko, most + 1, 2, most + 1)
     given = dict(size=size, komi=f"{half / 2:g}") | (dict(suicide=1) if suicide else {})
     given |= {word: int(value) for word, value in (("superko", superko), ("longest", longest)) if value is not None}
     symmetries = [(planes, np.append(moves, cells)) for planes, moves in board_symmetries(shape, range(cells))]

@@ -38,6 +38,8 @@ def plot_strengths(result: dict, measure: str, words: str):   # result: as from 
         ends = np.abs(unit * np.array([[row["low"], row["high"]] for row in mine]).reshape(-1, 2).T - mean)
         axis.errorbar(x, mean, yerr=ends, color=COLORS[k % 4], marker="o", markersize=4, capsize=2,
                       label=label(game_title(variant), 40))
+        least = [k for k, row in enumerate(mine) if row.get("bound")]   # The true value may be larger
+        axis.plot([x[k] for k in least], mean[least], "^", color=COLORS[k % 4], markersize=8)
     axis.set(xticks=list(places.values()), xlabel="simulations per move (0: random moves)")
     axis.set_xticklabels(list(places))
     axis.set(ylabel=f"{measure} (%)" if unit == 100 else measure)

@@ -11,8 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable
 
+import numpy as np
+from ..core.calls import OVER
 from ..core.device import usable_cores
 from ..core.game import Game
+from ..core.game_check import check_new_rules
 from ..core.random_games import random_games
 from ..core.registry import file_stem, get_game, import_rules
 from ..core.streams import Purpose, derive_seed
@@ -27,9 +30,9 @@ from .verdict import (count_questions, describe_exact, describe_gaps, describe_v
                                       table_gaps, table_rows)
 
 # %% auto #0
-__all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'SHORT', 'find_variant', 'StudyPlan', 'claim_folder', 'Study', 'play_round',
-           'play_together', 'end_of_rounds', 'play_rounds', 'games_of', 'all_samples', 'describe_unused', 'make_result',
-           'StudyResult', 'study']
+__all__ = ['TRAINING', 'LEAST_GAMES', 'MOST_ROUNDS', 'SHORT', 'find_variant', 'StudyPlan', 'rules_mark', 'claim_folder', 'Study',
+           'play_round', 'play_together', 'end_of_rounds', 'play_rounds', 'games_of', 'all_samples', 'describe_unused',
+           'make_result', 'StudyResult', 'study']
 
 # %% ../../nbs/87_lab.study.ipynb #dc0f1694
 TRAINING = 0.75   # Share of the minutes
@@ -105,6 +108,20 @@ class _AsExperiment:
         if [file_stem(other) for other in self.names].count(stem) == 1: return stem
         return f"{stem}-{hashlib.sha256(name.encode()).hexdigest()[:6]}".strip("-")
 
+# %% ../../nbs/87_lab.study.ipynb #87ru0001
+def rules_mark(game: Game, games: int = 8) -> str | None:   # None for a game of the package
+    "Return a hash of some random games: other rules give other games, and another version of Python the same."
+    if game.packaged: return None
+    check_new_rules(game)
+    rng, seen = np.random.default_rng(0), hashlib.sha256()
+    for state in map(game.new, range(games)):
+        while (mover := game.mover(state)) != OVER:
+            legal = game.legal_actions(state)
+            seen.update(repr((mover, legal)).encode() + (game.observe(state).tobytes() if mover >= 0 else b""))
+            state = game.play(state, int(rng.choice(legal)))
+        seen.update(game.returns(state).tobytes())
+    return seen.hexdigest()[:32]
+
 # %% ../../nbs/87_lab.study.ipynb #87cf0001
 def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of its network}
     "Write the plan into the folder, and return the networks. Raise a ValueError if there is another study."
@@ -114,6 +131,11 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
     if any(found[key] != mine[key] for key in mine):
         raise ValueError(f"{folder} has a study of {', '.join(map(str, found['variants']))} with "
                          f"{len(found['seeds'])} seeds; give this one another folder.")
+    marks = {name: rules_mark(get_game(name)) for name in plan.variants}
+    before = found.get("rules") if isinstance(found.get("rules"), dict) else marks   # Older studies noted none
+    if changed := [name for name in marks if before.get(name) != marks[name]]:
+        raise ValueError(f"the study in {folder} was made with other rules of {', '.join(changed)}; give this one "
+                         f"another folder.")
     presets, begun = plan.presets(), found.get("presets")
     if isinstance(begun, dict):   # The runs keep their networks, whatever the minutes are now
         begun = {name: begun[name] for name in presets if isinstance(begun.get(name), str)}
@@ -122,7 +144,7 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
                              f"out preset, or take another folder.")
         presets |= begun
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(dict(mine, presets=presets)).encode())
+    write_whole(path, json.dumps(dict(mine, presets=presets, rules=marks)).encode())
     return presets
 
 # %% ../../nbs/87_lab.study.ipynb #cf6add64
@@ -293,7 +315,7 @@ def make_result(study: Study, rounds: dict) -> dict:
     return dict(
         variants=list(plan.variants), minutes=plan.minutes, seeds=list(plan.seeds), strengths=list(plan.strengths),
         trained_minutes=sum(row["minutes"] for row in runs) / len(runs), games=LEAST_GAMES * len(next(iter(rounds.values()))),
-        questions=count_questions(samples), rows=rows, gaps=table_gaps(samples),
+        questions=count_questions(samples), rows=rows, gaps=table_gaps(samples, bounds),
         verdict={name: describe_variant([row for row in rows if row["variant"] == name]) for name in plan.variants},
         choices={name: choices_by_move(strong[name]) for name in plan.variants},
         unused={name: describe_unused(games[name], strong[name], random[name].unused) for name in plan.variants},

@@ -70,8 +70,8 @@ def _estimate(measure: str, given: list, pooled: tuple, questions: int) -> Estim
     return estimate(given, pooled, questions, is_share(measure), -math.inf if measure.startswith(_SIGNED) else 0.0)
 
 
-def table_gaps(samples: dict) -> list[dict]:
-    "Return the differences between each two variants at full strength."
+def table_gaps(samples: dict, bounds: set = frozenset()) -> list[dict]:   # bounds: as for `table_rows`
+    "Return the differences between each two variants at full strength; `sure` if neither interval nor bound spoils it."
     divided = divide_error(samples)
     top, variants = (max(strength for _, strength, _ in samples),
                      list(dict.fromkeys(variant for variant, _, _ in samples)))
@@ -83,7 +83,10 @@ def table_gaps(samples: dict) -> list[dict]:
             mine, theirs = (_estimate(measure, each, pooled, divided[measure])
                             for each in (given, samples[other, top, measure]))
             mean, low, high = difference(mine, theirs)
-            rows.append(dict(one=one, other=other, measure=measure, mean=mean, low=low, high=high))
+            least, most = ((each, top, measure) in bounds for each in (one, other))   # It may be larger; smaller
+            sure = low > 0 and not most or high < 0 and not least
+            rows.append(dict(one=one, other=other, measure=measure, mean=mean, low=low, high=high, sure=sure,
+                             side="over " * least or "under " * most))
     return rows
 
 # %% ../../nbs/85_lab.verdict.ipynb #beca7ff0
@@ -217,8 +220,9 @@ def describe_gaps(gaps: list[dict]) -> list[str]:   # As from `table_gaps`
     said = []
     for one, other in dict.fromkeys((row["one"], row["other"]) for row in gaps):
         rows = [row for row in gaps if (row["one"], row["other"]) == (one, other)]
-        sure = [row for row in rows if row["low"] > 0 or row["high"] < 0]
-        parts = [f"{row['measure']} {'+' * (row['mean'] > 0)}{with_interval(row)}" for row in sure]
+        sure = [row for row in rows if row.get("sure", row["low"] > 0 or row["high"] < 0)]   # Older studies lack it
+        parts = [f"{row['measure']} {row.get('side', '')}{'+' * (row['mean'] > 0)}{with_interval(row)}"
+                 for row in sure]
         said.append(f"{game_title(one)} against {game_title(other)}: "
                     + ("; ".join(parts) if parts else "no difference is certain") + ".")
         if sure and len(sure) < len(rows):
@@ -232,6 +236,7 @@ POSITIONS = 100_000   # Most positions that are visited, about ten seconds
 def exact_answer(game: Game, limit: int = POSITIONS) -> str | None:   # None: not solved
     "Return the result of perfect play from the start: first, second or draw."
     if game.players != 2 or not game.zero_sum or game.has_chance or game.has_hidden_information: return None
+    if game.start_varies(): return None   # Each start has an answer of its own
     try: solver = get_solver(game)
     except ValueError: solver = None
     try:

@@ -254,7 +254,7 @@ def check_network(game: Game, network: nn.Module, device: str | Device = "cpu") 
     except Exception as error:
         raise ValueError(f"your network cannot be copied to {device}: {_first(error)}.") from error
     _check_output(game, one, device)
-    if plays_on is not None and plays_on.dtype != "float32": _check_format(game, one, plays_on)
+    if plays_on and (plays_on.dtype != "float32" or plays_on.channels_last): _check_format(game, one, plays_on)
     saved = network_arrays(one)
     try: again = network_arrays(fill_network(two, saved))
     except Exception as error:
@@ -281,13 +281,16 @@ def _check_tensor(name: str, value) -> None:
 
 
 def _check_format(game: Game, network: nn.Module, device: Device) -> None:
-    "Raise a ValueError unless a network evaluates positions in the number format of the device."
+    "Raise a ValueError unless a network plays in the number format and the memory format of the device."
     from alphazero_nb.network.inference import inference_copy
     inputs = torch.from_numpy(np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)).to(device.name)
     try: inference_copy(network, device)(inputs)
     except Exception as error:
-        raise ValueError(f"your network cannot play in {device.dtype}, as {device.name} does: {_first(error)}. Convert nothing "
-                         f"to float32 in its forward, or change the dtype of the device.{see('network')}") from error
+        form, advice = device.dtype, "Convert nothing to float32 in its forward, or change the dtype of the device"
+        if device.dtype == "float32" or "view size is not compatible" in str(error):
+            form, advice = "channels_last", "In its forward, use reshape or flatten in place of view"
+        raise ValueError(f"your network cannot play in {form}, as {device.name} does: {_first(error)}. "
+                         f"{advice}.{see('network')}") from error
 
 
 def _check_output(game: Game, network: nn.Module, device: str) -> None:

@@ -33,8 +33,8 @@ def check_batch(max_batch: int, most: int = 1 << 16) -> None:
 
 def batch_shapes(max_batch: int) -> tuple[int, ...]:
     "Return the powers of two below `max_batch`, and `max_batch` itself."
-    powers = [1 << k for k in range(max_batch.bit_length()) if 1 << k < max_batch]
-    return (*powers, max_batch)
+    most = int(max_batch)   # A whole number of NumPy has no bit_length
+    return (*(1 << k for k in range(most.bit_length()) if 1 << k < most), most)
 
 # %% ../../nbs/22_network.evaluator.ipynb #51b2b895
 @lean_kernel
@@ -146,6 +146,7 @@ class _Batches(_Forward):
     def __init__(self, game: Game, network: nn.Module, device: Device, backend: str, dtype: str | None, shapes: tuple):
         super().__init__(game, network, device, backend, dtype)
         self.shapes, self.gathers, self.overlaps = shapes, device.type != "cpu", device.overlaps
+        self._halving = threading.Lock()
 
     def _there(self, shape, inputs, edge_offsets, edge_actions) -> Callable:
         "`_begin` on another device, which gets one array, the places of the edges and the inputs, and returns one."
@@ -164,26 +165,31 @@ class _Batches(_Forward):
             return answer[:edges], answer[edges:].reshape(rows, self.game.players)
         return result
 
-    def _begin(self, inputs, edge_offsets, edge_actions) -> Callable:
-        "Start one forward pass. Return a function that returns edge logits and values."
+    def _begin(self, shapes, inputs, edge_offsets, edge_actions) -> Callable:
+        "Start one forward pass in one of these shapes. Return a function that returns edge logits and values."
         import torch
-        shape = next(s for s in self.shapes if s >= len(inputs))
+        shape = next(s for s in shapes if s >= len(inputs))
         begin = self._there if self.gathers else self._here
         with torch.inference_mode(), self.stream.use(), few_threads(self.device, shape):
             return begin(shape, inputs, edge_offsets, edge_actions)
 
-    def _try_begin(self, *request) -> Callable | None:
+    def _try_begin(self, shapes, *request) -> Callable | None:
         "Return `_begin(...)`. If the device is out of memory, halve the largest batch and return None."
-        try: return self._begin(*request)
+        try: return self._begin(shapes, *request)
         except Exception as error:
             if not out_of_memory(error): raise
-            if self.shapes[-1] == 1:
+            if shapes[-1] == 1:
                 raise EvaluatorError("the device has no memory left for a single position; free memory on it or use "
                                      "a smaller network." + see("memory")) from error
-        half = self.shapes[-1] // 2
-        self.shapes = tuple(shape for shape in self.shapes if shape < half) + (half,)
-        if self.backend == "graphs": self.forward.forget()
-        if self.device.type == "cuda": empty_cache()
+        self._halve(shapes[-1])
+
+    def _halve(self, largest: int) -> None:
+        "Halve the largest batch, unless another thread has already replaced this one."
+        with self._halving:
+            if self.shapes[-1] != largest: return
+            self.shapes = (*(shape for shape in self.shapes if shape < largest // 2), largest // 2)
+            if self.backend == "graphs": self.forward.forget()
+            if self.device.type == "cuda": empty_cache()
 
 # %% ../../nbs/22_network.evaluator.ipynb #4b0aa3a6
 def _read_parts(parts: list, count: int, rows: int, players: int) -> tuple:
@@ -206,7 +212,7 @@ class NetworkEvaluator(_Batches):
         device: str | Device = "auto",
         max_batch: int = 256,         # Rows of the largest batch; longer requests are split
         shapes: tuple | None = None,  # Batch shapes in increasing order; powers of two by default
-        backend: str = "auto",        # See inference_copy
+        backend: str = "auto",        # See inference_copy; with graphs, only one thread may ask, see RecordedCopy
         dtype: str | None = None,     # See inference_copy
     ):
         check_batch(max_batch)
@@ -230,10 +236,11 @@ class NetworkEvaluator(_Batches):
         "Give the positions to the device. Return a function that waits for the result and returns it."
         parts, start = [], 0
         while start < len(inputs):
-            part = slice(start, start + self.shapes[-1])
+            shapes = self.shapes   # Another thread may replace them at any moment
+            part = slice(start, start + shapes[-1])
             offsets = edge_offsets[part.start:part.stop + 1]
             edges = slice(offsets[0], offsets[-1])
-            read = self._try_begin(inputs[part], offsets - offsets[0], edge_actions[edges])
+            read = self._try_begin(shapes, inputs[part], offsets - offsets[0], edge_actions[edges])
             if read is None: continue
             parts.append((part, edges, read))
             start = part.stop

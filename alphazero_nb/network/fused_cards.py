@@ -136,9 +136,11 @@ class FusedSuitNet(Fused):
     "A `SuitNet` in bfloat16."
     def __init__(self, net: SuitNet, dtype: torch.dtype = torch.bfloat16):
         super().__init__(net, dtype)
+        self.cards, self.policy = net.cards, net.policy   # One of them may be NoOutputs
         for name, layer in net.named_children():
             if not isinstance(layer, nn.Linear): continue
-            size = -(-layer.in_features // 32) * 32 if name in ("suit", "around", "table", "hands") else None
+            reads = name in ("suit", "around", "table", "hands")   # The observation, of which its part may be empty
+            size = max(1, -(-layer.in_features // 32)) * 32 if reads else None
             setattr(self, name, PackedLinear(layer, size))
         self.trunk, self.judge = [FusedLayer(layer) for layer in net.trunk], [FusedLayer(layer) for layer in net.judge]
         self.mix, self.norms = FusedLayer(net.mix), [FusedNorm(norm, relu=True) for norm in net.norms]
@@ -164,7 +166,7 @@ class FusedSuitNet(Fused):
         parts = self.mix(parts)
         whole = self.join.add(self.pooled(parts), self.table(table))
         for layer in self.trunk: whole = layer(whole)
-        cards = self.cards(self.norms[0](_plus(parts, self.back(whole)))).view(net.count, len(inputs), -1)
+        cards = self.cards(self.norms[0](_plus(parts, self.back(whole)))).view(net.count, len(inputs), net.actions)
         logits = torch.cat([cards.transpose(0, 1).flatten(1), self.policy(self.norms[1](whole))], 1)
         if hasattr(net, "hands"):
             hands = self.layer_inputs(inputs, self.hands, net.known, net.count)

@@ -27,8 +27,9 @@ FUSED = {BoardNet: FusedNet, SuitNet: FusedSuitNet}
 def can_fuse(network: nn.Module, device: Device, dtype: str | None = None) -> bool:   # dtype: the device's by default
     "Return True if the fused operators work for this network on this device."
     if device.type != "cpu": return False
-    if type(network) is SuitNet: return (dtype or device.dtype) == "bfloat16" and fused_cards_work()
-    return type(network) is BoardNet and fused_boards_work(device.dtype)
+    dtype = dtype or device.dtype
+    if type(network) is SuitNet: return dtype == "bfloat16" and fused_cards_work()
+    return type(network) is BoardNet and fused_boards_work(dtype)
 
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
 BACKENDS = ("auto", "eager", "fused", "compile", "graphs")
@@ -92,7 +93,9 @@ def _tensors(net: nn.Module) -> dict: return dict(net.named_parameters()) | dict
 
 
 class RecordedCopy:
-    "An inference copy that records its work once for each batch shape. A result is valid until the next call."
+    """An inference copy that records its work once for each batch shape.
+
+    A result is valid until the next call from any thread, so threads share a copy only through a `BatchedEvaluator`."""
     def __init__(self, net: nn.Module, forward: Callable, device: Device):   # forward: computes with `net`
         self.net, self.forward, self.device, self.graphs = net, forward, device, {}
         self.lock = threading.Lock()   # Another thread may bring new weights; no batch gets half of them
@@ -119,4 +122,4 @@ class RecordedCopy:
 
     def forget(self) -> None:
         "Give back the memory of all recordings."
-        self.graphs.clear()
+        with self.lock: self.graphs.clear()

@@ -17,8 +17,8 @@ from ..core.streams import require_seed
 
 # %% auto #0
 __all__ = ['STEPS', 'KEEP', 'PRESETS', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
-           'SuitNet', 'PartPooling', 'pool_parts', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock', 'SpikingTrunk',
-           'SpikingNet', 'Preset', 'default_preset', 'PolicyValueNet']
+           'NoOutputs', 'SuitNet', 'PartPooling', 'pool_parts', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock',
+           'SpikingTrunk', 'SpikingNet', 'Preset', 'default_preset', 'PolicyValueNet']
 
 # %% ../../nbs/20_network.networks.ipynb #58076c94
 def _conv(inputs: int, outputs: int, kernel: int = 3) -> nn.Sequential:
@@ -120,6 +120,15 @@ class VectorNet(nn.Module):
         return self.policy(features), torch.tanh(self.value(features if self.world is None else self.world(x)).float())
 
 # %% ../../nbs/20_network.networks.ipynb #fdda1e07
+class NoOutputs(nn.Module):
+    "A last layer for no actions."
+    def forward(self, x): return x[..., :0]
+
+
+def _last_layer(width: int, outputs: int) -> nn.Module:
+    return nn.Linear(width, outputs) if outputs else NoOutputs()
+
+
 class SuitNet(nn.Module):
     "Trunk and heads with shared weights for observation parts of the same format."
     def __init__(self, game: Game, width: int, layers: int):
@@ -131,8 +140,8 @@ class SuitNet(nn.Module):
         self.mix, self.join = Layer(width), nn.Linear(2 * width, width)
         self.trunk = nn.Sequential(*[Layer(width) for _ in range(layers)])
         self.back, self.norms = nn.Linear(width, width), nn.ModuleList([nn.LayerNorm(width) for _ in range(3)])
-        self.cards = nn.Linear(width, self.actions)
-        self.policy = nn.Linear(width, game.actions - self.count * self.actions)
+        self.cards = _last_layer(width, self.actions)
+        self.policy = _last_layer(width, game.actions - self.count * self.actions)
         if game.privileged_size:
             self.hands, self.mix_hands = nn.Linear(game.privileged_size // self.count, width), Layer(width)
             self.join_hands = nn.Linear(2 * width, width)
@@ -321,6 +330,7 @@ def PolicyValueNet(
         filters, blocks, build = PRESETS[preset]
         net = build(game, filters, blocks)
         for last in (net.policy, net.value, *([net.cards] if isinstance(net, SuitNet) else [])):
+            if isinstance(last, NoOutputs): continue
             last = getattr(last, "out", last)
             nn.init.normal_(last.weight, std=0.1 * last.weight[0].numel() ** -0.5)
             nn.init.zeros_(last.bias)

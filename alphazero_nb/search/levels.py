@@ -112,7 +112,7 @@ def store_levels(source: str | Path, levels: tuple, games: int) -> None:   # gam
 
 def stored_levels(
     source: str | Path | None,   # Folder or network of a run, or pretrained:GAME
-    network: str | None = None,  # Hash of the agent's network; default: of the newest one of the run
+    network: str | None = None,  # Hash of the network; default: of the file, or the newest of the folder
 ) -> tuple | None:
     "Return the measured levels of an agent, None if it has none. A damaged file gives a warning and None."
     from alphazero_nb.network.checkpoint import read_json

@@ -30,7 +30,8 @@ class RankedMove:
 
 # %% ../../nbs/33_search.one_game.ipynb #00337f33
 class GameSearch:
-    "The search of one game, in batches of up to `leaves` positions of its tree. Raises a ValueError if cards are hidden."
+    """The search of one game, in batches of up to `leaves` positions of its tree.
+    Raises a ValueError where there are hidden cards or dice."""
     def __init__(
         self,
         game: Game,

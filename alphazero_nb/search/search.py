@@ -14,9 +14,9 @@ import numpy as np
 from ..core.compiled import lean_kernel, prefetch
 from ..core.streams import Purpose, derive_seed
 from ..core.streams import uniform
-from ..core.calls import (CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PLAYERS, RETURNS,
-                                     REWARDS, ZERO_SUM, call_legal, call_mover, call_play, call_returns, draw_outcome,
-                                     write_inputs)
+from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PLAYERS,
+                                     RETURNS, REWARDS, ZERO_SUM, call_legal, call_mover, call_play, call_returns,
+                                     draw_outcome, write_inputs)
 from ..core.game import Game
 from .worlds import draw_worlds
 from .tree import (EDGE, NODE, NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
@@ -112,6 +112,9 @@ def expand(api, trees, tree, node):
     count = call_legal(api[LEGAL], state, trees.actions)
     if count < 1 or count > api[MAX_LEGAL]:
         raise ValueError("legal returned fewer than 1 or more than max_legal actions")
+    for i in range(count):
+        if trees.actions[i] < 0 or trees.actions[i] >= api[ACTIONS]:
+            raise ValueError("legal returned an action outside 0 to actions - 1")
     add_edges(trees, tree, node, mover, trees.actions, count)
     return mover
 

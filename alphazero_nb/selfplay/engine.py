@@ -457,7 +457,7 @@ class SelfPlayEngine(_GameSupply):
         device: str | Device = "auto",
         games: int | None = None,        # Slots: games that run at the same time
         simulations: int | None = None,  # Shorthand for settings with this budget per full search
-        threads: int | None = None,      # Actors per process; default: one per core
+        threads: int | None = None,      # Actors per process; default: one per core, 4 on a GPU, 1 for Python rules
         max_batch: int | None = None,    # Slots per block; default: 128 on a CPU, 256 on a GPU or with hidden cards
         seed: int = 0,                   # The seed and a game's number determine all randomness in the game
         settings: SelfPlaySettings | None = None,  # Default: `default_settings(game)`

@@ -29,7 +29,8 @@ class GridDrawing:
     signs: dict = field(default_factory=dict)   # Letters on a piece by its number in the row
     actions: tuple | None = None   # Action of a click on each place, −1 for none; default: its place
     falls: bool = False            # True if action k puts a piece on the lowest free square of column k
-    moves: tuple | None = None     # (start, to) of each action, in a game that moves pieces; the first click is `start`
+    moves: tuple | None = None     # (start, to) of each action where pieces move, or None for a button; the first
+                                   # click is `start`
     rows: tuple = ()               # Label beside each row
     columns: tuple = ()            # Label below each column
     run: int = 0                   # Pieces in a straight line that win, 0 if lines do not matter
@@ -40,7 +41,7 @@ class GridDrawing:
         if law := grid_fault(self): raise ValueError(f"this drawing of {self.height} × {self.width} squares {law}.")
 
     def __call__(self, game: Game, state) -> Board:
-        "Return the board of a state. Raise a ValueError if its row is too short."
+        "Return the board of a state. Raise a ValueError if its row or the list of moves is too short."
         stride = self.stride or self.width
         end = self.at + (self.height - 1) * stride + self.width
         if len(state) < end:
@@ -50,8 +51,13 @@ class GridDrawing:
         board = stone_board(owners, *click_actions(self, owners), rows=self.rows, columns=self.columns, run=self.run)
         signs = [self.signs.get(int(number), "") for number in numbers]
         squares = tuple(replace(square, sign=sign) for square, sign in zip(board.squares, signs))
-        legal = game.legal_actions(state) if self.moves and game.mover(state) >= 0 else []
-        return replace(board, squares=squares, steps=tuple(Step(action, *self.moves[action]) for action in legal))
+        if self.moves is None: return replace(board, squares=squares)
+        if len(self.moves) != game.actions:
+            raise ValueError(f"{game.name}: the drawing has {len(self.moves)} moves, "
+                             f"but the game {game.actions} actions.")
+        legal = game.legal_actions(state) if game.mover(state) >= 0 else []
+        steps = tuple(Step(action, *self.moves[action]) for action in legal if self.moves[action] is not None)
+        return replace(board, squares=squares, steps=steps)
 
 # %% ../../nbs/73a_ui.grid.ipynb #0d3bba43
 def grid_fault(drawing: GridDrawing) -> str:
@@ -64,7 +70,7 @@ def grid_fault(drawing: GridDrawing) -> str:
         return "has more than one of actions, falls and moves; choose one"
     if drawing.actions is not None and len(drawing.actions) != places:
         return f"needs one action for each of its {places} squares, not {len(drawing.actions)}"
-    if any(place not in range(places) for move in drawing.moves or () for place in move):
+    if any(place not in range(places) for move in drawing.moves or () if move is not None for place in move):
         return f"has a move to or from a place beyond 0 to {places - 1}"
     wrong = any(names and len(names) != count for names, count in zip(labels, (drawing.height, drawing.width)))
     return "needs one label for each row and column, or none" if wrong else ""

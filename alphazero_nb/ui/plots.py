@@ -252,7 +252,8 @@ def plot_machine(bench: dict):   # From bench_machine
     proxies = [left.plot([], [], style, color=color, label=name)[0] for name, style, color in names]
     left.legend(handles=proxies, labelcolor=INK, frameon=False, fontsize=7, ncols=2, loc="upper center",
                 bbox_to_anchor=(.5, -.22))
-    right.legend(labelcolor=INK, frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.22))
+    below = dict(labelcolor=INK, frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(.5, -.22))
+    if right.lines: right.legend(**below)
     return figure
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math, os, shutil, sys, textwrap, time
 from collections import Counter, deque
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -548,7 +549,8 @@ class TensorBoard:
         try: from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ImportError('TensorBoard is not installed; run: pip install "alphazero_nb[tb]"') from None
-        self.writer, self.seconds, self.began = SummaryWriter(str(folder)), 0.0, time.monotonic()
+        self.open = partial(SummaryWriter, str(folder))   # It makes the folder, which may lie in that of a new run
+        self.writer, self.seconds, self.began = None, 0.0, time.monotonic()
 
     def __call__(self, event) -> None:
         match event:
@@ -574,8 +576,9 @@ class TensorBoard:
                 self._write(int(self.seconds + time.monotonic() - self.began), {
                     "cluster/nodes": len(set(event.nodes.values())), "cluster/weights_age": event.age,
                     "cluster/received_mb": event.received_mb, "cluster/sent_mb": event.sent_mb})
-            case RunDone(): self.writer.flush()
+            case RunDone() if self.writer: self.writer.flush()
 
     def _write(self, step: int, values: dict) -> None:
+        self.writer = self.writer or self.open()
         for name, value in values.items():
             if value is not None: self.writer.add_scalar(name, value, step)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from ..core.events import shell_command, describe_keeps, describe_measure
 from ..core.game import Game
-from ..core.registry import get_game
+from ..core.registry import get_game, rules_file
 from ..core.records import GameRecord, split_records
 from ..network.checkpoint import read_arrays, read_json, write_whole
 from ..network.saved_run import load_network, read_saved
@@ -27,7 +27,8 @@ from .plots import (calibration, label, plot_calibration, plot_games, plot_ladde
                                    value_pairs)
 
 # %% auto #0
-__all__ = ['read_games', 'Run', 'read_run', 'html_text', 'html_image', 'html_table', 'replay_record', 'html_page', 'report']
+__all__ = ['read_games', 'Run', 'read_run', 'html_text', 'html_image', 'html_table', 'replay_record', 'short_path', 'html_page',
+           'report']
 
 # %% ../../nbs/79_ui.report.ipynb #b05e605b
 def _number(value) -> bool: return type(value) in (int, float) and -1e15 < value < 1e15
@@ -287,6 +288,11 @@ def _play_part(plan: dict, game: Game) -> str:
     return f", simulations={search['simulations']}" if same else f", play_settings={_as_code(SelfPlaySettings(), plan)}"
 
 # %% ../../nbs/79_ui.report.ipynb #def28039
+def short_path(path: Path) -> str:
+    "Return a path from the current folder, if it lies inside."
+    return Path(os.path.relpath(path)).as_posix() if path.resolve().is_relative_to(Path.cwd()) else str(path)
+
+
 def _how_part(run: Run, folder: str) -> str:
     "Return the commands that play against the agent and continue training."
     if run.game is None: return _STRANGE.format(html_text(run.config["game"]))
@@ -295,9 +301,13 @@ def _how_part(run: Run, folder: str) -> str:
     more = _play_part(plan, run.game) if isinstance(plan, dict) else ""
     more += ", network=your_network" * custom + _train_part(run.config, run.game)
     train = f"Trainer({run.game.name!r}, {preset!r}, {folder!r}, seed={seed}{more})"
-    python = ["from alphazero_nb.all import *", f"run = {train}", "run.fit(minutes=10)", "agent = run.agent()"]
-    shell = [shell_command("play", folder), shell_command("arena", folder, default_ladder(run.game)[-1])]
-    board = ["from alphazero_nb.ui.play import play", f"play({folder!r})"]
+    file, more, known = rules_file(run.game.name), [], []
+    if file:
+        more = ["--rules", short_path(file)]
+        known = ["from alphazero_nb.core.registry import import_rules", f"import_rules({short_path(file)!r})"]
+    python = ["from alphazero_nb.all import *", *known, f"run = {train}", "run.fit(minutes=10)", "agent = run.agent()"]
+    shell = [shell_command("play", folder, *more), shell_command("arena", folder, default_ladder(run.game)[-1], *more)]
+    board = ["from alphazero_nb.ui.play import play", *known, f"play({folder!r})"]
     code = lambda lines: f'<pre class="code">{html_text(chr(10).join(lines), 2000)}</pre>'
     play = (f"<h2>Play against the agent</h2><p>In a terminal:</p>{code(shell)}"
             f"<p>In a notebook:</p>{code(board)}") * (not custom)
@@ -352,8 +362,7 @@ def report(
     "Write a self-contained HTML report of a run. Raise a ValueError if the folder is invalid."
     run, ladder = read_run(folder), list(ladder)
     _check_matches(Path("ladder"), ladder)
-    inside = run.folder.resolve().is_relative_to(Path.cwd())
-    name = Path(os.path.relpath(run.folder)).as_posix() if inside else str(run.folder)
+    name = short_path(run.folder)
     title = ": ".join(dict.fromkeys(html_text(part, 60) for part in (run.folder.resolve().name, run.config["game"])))
     about = f"A {html_text(run.config['preset'], 60)} network"
     if run.manifest:

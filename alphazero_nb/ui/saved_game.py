@@ -61,7 +61,8 @@ def read_saved_game(path, game: Game | None = None) -> GameLine:
         raise ValueError(f"{path} holds a game of {saved['game']}, but this board plays {game.name}.")
     seats, actions, analyses = (saved[key] if isinstance(saved[key], list) else [None]
                                 for key in ("seats", "actions", "thoughts"))
-    if not (seats and all(_is_count(seat) and seat < game.players for seat in seats) and _is_count(saved["seed"])
+    if not (seats and all(_is_count(seat) and seat < game.players for seat in seats)
+            and type(saved["seed"]) is int and 0 <= saved["seed"] < 1 << 63
             and all(map(_is_count, actions)) and len(analyses) == len(actions) + 1):
         raise ValueError(f"{path} is damaged: its seed, seats, actions or thoughts are not valid.")
     rolls = saved.get("rolls", [[]] * len(actions))

@@ -31,7 +31,8 @@ function gridBoard(state, drawing, legal) {
       aim: !falls || Math.floor(place / width) === lowest(place % width),
       sign: signs[number] ?? "",
     }));
-  const steps = moves ? legal.map((action) => ({ action, start: moves[action][0], to: moves[action][1], word: "" })) : [];
+  const steps = (moves ? legal.filter((action) => moves[action]) : [])
+    .map((action) => ({ action, start: moves[action][0], to: moves[action][1], word: "" }));
   const { look, rows, columns, run } = drawing;
   return stoneBoard(found, height, width, look, { rows, columns, run, steps }, squares);
 }
@@ -194,7 +195,7 @@ function cellBoard(game, drawing, states, legal) {   // The same, if `cells` say
     seat = Math.max(0, seats.findIndex((each) => stays(planeOwners(game, drawing, state, each))));
   }
   const found = planeOwners(game, drawing, state, seat);
-  for (const action of legal) clicks[cells[action]] = action;
+  for (const action of legal) if (cells[action] < clicks.length) clicks[cells[action]] = action;   // Else it gets a button
   return stoneBoard(found, height, width, "cells", {}, found.map((owner, place) => square(clicks[place], owner)));
 }
 

@@ -516,7 +516,8 @@ function matchLevel() { [gameLevel, counted] = [rating.level, false]; showRating
 function countGame() {   // A game that a person has finished against the matching agent, once
   if (!at("match").checked || counted || !over() || humans().length !== 1) return;
   counted = true;
-  rating.update((Math.sign(position.returns[humans()[0]]) + 1) / 2, gameLevel);
+  const own = position.returns[humans()[0]], others = position.returns.filter((_, seat) => seat !== humans()[0]);
+  rating.update((Math.sign(own - Math.max(...others)) + 1) / 2, gameLevel);
   showRating();
 }
 
@@ -546,7 +547,7 @@ async function look(count) {   // An earlier position of this game
 // Links -------------------------------------------------------------------------------------------
 
 function linkText() {
-  const parts = [...(data.chance ? [`seed=${seed}`] : []), `moves=${position.moves.join(",")}`];
+  const parts = [...(data.seeded ? [`seed=${seed}`] : []), `moves=${position.moves.join(",")}`];
   return `#${parts.join("&")}`;
 }
 
@@ -573,7 +574,7 @@ function openLink() {
     .map(Number);
   const given = fields.get("seed") || "";
   return goTo(numbers, true, "", {
-    seed: /^\d{1,10}$/.test(given) ? Number(given) % 2 ** 31 : data.chance ? anySeed() : 0,
+    seed: /^\d{1,10}$/.test(given) ? Number(given) % 2 ** 31 : data.seeded ? anySeed() : 0,
     counted: at("match").checked && numbers.length > 0,   // A game from a link says nothing about the person
   });
 }
@@ -763,7 +764,8 @@ function drawButtons() {
   );
   const free = can ? position.legal.filter(({ action }) => !placed.has(action)) : [];
   const share = new Map(hint ? hint.shares : []);
-  const buttons = (offered.length ? offered.map(({ action, word }) => ({ action, name: word })) : free).map(
+  const nameOf = (action) => position.legal.find((each) => each.action === action)?.name;
+  const buttons = (offered.length ? offered.map(({ action, word }) => ({ action, name: word || nameOf(action) })) : free).map(
     ({ action, name }) =>
       element(
         "button",
@@ -803,7 +805,7 @@ function drawBar(means) {
   at("share").style.background = seatColor(look, 0);
   bar.style.background = two ? seatColor(look, 1) : "";
   const chances = data.seats.map((name, seat) => `${name} ${chanceOf(means[seat])} %`);
-  if (two) chances[1] = `${seatName(1)} ${100 - share} %`;
+  if (two && data.zeroSum) chances[1] = `${seatName(1)} ${100 - share} %`;   // Rounded apart, they may make 101
   const text = alone ? `Expected result: ${means[0].toFixed(2)}` : chances.join(", ");
   at("expected").textContent = text;
   bar.setAttribute("aria-label", `Expected result: ${text}`);
@@ -841,7 +843,7 @@ function drawCurve() {
           `${chanceOf(mean)} %`,
         ),
       ),
-      shape("text", { x: 344, y: 128, font_size: 11, text_anchor: "end", class: "axis" }, `${last} moves`),
+      shape("text", { x: 344, y: 128, font_size: 11, text_anchor: "end", class: "axis" }, `${movesIn(last)} moves`),
       shape("polyline", {
         points: points.map(([ply, means]) => `${x(ply)},${y(means[0])}`).join(" "),
         fill: "none",
@@ -853,9 +855,11 @@ function drawCurve() {
   );
 }
 
+const movesIn = (count) => position.movers.slice(0, count).filter((mover) => mover !== -2).length;   // Without rolls
+
 function status() {
   if (failed) return `The game stopped: ${failed}.`.replace(/\.\.$/, ".");
-  if (viewed) return `After move ${viewed.moves.length} of ${position.moves.length}.`;
+  if (viewed) return `After move ${movesIn(viewed.moves.length)} of ${movesIn(position.moves.length)}.`;
   if (over()) {
     if (alone)
       return `The game is over. ${position.caption[0] || `Result: ${position.returns[0].toFixed(2)}`}`;

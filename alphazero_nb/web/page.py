@@ -64,14 +64,17 @@ def _chess(game: Game) -> dict:
 
 
 def _has_pieces(game: Game, games: int = 4) -> bool:
-    "Return True if `cells` places the moves, and the first planes show each player's pieces in some random games."
+    "Return True if the first planes show the players' pieces, and in random games a move puts one where `cells` says."
     if game.cells is None or len(game.shape) != 3 or game.shape[0] < game.players: return False
-    rng = np.random.default_rng(0)
+    rng, squares = np.random.default_rng(0), game.shape[1] * game.shape[2]
     try:
         for state in map(game.new, range(games)):
             while not game.over(state):
-                plane_owners(game, state, game.mover(state))
-                state = game.play(state, int(rng.choice(game.legal_actions(state))))
+                mover, action = game.mover(state), int(rng.choice(game.legal_actions(state)))
+                plane_owners(game, state, mover)
+                state, place = game.play(state, action), game.cells[action]
+                if place >= squares or game.over(state): continue   # A button; nobody sees the end
+                if plane_owners(game, state, game.mover(state))[place] != mover: return False
     except Exception: return False   # The planes are something else; if the rules fail, playing reports it
     return True
 
@@ -125,7 +128,8 @@ def page_data(
     outcomes = [game.outcome_name(outcome) for outcome in range(game.outcomes)]
     start = game.new_match().tolist() if game.match_start else None
     packed = _network_data(game, network)   # Before the module: it fails at once
-    return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), chance=game.has_chance,
+    return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), zeroSum=game.zero_sum,
+                seeded=game.has_chance or game.start_varies(),   # A link needs the seed
                 shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
                 levels=levels_to_dict(levels), efforts=efforts, patience=PATIENCE_S,
                 room=max([*efforts, *(level.simulations for level in levels)]),

@@ -19,6 +19,7 @@ if not CHROMIUM or not importlib.util.find_spec("playwright"):
 def page_of(browser, body, width=1200, scheme="light"):
     "A page with this content, without JavaScript."
     context = browser.new_context(viewport=dict(width=width, height=800), color_scheme=scheme, java_script_enabled=False)
+    context.set_default_timeout(600_000)
     page = context.new_page()
     page.set_content(f'<meta name="viewport" content="width=device-width"><style>:root {{ color-scheme: light dark }} '
                      f'body {{ margin: 8px }}</style>{body}')

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ if not CHROMIUM or not importlib.util.find_spec("playwright"):
     pytest.skip("Chromium or playwright is not installed, so there is no page to look at.", allow_module_level=True)
 
 import broken_games
-from alphazero_nb.core.registry import get_game
+from alphazero_nb.core.registry import get_game, import_rules
 from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.levels import even_levels
 from alphazero_nb.search.traps import look_ahead
@@ -65,6 +66,7 @@ def visit(chromium):
 
     def visit(file, ending="", wide=360):
         context = chromium.new_context(offline=True, viewport=dict(width=wide, height=800))
+        context.set_default_timeout(600_000)
         page = context.new_page()
         page.on("console", lambda message: seen.append(message.text))
         page.on("pageerror", lambda error: seen.append(str(error)))
@@ -87,7 +89,7 @@ def status(page, pattern, seconds=120):
 def moves(page) -> list[int]: return page.evaluate("position.moves")
 
 
-def wait(page, condition, seconds=60):
+def wait(page, condition, seconds=600):
     "Wait until JavaScript says true. The page forbids strings as code, so Playwright's own way is closed."
     end = time.monotonic() + seconds
     while not page.evaluate(condition):
@@ -129,9 +131,8 @@ def test_2048_with_keys(exported, visit):
         before = len(moves(page))
         for key in keys:
             page.keyboard.press(key)
-            page.wait_for_timeout(15)
+            wait(page, "pending.size === 0 && !thinking")
             if len(moves(page)) > before: break
-    page.wait_for_timeout(200)
     state, played = game_of("2048").new(page.evaluate("seed")), moves(page)
     for action in played: state = game_of("2048").play(state, action)
     score, = re.findall(r"\d+", page.locator("#caption").inner_text())
@@ -332,6 +333,37 @@ def test_a_link_opens_the_same_position(name, exported, visit):
     for what in ("position.moves", "position.board", "position.caption", "position.names"): assert first.evaluate(what) == second.evaluate(what)
 
 
+def test_a_link_knows_a_start_that_the_seed_has_drawn(tmp_path, visit):
+    "Where a hole of peg solitaire is free."
+    import_rules(Path(__file__).resolve().parents[2]/"examples"/"pegs.py")
+    game = get_game("pegs")
+    file = write(tmp_path/"pegs.html", page_data(game, PolicyValueNet(game, "mlp", seed=1), even_levels(16), title="", author="", note="", facts=[]))
+    first = visit(file)
+    while first.evaluate("seed") % 15 == 0:
+        first.locator("#new").click()
+        wait(first, "!opening")
+    first.locator("#actions button").first.click()
+    wait(first, "position.moves.length === 1 && !thinking")
+    second = visit(file, first.evaluate("location.hash"))
+    for what in ("seed", "position.moves", "position.planes"): assert first.evaluate(what) == second.evaluate(what)
+
+
+def test_results_that_are_not_opposite(tmp_path, visit):
+    "Both may expect a good result; and a game is won by the best one."
+    page = visit(write(tmp_path/"nim.html", data_of("nim") | dict(zeroSum=False)))
+    page.evaluate("drawBar([.8, .8])")
+    assert page.locator("#expected").inner_text() == "First 90 %, Second 90 %"
+    level = page.evaluate("""() => {
+        const match = document.getElementById("match");
+        [match.checked, position] = [true, { ...position, mover: -1, returns: [1, .5] }];
+        document.getElementById("seat").value = "1";
+        const before = rating.level;
+        countGame();
+        return [before, rating.level];
+    }""")
+    assert level[1] < level[0]
+
+
 def test_a_link_with_an_illegal_move_says_so(exported, visit):
     page = visit(exported("tictactoe"), "#moves=4,4")
     assert status(page, "stopped") == "The game stopped: move 2 is not legal."
@@ -457,5 +489,5 @@ def test_it_answers_while_it_searches(exported, visit):
     page.locator("#hint").click()
     page.locator("#stop").wait_for()
     page.locator("#stop").click()
-    page.locator("#said", has_text="Hint").wait_for(timeout=60_000)
+    page.locator("#said", has_text="Hint").wait_for()
     assert page.evaluate("hint.visits") < 1600

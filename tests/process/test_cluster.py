@@ -180,6 +180,7 @@ ray.init("local", include_dashboard=False, log_to_driver=False, num_cpus=1, obje
 engine = SelfPlayEngine(get_game("tictactoe"), None, layout="ray", simulations=4, games=8, max_batch=8, threads=1)
 engine.generate_games(8)
 ray.shutdown()
+engine.pool.supervisor.silence_s = 1   # Nobody will answer: 60 would only be waited for
 try: engine.generate_games(200)
 except RuntimeError as error: print(type(error).__name__, error)
 engine.shutdown()

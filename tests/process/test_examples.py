@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from alphazero_nb.arena.solvers import TableSolver
 from alphazero_nb.cli import main
 from alphazero_nb.core.game_check import check_game
 from alphazero_nb.core.registry import get_game
+from alphazero_nb.network.networks import PolicyValueNet
 
 FOLDER = Path(__file__).resolve().parents[2]/"examples"
 NAMES = dict(nim="nim(stones=15)", domineering="domineering(size=5)", breakthrough="breakthrough(size=5)", ultimate="ultimate",
@@ -37,6 +39,15 @@ def test_every_example_is_tested_and_short():
 def test_an_example_keeps_its_contract(name):
     found = check_game(get_game(NAMES[name]), games=8)
     assert [warning for warning in found.warnings if "never legal" not in warning] == [], found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_network_of_an_example_tells_all_actions_apart(name):
+    game = get_game(NAMES[name])
+    with torch.inference_mode():
+        planes = torch.randn((1, *game.input_shape), generator=torch.Generator().manual_seed(0))
+        logits, _ = PolicyValueNet(game, "tiny" if len(game.shape) == 3 else "mlp").eval()(planes)
+    assert len(set(logits[0].tolist())) == game.actions
 
 
 @pytest.mark.parametrize("stones", range(1, 17))

@@ -121,6 +121,57 @@ def test_a_program_may_spell_its_moves_in_its_own_way(stub, fen, first):
     assert played.ending == "" and moves[0] in first.split() and game.over(state)
 
 
+def test_a_second_interrupt_while_closing_still_ends_the_program(stub):
+    engine = UciEngine(stub("stubborn"))
+    wait = engine.process.wait
+
+    def interrupted(limit_s):
+        engine.process.wait = wait
+        raise KeyboardInterrupt
+    engine.process.wait = interrupted
+    try:
+        with pytest.raises(KeyboardInterrupt): engine.close()
+        assert engine.process.returncode is not None
+    finally: engine.process.kill()   # Does nothing to one that has ended
+
+
+def test_an_interrupt_between_a_question_and_its_answer_leaves_no_answer_behind(stub, tmp_path):
+    "In the middle of a game, where the program is not asked whether it is ready."
+    game = get_game("chess")
+    player = get_player(f"uci:{stub('fair')}?movetime=10", game)
+    send, state = player.engine.send, game.new_match()
+
+    def stopped(line):
+        send(line)
+        if line.startswith("go"): raise KeyboardInterrupt
+
+    def act():
+        action, late = player.act(state), []
+        send("isready")
+        player.engine.wait_for("readyok", 600, late.append)
+        assert action in game.legal_actions(state) and not late
+        return game.play(game.play(state, action), game.legal_actions(game.play(state, action))[0])
+    try:
+        state = act()
+        player.engine.send = stopped
+        with pytest.raises(KeyboardInterrupt): player.act(state)
+        player.engine.send = send
+        for _ in range(4): state = act()
+    finally: player.close()
+    assert len(commands(tmp_path, "stop")) == 1 and len(commands(tmp_path, "ucinewgame")) == 1
+
+
+def test_a_new_game_after_an_interrupt_begins_with_a_program_at_rest(stub, tmp_path):
+    game = get_game("chess")
+    player = get_player(f"uci:{stub('fair')}?movetime=10", game)
+    player.engine.send("go movetime 10")
+    player.engine.unanswered = True
+    player.act(game.new_match())
+    player.close()
+    told = [line.split()[0] for line in (tmp_path / "log").read_text("utf-8").splitlines()]
+    assert told[told.index("go"):][:6] == ["go", "stop", "ucinewgame", "isready", "position", "go"]
+
+
 def test_a_program_can_be_ended_where_there_is_no_signal_to_kill_it_with(stub, monkeypatch):
     monkeypatch.setattr(external, "_KILL", None)   # As on Windows
     for mode in ("fair", "stubborn"):

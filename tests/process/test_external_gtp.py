@@ -125,6 +125,11 @@ def test_a_clock_is_told_before_each_move(stub, tmp_path, limits, first, later):
     assert first in lines and later <= set(lines)
 
 
+def test_no_komi_is_sent_as_zero(stub, tmp_path):
+    get_player(f"gtp:{stub('fair')}", get_game("go(size=4,komi=0)")).close()
+    assert "komi 0" in [line.partition(" ")[2] for line in (tmp_path / "log").read_text().splitlines()]
+
+
 def test_a_stop_does_not_mix_up_the_board(stub):
     "After an interrupt in the middle of a command the board is unknown, and told again from its start."
     game = get_game(HEX)

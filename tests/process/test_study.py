@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import broken_games
 from alphazero_nb.ablate import Stopped
 from alphazero_nb.cli import main
+from alphazero_nb.core import registry
 from alphazero_nb.core.registry import get_game, import_rules, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.lab import study as lab
@@ -33,9 +35,13 @@ def nim():
     sys.path[:] = kept
 
 
+QUICK = dict(preset="tiny", train=dict(games_per_iteration=32, batch_size=32), search=dict(simulations=8))   # Learns little, and soon
+
+
 def prepared(folder, variants=("nim(stones=5)", "nim(stones=4)"), iterations: int = 2, rounds: int = 2, say=lambda text: None) -> Study:
     "A study that takes iterations and rounds, however fast the machine is."
     made = Study(StudyPlan(variants, 10.0, (0, 1), SMALL, iterations, rounds), folder, say)
+    made.runs.experiment.settings = lambda name: QUICK
     for key in made.runs: made.runs.trainer(*key).events.listeners[:] = []
     return made
 
@@ -200,6 +206,20 @@ def test_the_stored_games_follow_the_rules(finished):
 def test_another_study_in_the_folder_is_refused(tmp_path):
     prepared(tmp_path)
     with pytest.raises(ValueError, match=r"has a study of nim\(stones=5\), nim\(stones=4\).*another folder"): prepared(tmp_path, ("tictactoe",))
+
+
+def test_a_study_of_other_rules_is_refused(tmp_path, monkeypatch):
+    "Its games would answer for rules that they do not follow."
+    def last_wins(name): return broken_games.nim(name=name)
+    def last_loses(name):
+        def returns(state, out): out[state[1]], out[1 - state[1]] = 1, -1
+        return broken_games.nim(name=name, returns=returns)
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    register("edited", lambda: last_wins("edited"))
+    prepared(tmp_path, ("edited",))
+    prepared(tmp_path, ("edited",))
+    register("edited", lambda: last_loses("edited"))
+    with pytest.raises(ValueError, match="was made with other rules of edited; give this one another folder"): prepared(tmp_path, ("edited",))
 
 
 class Breaking:

@@ -132,9 +132,9 @@ def test_everything_is_compiled_before_readyok(program, monkeypatch):
             engine.send("position startpos")
             engine.send(go)
             if go == "go infinite":
-                after.append(engine.wait_for("info", 60))
+                after.append(engine.wait_for("info", 600))
                 engine.send("stop")
-            engine.wait_for("bestmove", 60, after.append)
+            engine.wait_for("bestmove", 600, after.append)
     assert after and not [line for line in after if "the compiler is at work" in line]
 
 

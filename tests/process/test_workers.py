@@ -823,7 +823,7 @@ def test_a_generation_waits_for_the_workers_of_the_last_one():
         pool.stop()
         second = within(600, pool.start, scheduler)
         if not gone(stuck): os.kill(stuck, signal.SIGCONT)
-        wait_for(lambda: not scheduler.missing, 60)
+        wait_for(lambda: not scheduler.missing)
         within(600, pool.join)
         assert first.ended and second.ended and first is not second
         assert scheduler.take() == undisturbed(300, simulations=100)

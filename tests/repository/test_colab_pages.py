@@ -134,6 +134,10 @@ def test_the_pinned_versions_say_where_they_come_from():
 
 # A run's folder ---------------------------------------------------------------------------------
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch): monkeypatch.chdir(tmp_path)   # The checkout may have runs of its own
+
+
 def refused(): raise ValueError("mount failed\nwith a long story.")
 
 
@@ -191,11 +195,12 @@ def rules():
 @pytest.fixture(scope="module")
 def game(tmp_path_factory):
     "The page's game, registered while its tests run; its rules are in a file, because a function's source is looked for in one."
-    path = tmp_path_factory.mktemp("own") / "own_game.py"
+    path, before = tmp_path_factory.mktemp("own") / "own_game.py", dict(registry._registry)
     path.write_text("import numpy as np\nfrom numba import njit\nfrom alphazero_nb.all import *\n" + "\n".join(rules()[0]))
     exec(compile(path.read_text(), str(path), "exec"), {"__name__": "__main__"})
     yield get_game("domineering")
     registry._registry.pop("domineering")
+    registry._registry.update(before)
 
 
 def test_a_complete_game_takes_at_most_sixty_lines():

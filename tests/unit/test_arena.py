@@ -585,6 +585,13 @@ def test_long_games_in_python_are_not_met_by_playouts(in_python, max_length, bas
     assert default_ladder(game) == (("random",) if baseline == "random" else ("random", "rollouts:100", "rollouts:400"))
 
 
+@pytest.mark.parametrize("facts", [dict(players=3), dict(has_hidden_information=True), dict(has_chance=True)])
+def test_a_ladder_has_no_player_that_cannot_play(facts):
+    "Minimax refuses more than two players, hidden cards and dice."
+    game = SimpleNamespace(has_material=True, max_legal=80, **dict(players=2, has_hidden_information=False, has_chance=False) | facts)
+    assert default_baseline(game) == "greedy" and default_ladder(game) == ("random", "greedy")
+
+
 def test_a_game_with_a_rule_is_met_by_it():
     assert default_baseline(BLOB) == "heuristic" and default_baseline(CONNECT4) == "rollouts:100"
     assert default_ladder(BLOB) == ("random", "heuristic", "determinized-rollouts:100", "determinized-rollouts:400")

@@ -165,6 +165,16 @@ def test_the_way_to_a_gpu_is_measured_with_all_its_parts(monkeypatch, merged, ro
     assert not [t for t in threading.enumerate() if t.name.startswith("BatchedEvaluator")]
 
 
+@pytest.mark.parametrize("name, preset, fused", [("blob(players=3,cards=2)", "cards", ["bfloat16"]),
+                                                 ("tictactoe", "tiny", ["bfloat16", "float32"])])
+def test_a_network_is_fused_only_in_number_formats_that_allow_it(name, preset, fused, monkeypatch):
+    for kind in ("boards", "cards"):
+        monkeypatch.setattr(f"alphazero_nb.network.inference.fused_{kind}_work", lambda *dtype: True)
+    network = benchmark.PolicyValueNet(get_game(name), preset)
+    ways = benchmark.ways_to_run(network, replace(get_device("cpu"), dtype="bfloat16"))
+    assert ways == [("eager", "bfloat16"), ("eager", "float32"), *[("fused", dtype) for dtype in fused]]
+
+
 @pytest.mark.parametrize("backend", ["compile", "graphs"])
 def test_a_backend_that_fails_is_left_out(monkeypatch, backend):
     def attempt(network, game, device, tried, dtype, batch, threads, inside, seconds, backend=backend):

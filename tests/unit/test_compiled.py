@@ -429,6 +429,20 @@ def test_without_the_parts_of_numba_functions_are_compiled_anew(monkeypatch, on_
     assert compile_for(int64(int64), global_factorial)(5) == 120
 
 
+OTHER_NUMBA = """
+import numba.core.caching as caching
+del caching.CompileResultCacheImpl
+from alphazero_nb.core.registry import get_game
+game = get_game("tictactoe")
+print(game.state_after([4, 0]).sum(), len(game.digest))
+"""
+
+
+def test_with_another_version_of_numba_games_work():
+    done = subprocess.run([sys.executable, "-c", OTHER_NUMBA], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0 and len(done.stdout.split()) == 2, done.stderr
+
+
 # The package's own kernels ----------------------------------------------------------------------
 
 EVALUATE = """

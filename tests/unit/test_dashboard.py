@@ -12,7 +12,7 @@ import pytest
 from alphazero_nb.core.events import (EngineStatus, GameFinished, IterationDone, MatchMoved, MatchPlayed, Message,
                                       NodesStatus, PhaseStarted, RunDone, RunStarted, StepsTaken, WorkerLost, WorkerStarted, JsonLines, describe_keeps)
 from alphazero_nb.core.intervals import elo
-from alphazero_nb.ui.dashboard import (Allowance, DashboardState, Line, Place, bar_chart, big_numbers, elo_point, game_picture,
+from alphazero_nb.ui.dashboard import (Allowance, Dashboard, DashboardState, Line, Place, bar_chart, big_numbers, elo_point, game_picture,
                                        line_chart, render, render_part, result_words)
 from alphazero_nb.ui import dashboard as page
 from alphazero_nb.ui.progress import describe
@@ -357,6 +357,11 @@ def test_the_judge_has_a_line_and_a_curve():
         assert "<b>" not in render(state)
 
 
+def test_a_run_to_compare_with_must_be_there(tmp_path):
+    with pytest.raises(ValueError, match="compare: there is no run in"): Dashboard(compare=tmp_path / "typo")
+    assert Dashboard(compare=tmp_path).compare == tmp_path
+
+
 def test_redraws_leave_no_memory():
     state = DashboardState()
     for k in range(2000): state(GameFinished(k, k, 9999, k + 1, 9 + k % 30, (1., -1.), k / 30 + .1, 90 * k, "cpu"))
@@ -366,7 +371,7 @@ def test_redraws_leave_no_memory():
     try:
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
-        for k in range(200):
+        for k in range(50):
             state(EngineStatus(k / 2, 26_000., 580., 127.6, .93, 1, {"cpu": dict(evals_per_s=2e4)}, "x" * 100))
             render(state)
         gc.collect()

@@ -3,6 +3,7 @@ import copy
 import itertools
 import threading
 import time
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 
@@ -105,7 +106,7 @@ def test_sixteen_threads_get_their_own_answers():
         return wrong
 
     with BatchedEvaluator(echo, max_batch=24) as evaluator:
-        wrong = in_threads([lambda i=i: client(i, evaluator) for i in range(16)], 100)
+        wrong = in_threads([lambda i=i: client(i, evaluator) for i in range(16)])
         stats = evaluator.get_stats()
     assert wrong == [0] * 16
     assert stats["total_requests"] == 16 * requests and stats["queue_size"] == 0
@@ -279,7 +280,7 @@ def test_even_an_exit_in_the_network_leaves_no_thread_waiting():
     class Exits(Echo):
         def evaluate(self, *ask): raise SystemExit
     evaluator = BatchedEvaluator(Exits())
-    errors = in_threads([lambda: evaluator.evaluate(*question(1)[0]) for _ in range(3)], 5)
+    errors = in_threads([lambda: evaluator.evaluate(*question(1)[0]) for _ in range(3)])
     assert all(isinstance(error, EvaluatorError) for error in errors)
     evaluator.close()
 
@@ -368,6 +369,11 @@ def test_shapes_cover_every_request_and_grow_by_two():
         assert shapes[0] == 1 and shapes[-1] == most and list(shapes) == sorted(set(shapes))
         assert all(b <= 2 * a for a, b in zip(shapes, shapes[1:])), "padding is less than half"
     with pytest.raises(ValueError, match="0"): NetworkEvaluator(GAME, Answers(right), device="cpu", max_batch=0)
+
+
+def test_a_batch_size_may_be_a_number_of_numpy():
+    assert batch_shapes(np.int64(48)) == batch_shapes(48) == (1, 2, 4, 8, 16, 32, 48)
+    assert NetworkEvaluator(GAME, Answers(right), "cpu", max_batch=np.int64(4)).shapes == (1, 2, 4)
 
 
 def test_only_few_batch_shapes_reach_the_network():
@@ -485,6 +491,34 @@ def test_memory_that_is_short_takes_the_recordings_with_it(monkeypatch):
     assert list(evaluator.forward.graphs) == [4] == list(evaluator.shapes)
 
 
+def test_threads_that_run_out_of_memory_together_halve_the_batch_once():
+    together, rng = threading.Barrier(4, timeout=600), np.random.default_rng(2)
+
+    def answer(x):
+        if len(x) > 32:
+            together.wait()
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return right(x)
+    evaluator = NetworkEvaluator(GAME, Answers(answer), "cpu", shapes=(64,), dtype="float32")
+    asks = [request(GAME, rng, 64) for _ in range(4)]
+    found = in_threads([lambda ask=ask: evaluator.evaluate(*ask) for ask in asks])
+    assert evaluator.shapes == (32,)
+    assert all(values.tolist() == (ask[0][:, :2] / 2).tolist() for ask, (_, values) in zip(asks, found))
+
+
+def test_a_batch_that_another_thread_halves_meanwhile_is_computed(monkeypatch):
+    seen, network = [], Answers(lambda x: seen.append(len(x)) or right(x))
+    evaluator = NetworkEvaluator(GAME, network, "cpu", shapes=(8,), dtype="float32")
+    begin = evaluator._try_begin
+
+    def late(*part):
+        evaluator.shapes = (4,)   # After the part was cut
+        return begin(*part)
+    monkeypatch.setattr(evaluator, "_try_begin", late)
+    ask = request(GAME, np.random.default_rng(2), 12)
+    assert evaluator.evaluate(*ask)[1].tolist() == (ask[0][:, :2] / 2).tolist() and seen == [8, 4]
+
+
 def test_unknown_number_formats_are_named():
     with pytest.raises(ValueError, match="dtype 'int9' is unknown; choose one of float32, bfloat16, float16, int8."):
         inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", dtype="int9")
@@ -560,6 +594,13 @@ def test_operators_that_fail_are_not_used(error, monkeypatch, forget_probe):
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(want, got))
 
 
+def test_operators_are_probed_in_the_format_of_the_copy(monkeypatch):
+    monkeypatch.setattr("alphazero_nb.network.inference.fused_boards_work", lambda dtype: dtype == "float32")
+    network, device = PolicyValueNet(GAME, "tiny"), replace(get_device("cpu"), dtype="bfloat16")
+    assert can_fuse(network, device, "float32") and can_fuse(network, replace(device, dtype="float32"))
+    assert not can_fuse(network, device, "bfloat16") and not can_fuse(network, device)
+
+
 def test_a_batch_that_the_operators_refuse_runs_without_them(monkeypatch):
     "The others stay fused; the warning comes once."
     needs("fused")
@@ -568,8 +609,9 @@ def test_a_batch_that_the_operators_refuse_runs_without_them(monkeypatch):
         tried.append(len(x))
         if len(x) == 8: raise TypeError("unexpected argument")
         return weights(self, conv, x)
-    monkeypatch.setattr(FusedBoardNet, "_weights", refuse_eight)
     network = trained(GAME, PolicyValueNet(GAME, "tiny")).eval()
+    inference_copy(network, "cpu", "fused", "float32")   # The operators are probed once, before they refuse
+    monkeypatch.setattr(FusedBoardNet, "_weights", refuse_eight)
     planes = torch.randint(0, 2, (16, *GAME.shape), dtype=torch.int8)
     run = inference_copy(network, "cpu", "fused", "float32")
     with torch.inference_mode():
@@ -646,7 +688,7 @@ def test_the_next_batch_begins_before_the_last_one_has_been_read(monkeypatch):
         wait_until(lambda: device.flying == 2)   # Of six, and none has been read
         device.gate.set()
         assert all(same(ticket.result(600), want) for ticket, want in first)
-        assert in_threads([lambda i=i: client(i, evaluator) for i in range(8)], 60) == [0] * 8
+        assert in_threads([lambda i=i: client(i, evaluator) for i in range(8)]) == [0] * 8
         wait_until(lambda: evaluator.get_stats()["total_requests"] == 486)
         stats = evaluator.get_stats()
     assert device.most == 2 and device.flying == 0
@@ -715,5 +757,5 @@ def test_a_gpu_computes_the_next_batch_while_the_last_one_travels():
     asked = [[request(GAME, rng, int(rng.integers(1, 33))) for _ in range(50)] for _ in range(6)]
     wanted = [[bare.evaluate(*ask) for ask in asks] for asks in asked]
     with BatchedEvaluator(bare, max_batch=64) as evaluator:
-        found = in_threads([lambda asks=asks: [evaluator.evaluate(*ask) for ask in asks] for asks in asked], 60)
+        found = in_threads([lambda asks=asks: [evaluator.evaluate(*ask) for ask in asks] for asks in asked])
     for got, want in zip(found, wanted): assert all(same(a, b) for a, b in zip(got, want))

@@ -62,6 +62,22 @@ def test_the_same_answers_as_layer_by_layer(size, make, rows):
         assert (mine.float() - exact).abs().max() < 2 * (theirs - exact).abs().max() + .02
 
 
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")   # PyTorch's, of a layer without inputs
+@pytest.mark.parametrize("changes", [dict(actions=27), dict(groups=(3, 37, 0)), dict(observation_size=111, input_size=111)],
+                         ids=["every action is a card", "no action is a card", "nothing but cards is seen"])
+def test_a_network_may_lack_one_kind_of_actions_or_of_inputs(changes):
+    game = SimpleNamespace(**{**vars(OPEN), **changes})
+    network, x = PolicyValueNet(game, "cards").eval(), planes(16, game.input_size)
+    sum(answer.sum() for answer in network(x.float())).backward()   # It can learn
+    with torch.inference_mode(): logits, values = network(x.float())
+    assert logits.shape == (16, game.actions) and values.shape == (16, 3) and logits.std() > 0
+    if not fused_cards.fused_cards_work(): return
+    fused = FusedSuitNet(network)
+    with torch.inference_mode(): answers = fused(x)
+    assert not fused.refused
+    assert all(torch.allclose(a, b.float(), atol=.1) for a, b in zip((logits, values), answers))
+
+
 @fuses
 def test_a_row_does_not_depend_on_the_others_with_one_thread_and_with_two():
     game = get_game("blob(players=4,cards=5)")

@@ -611,6 +611,35 @@ def test_a_file_with_a_dot_in_its_name_is_not_run(tmp_path):
     with pytest.raises(ValueError, match="dotted.v2.py has a dot in its name"): import_rules(tmp_path / "dotted.v2.py")
 
 
+def test_a_file_that_has_changed_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    file = tmp_path / "edited_rules.py"
+    text = "from alphazero_nb.all import Game, register\nfrom broken_games import nim\nregister('edited_{0}', lambda: nim(name='edited_{0}'))\n"
+    for name in ("a", "b", "b"):
+        file.write_text(text.format(name))
+        assert import_rules(file) == [f"edited_{name}"] and get_game(f"edited_{name}").players == 2
+        assert registry.rules_file(f"edited_{name}") == file
+    assert registry.rules_file("connect4") is None
+
+
+@pytest.mark.parametrize("given, words", [
+    (dict(cells=np.repeat(np.arange(5), 2)), "cells must give each of the 9 actions a place of its own"),
+    (dict(cells=np.repeat(np.arange(5), 2)[:9]), "a place of its own, from 0 on"), (dict(cells=np.arange(9) - 1), "from 0 on"),
+    (dict(shape=(3, 3)), r"shape is \(3, 3\); give \(planes, height, width\) or \(numbers,\)"), (dict(shape=(2, 0, 3)), "shape is")])
+def test_actions_have_places_of_their_own_and_boards_have_planes(given, words):
+    "Two actions at one place would always be equally likely."
+    game = get_game("tictactoe")
+    rules = {name: game.functions[name] for name in ("start", "mover", "legal", "play", "returns", "observe")}
+    sizes = dict(state_size=game.state_size, players=2, actions=9, shape=game.shape, max_length=9)
+    assert Game("own", **rules, **sizes, cells=np.arange(9)[::-1]).cells[0] == 8
+    with pytest.raises(ValueError, match=words): Game("own", **rules, **(sizes | given))
+
+
+@pytest.mark.parametrize("name, varies", [("connect4", False), ("blob(players=3,cards=2)", True), ("pig", False)])
+def test_a_start_varies_if_the_seed_decides_it(name, varies): assert get_game(name).start_varies() == varies
+
+
 def test_numbers_in_names_are_whole():
     assert go(3, longest=20.0, superko=5.0).name == "go(size=3,komi=7,superko=5,longest=20)"
     with pytest.raises(ValueError, match="'8' is no|'8'"): get_game("chess(fen=8)")

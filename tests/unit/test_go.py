@@ -193,6 +193,7 @@ def test_a_short_memory_still_knows_a_ko():
     names = "B3 D4 C4 D2 C2 E3 A1 C3 D3"
     assert legal_names(long, after(long, names)) == legal_names(short, after(short, names))
     assert short.state_size < long.state_size
+    with pytest.raises(ValueError, match="superko is 1; choose 2 to 51"): go(5, superko=1)   # The present position, which no ko needs
 
 
 def test_dead_stones_that_nobody_took_count_as_alive():

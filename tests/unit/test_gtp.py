@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from alphazero_nb.arena import gtp
 from alphazero_nb.arena.gtp import GTP_COMMANDS, Clock, GtpProgram, obey, run_gtp
 from alphazero_nb.arena.sgf import read_sgf, write_sgf
 from alphazero_nb.core.registry import get_game
@@ -90,6 +91,8 @@ def test_the_list_of_commands_is_true(talk):
     ("play b", "syntax error"), ("play b A1 B1", "syntax error"), ("genmove", "syntax error"), ("undo", "cannot undo"),
     ("time_settings 1 2", "syntax error"), ("time_left b x 0", "no number"), ("loadsgf /no/such/file.sgf", "cannot load file"),
     ("genmov b", "Did you mean 'genmove'"), ("kata-analyze b x", "no number"), ("lz-analyze purple", "invalid color"),
+    ("kata-analyze b interval", "no number"), ("kata-analyze interval x", "no number"), ("boardsize 5 9", "unacceptable size"),
+    ("boardsize 9 9", "unacceptable size"), ("boardsize 5 5 5", "syntax error"),
 ])
 def test_what_makes_no_sense_fails_and_changes_nothing(talk, line, words):
     talk("play b C3")
@@ -155,6 +158,21 @@ def test_analysis_runs_until_the_next_line():
     assert obey(talk.program, "quit") is False and talk.program.thread is None
 
 
+@pytest.mark.parametrize("words, interval_s", {
+    "": 1, "b": 1, "50": .5, "b 50": .5, "B interval 50": .5, "interval 50": .5, "black 50 ownership true": .5, "b ownership true": 1,
+    "50 minmoves 3 ownership true": .5, "b minmoves 3 interval 20": .2, "interval 20 avoid b A1 1": .2, "interval 0": .01}.items())
+def test_an_analysis_takes_the_words_of_every_controller(talk, monkeypatch, words, interval_s):
+    found = []
+    monkeypatch.setattr(gtp, "analyze", lambda program, seconds, kata, turns: found.append(seconds))
+    for command in ("kata-analyze", "lz-analyze"): assert obey(talk.program, f"{command} {words}") and obey(talk.program, "name")
+    assert found == pytest.approx([interval_s] * 2) and talk.lines == ["=", "", "= alphazero-nb", ""] * 2
+
+
+def test_a_board_may_be_given_by_both_sides(talk):
+    talk("play b C3")
+    assert talk("boardsize 5 5") == "=" and talk.program.board.actions == []
+
+
 def test_an_analysis_for_the_other_colour_leaves_the_game_as_it_is(talk):
     for analyze in ("lz-analyze w 1", "kata-analyze w"):
         assert obey(talk.program, analyze) and len(talk.program.board.actions) == 1, "a pass, for the time of the analysis"
@@ -182,6 +200,14 @@ def test_the_clock_divides_what_is_left():
     assert clock.move_s(0, 81) == .01
 
 
+@pytest.mark.parametrize("settings, full", [("300 0 0", (300, 0)), ("0 30 5", (30, 5))])
+def test_a_new_game_begins_with_full_clocks(talk, settings, full):
+    talk(f"time_settings {settings}")
+    for command in ("clear_board", "boardsize 5"):
+        assert talk.all("time_left b 12 0", command) == ["=", "="]
+        assert talk.program.clock.left == [full, full] and talk.program.clock.limited
+
+
 def test_hex_with_a_swap():
     talk = Talk("hex(size=5,swap=1)")
     assert talk.all("boardsize 5", "komi 6.5", "play b b1", "play w swap-pieces") == ["=", "=", "=", "="]
@@ -189,10 +215,15 @@ def test_hex_with_a_swap():
     assert talk("play w a1") == "? it is black's turn" and talk("genmove b").startswith("= ")
 
 
+def test_no_komi_is_zero(): assert Talk("go(size=5,komi=0)")("komi 7") == "? the agent plays with a komi of 0"
+
+
 def test_a_file_is_loaded_up_to_a_move(talk, tmp_path):
     (tmp_path/"game.sgf").write_text(write_sgf(talk.game, [12, 13, 7]))
     assert talk(f"loadsgf {tmp_path/'game.sgf'}") == "=" and talk.program.board.actions == [12, 13, 7]
     assert talk(f"loadsgf {tmp_path/'game.sgf'} 3") == "=" and talk.program.board.actions == [12, 13]
+    (tmp_path/"game.sgf").write_text("(;GM[1]SZ[5]KM[6.5];B[aa])")
+    assert "komi '6.5'" in talk(f"loadsgf {tmp_path/'game.sgf'}") and talk.program.board.actions == [12, 13]
     (tmp_path/"game.sgf").write_text("no game")
     assert talk(f"loadsgf {tmp_path/'game.sgf'}").startswith("? this is no SGF file") and talk.program.board.actions == [12, 13]
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -216,6 +217,9 @@ def base(tmp_path_factory):
     return root
 
 
+ENDS = Counter()   # Of altered folders
+
+
 def check_folder(draw, base, root):
     "Alter a copy of a run folder, and hold its start against the law."
     shutil.rmtree(root, ignore_errors=True)
@@ -230,9 +234,13 @@ def check_folder(draw, base, root):
         before = run.iteration
         run.fit(iterations=1)
         assert run.iteration == before + 1
-    except (ValueError, OSError, EvaluatorError) as error: assert CLEAR.fullmatch(str(error)), repr(str(error))
+    except (ValueError, OSError, EvaluatorError) as error:
+        ENDS["refused"] += 1
+        assert CLEAR.fullmatch(str(error)), repr(str(error))
     except RuntimeError as error: assert "training has diverged" in str(error), repr(error)
-    else: assert small_run(folder).iteration == before + 1, "a start that went well is a run that goes on"
+    else:
+        ENDS["started"] += 1
+        assert small_run(folder).iteration == before + 1, "a start that went well is a run that goes on"
     finally: changed, WATCH.paths = WATCH.outside(folder), None
     assert not changed and victim.read_bytes() == b"precious" and {path.name for path in root.iterdir()} == {"run", "victim.npz"}
 
@@ -245,8 +253,10 @@ def hold(base, root, examples):
               suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
     @given(st.data())
     def law(data): check_folder(data.draw, base, root)
+    ENDS.clear()
     try: law()
     finally: torch.set_num_threads(threads)
+    assert min(ENDS["refused"], ENDS["started"]) > 0, f"both ends are met: {ENDS}"
 
 
 def test_an_altered_folder_gives_a_sentence_or_a_start(base, tmp_path): hold(base, tmp_path / "outer", 50)

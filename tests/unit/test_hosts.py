@@ -9,7 +9,7 @@ import pytest
 import colab
 import alphazero_nb.core.device as page
 import alphazero_nb.ui.play as play_page
-from alphazero_nb.core.device import HOSTS, check_device, find_host
+from alphazero_nb.core.device import HOSTS, check_device, find_host, probe_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.training import run_folder as run_folder_page
 from alphazero_nb.training.run_folder import download, run_folder
@@ -117,3 +117,15 @@ def test_a_file_is_offered_as_the_place_offers_files(name, monkeypatch, tmp_path
     assert said.startswith(f"{file.as_posix()}, 0.0 MB.") and said.count("\n") == 1
     assert HOSTS[name].files in said or name == "colab" and "Your browser saves it." in said
     with pytest.raises(ValueError, match="there is no file"): download(tmp_path / "other.json")
+
+
+def test_a_device_whose_last_result_is_nan_does_not_work(monkeypatch):
+    import torch
+    product, results = torch.Tensor.__matmul__, []
+
+    def multiply(a, b):
+        results.append(product(a, b))
+        return results[-1] * float("nan") if len(results) == 2 else results[-1]   # The first is that of the CPU
+    monkeypatch.setattr(torch.Tensor, "__matmul__", multiply)
+    found = probe_device(page.Device("cpu", "CPU", "float32", "float32", True, False))
+    assert len(results) == 2 and not found["works"] and found["error"] == "results differ from the CPU by nan"

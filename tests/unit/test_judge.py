@@ -126,11 +126,15 @@ def test_a_damaged_file_is_one_sentence(positions, tmp_path):
     "A byte changed anywhere in the file."
     path = tmp_path / "set.npz"
     positions.sample(20).save(path)
-    whole = path.read_bytes()
-    for at in range(0, len(whole), 7):
+    whole, refused = path.read_bytes(), 0
+    tried = range(0, len(whole), 7)
+    for at in tried:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:])
         try: read_positions(path, positions.game)   # Some bytes, such as dates, carry nothing
-        except ValueError as error: assert str(path) in str(error) and "\n" not in str(error)
+        except ValueError as error:
+            refused += 1
+            assert str(path) in str(error) and "\n" not in str(error)
+    assert refused > len(tried) / 2
 
 
 def test_drawn_positions_are_different_quiet_and_repeatable():

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import broken_games
 from alphazero_nb.arena.solvers import EndgameSolver, TableSolver
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.python_game import PythonGame
@@ -210,6 +211,16 @@ def test_a_gap_is_found_and_equal_measures_are_not_called_different():
     assert "no difference is certain" in describe_gaps(table_gaps(samples_of("tictactoe", .5) | samples_of("connect4", .5)))[0]
 
 
+def test_a_value_that_may_be_larger_is_not_certain_to_be_smaller():
+    "A player that won all games against random moves may be better than its Elo of that match."
+    name = "Elo above random play"
+    table = {(variant, 64, name): [Sample(mean, 1.) for _ in range(3)] for variant, mean in (("tictactoe", 700.), ("connect4", 400.))}
+    def sure(*bounds): return [row["sure"] for row in table_gaps(table, {(variant, 64, name) for variant in bounds})]
+    assert sure() == sure("tictactoe") == [True] and sure("connect4") == sure("tictactoe", "connect4") == [False]
+    assert "over +300" in describe_gaps(table_gaps(table, {("tictactoe", 64, name)}))[0]
+    assert "no difference is certain" in describe_gaps(table_gaps(table, {("connect4", 64, name)}))[0]
+
+
 def test_few_games_are_too_short():
     assert not too_short(table_rows(samples_of("a", .6)))
     assert "points of seat 0" in too_short(table_rows(samples_of("a", .6, games=10)))
@@ -266,6 +277,12 @@ def test_a_measure_that_the_strongest_lack_is_not_told_of_weaker_players():
     assert find_row(rows, "length")["strength"] == 64
     page = measures_table(dict(rows=rows, variants=["tictactoe"]))
     assert re.search("decided after</t[hd]>\\s*<td[^>]*>–<", page), page
+
+
+def test_a_game_with_many_starts_has_no_exact_answer():
+    "With the seed 0 the first player would take the only stone."
+    def start(state, seed): state[0] = 1 + seed % 4
+    assert exact_answer(broken_games.nim(start=start)) is None and exact_answer(broken_games.nim()) == "first"
 
 
 def test_dice_and_cards_have_no_exact_answer():

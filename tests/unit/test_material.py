@@ -86,6 +86,24 @@ def test_the_seed_decides_and_the_number_of_cores_does_not(monkeypatch):
         monkeypatch.undo()
 
 
+def test_greedy_does_not_see_what_is_hidden():
+    "The card says which of two moves wins something; the moves are the same for either card, and only half of them are right."
+    def start(state, seed): state[1] = seed
+    def mover(state): return 0 if state[0] == 0 else -1
+    def legal(state, actions):
+        actions[0], actions[1] = 0, 1
+        return 2
+    def play(state, action): state[0], state[2] = 1, 1 if action == state[1] else 0
+    def returns(state, out): out[0], out[1] = (1, -1) if state[2] == 1 else (-1, 1)
+    def observe(state, planes): planes[0] = state[0]
+    def resample_hidden(state, seed): state[1] = seed % 2
+    def material(state, out): out[0] = state[2]
+    game = Game("guess", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, material=material,
+                resample_hidden=resample_hidden, state_size=3, players=2, actions=2, shape=(1,), max_length=1)
+    first, second = (get_player("greedy", game, seed=4).acts(np.stack([game.new(card)] * 200)).tolist() for card in (0, 1))
+    assert first == second and 60 < sum(first) < 140
+
+
 def test_looking_ahead_wins():
     game = get_game("dots(rows=3,cols=3)")
     assert play_match(game, get_player("greedy", game), get_player("random", game), 60).interval[0] > .7

@@ -102,6 +102,13 @@ class InFloats(nn.Module):
         return self.policy(x), torch.tanh(self.value(x))
 
 
+class Views(Body):
+    "Flattens its planes with `view`, which needs them one after the other in memory."
+    def forward(self, planes):
+        x = planes.view(len(planes), -1)
+        return self.policy(x), torch.tanh(self.value(x))
+
+
 class Deep(InFloats):
     "Has weights with five dimensions."
     def __init__(self):
@@ -119,6 +126,15 @@ def test_a_network_must_play_in_the_format_of_its_device(tmp_path):
     assert not (tmp_path / "run").exists()
     check_network(GAME, InFloats(), cpu)
     check_network(GAME, PolicyValueNet(GAME, "tiny"), half)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_network_must_play_in_the_memory_format_of_its_device(dtype, tmp_path):
+    cpu = replace(get_device("cpu"), dtype=dtype, train_dtype=dtype, channels_last=True)
+    with pytest.raises(ValueError, match="cannot play in channels_last, as cpu does: view .*use reshape or flatten in place"):
+        Trainer("tictactoe", network=Views(), folder=tmp_path / "run", device=cpu)
+    assert not (tmp_path / "run").exists()
+    check_network(GAME, Views(), replace(cpu, channels_last=False))
 
 
 def test_a_device_that_was_changed_by_hand_is_the_one_that_plays():

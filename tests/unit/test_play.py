@@ -344,6 +344,14 @@ def test_the_button_writes_the_agent_as_a_page(tmp_path, monkeypatch):
         assert not wrong.write_page(tmp_path / "page") and wrong.said.startswith(words) and list(tmp_path.glob("page*")) == []
 
 
+def test_a_game_with_the_largest_seed_is_saved_and_read(tmp_path):
+    game = get_game("tictactoe")
+    match = Match(game, seed=2**63 - 1)
+    match.move(4)
+    match.save(tmp_path / "game.json")
+    assert read_saved_game(tmp_path / "game.json").seed == 2**63 - 1
+
+
 GOOD = dict(game="tictactoe", seed=0, seats=[0], agent="a", actions=[4, 0], outcome=None, thoughts=[None, None, None])
 DAMAGE = {
     "nothing": None, "no JSON": "{", "a list": "[]", "deep": "[" * 100_000, "another game": dict(game="connect4"),
@@ -830,7 +838,7 @@ def test_a_slow_first_reply_is_explained_and_no_other_one(monkeypatch):
     monkeypatch.setattr("alphazero_nb.ui.match_view.explain_wait",
                         lambda say: explain_wait(lambda words: (say(words), told.set()), after_s=0))
     match, reply = Match(get_game("tictactoe"), RandomPlayer(get_game("tictactoe"))), Match.reply
-    monkeypatch.setattr(Match, "reply", lambda self: told.wait(60) and reply(self))
+    monkeypatch.setattr(Match, "reply", lambda self: told.wait(600) and reply(self))
     said = typed(match, *"01")
     first = next(k for k, line in enumerate(said) if "Your move." in line)
     assert said.count(COMPILING) == 1 and said[first - 1] == COMPILING
@@ -869,7 +877,7 @@ def test_a_slow_first_hint_is_explained(monkeypatch):
     monkeypatch.setattr("alphazero_nb.ui.match_view.explain_wait",
                         lambda say: explain_wait(lambda words: (say(words), told.set()), after_s=0))
     game, hint = get_game("tictactoe"), Match.hint
-    monkeypatch.setattr(Match, "hint", lambda self: told.wait(60) and hint(self))
+    monkeypatch.setattr(Match, "hint", lambda self: told.wait(600) and hint(self))
     said = typed(Match(game, searcher(game)), "hint", "hint")
     assert said.count(COMPILING) == 1 and said.index(COMPILING) < next(k for k, line in enumerate(said) if "would play" in line)
 
@@ -1134,7 +1142,9 @@ def test_every_square_has_a_name_of_its_own(name):
     board, rng = clickable(name), np.random.default_rng(2)
     match = board.match
     for _ in range(6):
-        if board.widgets.grid is None: return
+        if board.widgets.grid is None:
+            assert name.startswith("openspiel(game=hex"), "all others have a drawing"
+            return
         names = [button.tooltip for button in board.widgets.grid.buttons if button.layout.visibility != "hidden"]
         assert all(names) and len(set(names)) == len(names) and all(len(one) < 90 for one in names)
         if not match.over: match.move(int(rng.choice(match.game.legal_actions(match.state)))) and match.waiting and match.reply()
@@ -1196,7 +1206,7 @@ def test_a_game_with_help_changes_no_rating(help, monkeypatch):
     assert match.new() and "because of" not in rating_words(match)
     finish(match)
     assert match.rating.level != before, "the next game counts"
-    assert match.hint() or True
+    assert not match.hint()
     assert match.coach() and "because of" not in rating_words(match), "help after the end takes nothing back"
 
 

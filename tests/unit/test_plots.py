@@ -16,7 +16,7 @@ from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.ui.plots import (BLUE, ORANGE, calibration, elo_mark, label, network_values, outcome_shares,
                                    plot_batch_sizes, plot_calibration, plot_evaluator, plot_games, plot_history,
-                                   plot_ladder, plot_layouts, plot_losses, plot_measures, plot_policy, plot_strength,
+                                   plot_ladder, plot_layouts, plot_losses, plot_machine, plot_measures, plot_policy, plot_strength,
                                    prior_and_visits, to_png, value_pairs)
 
 GAME = get_game("tictactoe")
@@ -60,6 +60,14 @@ def stats(sizes=(0, 4, 0, 1), waits=None):
                 total_batches=int(sum(sizes)), wait_s=.0005 * waits.sum(), busy_s=.002 * sum(sizes))
 
 
+def machine(batches, presets=("tiny", "small", "medium")):
+    formats = [dict(preset=preset, backend=backend, dtype=dtype, batch=batch, evals_per_s=1e3 * batch / (1 + k))
+               for k, preset in enumerate(presets) for backend, dtype in (("eager", "float32"), ("eager", "bfloat16"), ("fused", "int8"))
+               for batch in batches]
+    return dict(preset="small", formats=formats, games=[dict(games=games, table=table, moves_per_s=9. * games)
+                                                        for games in batches for table in (False, True)])
+
+
 # Each figure
 
 
@@ -78,6 +86,7 @@ FIGURES = dict(
     calibration=(plot_calibration, [calibration([], []), calibration([.5], [1]),
                                     calibration(np.linspace(-1, 1, 99), np.ones(99))]),
     batches=(plot_batch_sizes, [[0], [0, 1], [0] * 256 + [9], np.arange(4097)]),
+    machine=(plot_machine, [machine([]), machine([1]), machine([1, 8, 32, 128, 512])]),
     evaluator=(plot_evaluator, [stats([0, 0], [0] * 5), stats(), stats(waits=[3, 0, 0, 0, 2])]))
 
 

@@ -18,6 +18,8 @@ from alphazero_nb.core.events import (EngineStatus, Events, FolderAway, GameFini
 from alphazero_nb.ui.progress import (Pace, SafeStream, Tally, TensorBoard, TextProgress, describe,
                                       describe_milestone, milestones, progress_line)
 from alphazero_nb.core import events as kinds
+from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.trainer import Trainer
 from alphazero_nb.ui import progress as page
 
 AWAY = FolderAway("/content/drive/MyDrive/alphazero_nb/connect4", 42.3, "Transport endpoint is not connected", 7)
@@ -283,6 +285,14 @@ def test_the_curves_of_a_resumed_run_go_on_where_they_ended(tmp_path):
                   RunStarted("connect4", "small", "cpu", str(tmp_path), 4, 96), speed, RunDone(4, str(tmp_path))): board(event)
     found = reader.EventAccumulator(str(tmp_path / "tb")).Reload().Scalars("speed/evaluations_per_s")
     assert [scalar.step // 1000 for scalar in found] == [0, 4]
+
+
+def test_curves_may_lie_in_the_folder_of_a_new_run(tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed")
+    settings = TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0)
+    Trainer("tictactoe", "mlp", tmp_path / "run", train_settings=settings, device="cpu", simulations=4,
+            listeners=(TensorBoard(tmp_path / "run" / "tb"),)).fit(iterations=1)
+    assert "loss/policy" in reader.EventAccumulator(str(tmp_path / "run" / "tb")).Reload().Tags()["scalars"]
 
 
 def test_without_tensorboard_the_listener_says_what_to_install(tmp_path, monkeypatch):

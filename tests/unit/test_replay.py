@@ -365,14 +365,14 @@ def test_games_of_another_size_are_refused_before_they_are_played():
         check_records(game_of("tictactoe"), random_records(game_of("connect4"), 1))
 
 
-def three_moves(broken="", bad=-1):
-    "A game whose `start` or `returns` fails if its seed is `bad`."
+def three_moves(broken="", bad=-1, only=0):
+    "A game of one action, whose `start` or `returns` fails if its seed is `bad`."
     def start(state, seed):
         state[1] = seed == bad
         if broken == "start" and seed == bad: raise ValueError("it breaks")
     def mover(state): return state[0] % 2 if state[0] < 3 else -1
     def legal(state, actions):
-        actions[0] = 0
+        actions[0] = only
         return 1
     def play(state, action): state[0] += 1
     def returns(state, out):
@@ -387,6 +387,14 @@ def test_an_error_of_the_rules_names_its_own_move(broken, move):
     records = random_records(three_moves(), 2)
     with pytest.raises(ValueError, match=f"game 1 cannot be played .*: at move {move} they raise ValueError: it breaks"):
         check_records(three_moves(broken, records[1].seed), records)
+
+
+@pytest.mark.parametrize("action", [-1, 1])
+def test_games_whose_rules_allow_an_action_outside_its_range_are_refused(action):
+    records = [replace(record, actions=np.full(3, action, np.int32)) for record in random_records(three_moves(), 2)]
+    with pytest.raises(ValueError, match="game 0 cannot be played .*: at move 0 they raise ValueError: legal returned an action "
+                                         "outside 0 to actions - 1"):
+        check_records(three_moves(only=action), records)
 
 
 def test_an_exception_and_a_stop_in_the_rules_have_different_effects():

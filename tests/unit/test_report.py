@@ -9,13 +9,14 @@ import shlex
 import shutil
 import xml.etree.ElementTree as xml
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from torch import nn
 
-from alphazero_nb.core.registry import get_game
+from alphazero_nb.core.registry import get_game, import_rules
 from alphazero_nb.core.records import join_records, split_records
 from alphazero_nb.network.checkpoint import read_arrays, write_arrays, write_json
 from alphazero_nb.network.saved_run import read_saved
@@ -170,6 +171,15 @@ def test_a_run_is_continued_with_all_its_settings(folder):
     blob = dict(config, game="blob(players=3,cards=2)", settings=asdict(TrainSettings()))
     page = _how_part(Run(folder, blob, get_game(blob["game"]), dict(plan=asdict(cards))), "run")
     assert "play_settings=SelfPlaySettings(search=SearchSettings(simulations=20))" in page and "train_settings=TrainSettings()" in page
+
+
+def test_the_commands_name_the_file_of_the_rules(folder, monkeypatch):
+    config = json.loads((folder / "config.json").read_text()) | dict(game="nim(stones=15)")
+    file = Path(__file__).resolve().parents[2]/"examples"/"nim.py"
+    import_rules(file)
+    monkeypatch.chdir(file.parent)
+    page = _how_part(Run(folder, config, get_game("nim(stones=15)"), {}), "run")
+    assert "alphazero-nb play run --rules nim.py" in page and page.count("import_rules(&#x27;nim.py&#x27;)") == 2
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(folder):

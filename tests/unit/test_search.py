@@ -13,6 +13,7 @@ from alphazero_nb.search.search import (Requests, SearchSettings, apply_evaluati
                                         write_request)
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.arena.solvers import get_solver
+from broken_games import nim
 from reference import (HashEvaluator, Ignorant, Node, all_positions, best_actions, late_positions, slow_batches, slow_search, solve,
                        visits_of)
 
@@ -264,6 +265,17 @@ def test_late_dots_truth(name, left, simulations):
     game = game_named(name)
     wrong = wrong_moves(game, late_positions(game, left, 200 if left == 4 else 60, seed=4), simulations, chunk=32)
     assert not wrong, f"{len(wrong)} wrong, first:\n" + "\n".join(map(str, wrong[0]))
+
+
+@pytest.mark.parametrize("first", [-1, 1])
+def test_an_action_outside_its_range_is_refused(first):
+    def legal(state, actions):
+        n = min(3, state[0])
+        for i in range(n): actions[i] = first + i
+        return n
+    game = nim(legal=legal)   # Three actions
+    with pytest.raises(ValueError, match="legal returned an action outside 0 to actions - 1"):
+        search(game, Ignorant(game), game.new()[None], SearchSettings(8))
 
 
 def test_a_block_of_nothing_is_nothing():

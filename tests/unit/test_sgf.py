@@ -76,6 +76,32 @@ def test_what_cannot_be_read_is_one_sentence(text, words):
     assert words in sentence and "\n" not in sentence and sentence.endswith(".") and len(sentence) < 300
 
 
+@pytest.mark.parametrize("name, text, words", [
+    ("go(size=5,komi=2)", "(;GM[11]SZ[5])", "game number '11', and go"), ("go(size=5,komi=2)", "(;SZ[9];B[aa])", "size '9', and go"),
+    ("go(size=5,komi=2)", "(;GM[1]SZ[5]KM[6.5];B[aa])", "komi '6.5', and .* has 2"), ("go(size=5,komi=2)", "(;KM[many])", "komi 'many'"),
+    ("hex(size=5)", "(;GM[1]SZ[5])", "game number '1', and hex"), ("hex(size=5)", "(;GM[11]SZ[11])", "size '11', and hex")])
+def test_a_file_of_another_game_than_the_one_that_is_given_is_refused(name, text, words):
+    with pytest.raises(ValueError, match=words) as error: read_sgf(text, get_game(name))
+    assert str(error.value).endswith(".") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name, text", [
+    ("go(size=5,komi=2)", "(;B[ba])"), ("go(size=5,komi=2)", "(;GM[1]SZ[5]KM[2.0];B[ba])"), ("go(size=5,komi=0)", "(;KM[-0]SZ[05];B[ba])"),
+    ("hex(size=5)", "(;GM[11]SZ[5]KM[6.5];B[b1])")])
+def test_a_file_of_the_game_that_is_given_is_read(name, text): assert read_sgf(text, get_game(name))[1] == [1]
+
+
+def test_a_game_of_more_moves_than_our_limit_is_read():
+    game = get_game("go(size=5,komi=2,longest=200)")
+    actions = next(actions for actions, _ in (random_game(game, seed) for seed in range(1000)) if len(actions) > 50)
+    read, again = read_sgf(write_sgf(game, actions))
+    assert again == actions and read.name == f"go(size=5,komi=2,longest={len(actions) + 1})"
+    assert read_sgf(write_sgf(game, actions[:50]))[0].name == "go(size=5,komi=2)"
+
+
+def test_no_komi_is_written_as_zero(): assert "KM[0]" in write_sgf(get_game("go(size=5,komi=0)"), [])
+
+
 def test_what_cannot_be_written_is_one_sentence():
     go = get_game("go(size=5)")
     for call, words in ((lambda: write_sgf(get_game("connect4"), []), "go and hex"), (lambda: write_sgf(go, [0, 0]), "move 2 is illegal"),

@@ -238,11 +238,13 @@ def test_a_second_fit_goes_on(tmp_path):
     assert not differ(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
-def test_minutes_end_in_time(tmp_path):
-    trainer(tmp_path / "warm").fit(iterations=1)
-    start = time.monotonic()
-    run = trainer(tmp_path / "run").fit(minutes=.05)
-    assert run.iteration >= 1 and time.monotonic() - start < 600
+def test_minutes_end_in_time(tmp_path, monkeypatch):
+    "With 20 s an iteration, a fourth would be half done when the minute is over."
+    clock = [0.0]
+    def pass_time(event): clock[0] += 20 * isinstance(event, IterationDone)
+    monkeypatch.setattr("alphazero_nb.training.trainer.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    assert trainer(tmp_path / "run", listeners=[pass_time]).fit(minutes=1).iteration == 3
+    assert trainer(tmp_path / "long", listeners=[pass_time]).fit(minutes=1.2).iteration == 4
 
 
 LONG = dict(preset="mlp", reproducible=True, train_settings=replace(QUICK, replay_ratio=40))
@@ -302,6 +304,7 @@ def test_an_interrupted_match_does_not_lose_the_iteration_or_says_so(tmp_path):
                              baseline="random")
     run = trainer(tmp_path / "run", train_settings=settings, listeners=[stop])
     run.fit(iterations=3)
+    assert run.iteration < 3, "it was stopped"
     run.events.listeners.clear()
     resumed = trainer(tmp_path / "run", train_settings=settings)
     assert resumed.iteration == run.iteration and resumed.games == run.games

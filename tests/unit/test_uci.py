@@ -371,6 +371,20 @@ def test_limits_and_positions_are_read():
     assert read_position(get_game("chess"), "fen a b c moves d e".split()) == ("a b c", ["d", "e"])
 
 
+@pytest.mark.parametrize("word", ["movestogo", "movetime", "nodes", "depth", "mate"])
+def test_a_limit_of_zero_or_less_is_not_given(word):
+    clock = "wtime 60000 btime 60000 winc 0 binc 0"
+    for number in (0, -3): assert read_limits(f"{clock} {word} {number}".split()) == read_limits(clock.split())
+
+
+def test_startpos_is_the_usual_start_wherever_the_games_of_the_agent_begin():
+    with Talk("chess(fen=7k/5Q2/6K1/8/8/8/8/8 w - - 0 1)") as talk:
+        for commands in (["isready"], ["position fen 7k/5Q2/6K1/8/8/8/8/8 w - - 0 1", "ucinewgame"], ["position startpos"]):
+            assert not [line for line in talk(*commands) if line.startswith("info")]
+            assert chess_text.to_fen(talk.program.board.game, talk.program.board.state) == START
+        assert talk("position startpos moves e2e4 e7e5") == [] and len(moves(talk("go nodes 20"))) == 1
+
+
 # Only some moves
 
 
