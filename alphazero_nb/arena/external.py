@@ -143,7 +143,7 @@ class UciEngine(EngineProcess):
         self.wait_for("readyok", self.ready_s)
 
     def settle(self, limit_s: float) -> None:
-        "Stop a search that nobody waits for any more, and drop its answer."
+        "Stop a search whose answer is no longer wanted, and drop that answer."
         if not self.unanswered: return
         self.send("stop")
         self.wait_for("bestmove", limit_s)

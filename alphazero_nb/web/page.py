@@ -73,7 +73,7 @@ def _has_pieces(game: Game, games: int = 4) -> bool:
                 mover, action = game.mover(state), int(rng.choice(game.legal_actions(state)))
                 plane_owners(game, state, mover)
                 state, place = game.play(state, action), game.cells[action]
-                if place >= squares or game.over(state): continue   # A button; nobody sees the end
+                if place >= squares or game.over(state): continue   # A move with a button, or the end, where nobody is to move
                 if plane_owners(game, state, game.mover(state))[place] != mover: return False
     except Exception: return False   # The planes are something else; if the rules fail, playing reports it
     return True
