@@ -17,7 +17,13 @@ def _dashboard(skip: tuple = ()):
     return Dashboard(skip=skip)
 
 
-set_default_listener(_dashboard)
+def _text(skip: tuple = ()):
+    "Return a listener that prints lines."
+    from alphazero_nb.ui.progress import TextProgress
+    return TextProgress(skip=skip)
+
+
+set_default_listener(_dashboard, _text)
 if "ipykernel" in sys.modules:   # The page is asked now whether its widgets work, before a run needs one
     import alphazero_nb.ui.dashboard
 _modules: dict[str, str] = {}   # Of each public name

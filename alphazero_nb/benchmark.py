@@ -155,8 +155,8 @@ def bench_selfplay(
             rows.append(dict(evals_per_s=change["evaluations"] / took, bare_evals_per_s=bare(),
                              moves_per_s=change["moves"] / took, cache_hit_share=change["cache_hits"] / max(1, answers),
                              busy=change["busy_s"] / took / after["evaluators"]))
-        plan = engine.plan
-    return _summary(game, preset, rows, plan, best) | _whole(game, network, whole_games, options)
+        plan, layout = engine.plan, engine.layout
+    return _summary(game, preset, rows, plan, best) | _whole(game, network, whole_games, dict(options, layout=layout))
 
 # %% ../nbs/80_benchmark.ipynb #5ab024f3
 def machine_facts() -> dict:
@@ -186,6 +186,7 @@ def _summary(game, preset, rows, plan, best) -> dict:
 def _whole(game, network, games, options) -> dict:
     "Time one generate_games call from start to end, including its tail."
     with SelfPlayEngine(game, network, **options) as engine:
+        engine.pool.wait_ready()
         start = time.perf_counter()
         records = engine.generate_games(games)
         took = time.perf_counter() - start
@@ -231,7 +232,7 @@ def bench_games(
             layout, scheduler = plan_layout(game, network, device, "threads", games=count), GameScheduler()
             with closing(ActorPool(game, network, layout, settings, 0, cached=table)) as pool:
                 warm_up(pool, scheduler, seconds / 4)
-                row = measure_window(pool, scheduler, seconds)
+                row = measure_window(pool, scheduler, seconds, count)
             rows.append(dict(games=count, table=table, moves_per_s=row["moves_per_s"], evals_per_s=row["evals_per_s"]))
     return rows
 
@@ -285,8 +286,8 @@ def bench_layouts(
     base = plan_layout(game, network, device)
     with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
                         reproducible=True) as engine:
-        records = engine.generate_games(whole_games)
-        evals_per_game, length = engine.evaluations / whole_games, float(np.mean([len(record) for record in records]))
+        records, stats = engine.generate_games(whole_games), engine.stats()
+        evals_per_game, length = (stats["evaluations"] + stats["cache_hits"]) / whole_games, float(np.mean([len(record) for record in records]))
     layouts = candidate_layouts(game, network, base)
     rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), settings, seed, windows,
                            evals_per_game)

@@ -225,7 +225,7 @@ def _match_line(row: dict) -> str:
 
 # %% ../nbs/82_cli.ipynb #9973ff8f
 def _play(args):
-    from alphazero_nb.ui.match import Match
+    from alphazero_nb.ui.match import Match, change_level
     from alphazero_nb.ui.match_view import play_text
     from alphazero_nb.search.agent import Agent
     a_run = Path(args.folder).exists()
@@ -234,8 +234,9 @@ def _play(args):
     agent = (Agent.load if a_run else Agent.pretrained)(args.folder, args.simulations or 200, args.device, **given)
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
-    if args.level is not None: agent = agent.at_level(args.level)
-    play_text(Match(agent.game, agent, args.seat, seed=args.seed, handicap=args.handicap))
+    match = Match(agent.game, agent, args.seat, seed=args.seed, handicap=args.handicap)
+    if args.level is not None: print(change_level(match, args.level))   # The full agent still gives advice
+    play_text(match)
 
 
 def _program(args) -> tuple:
@@ -341,10 +342,11 @@ def _arena(args):
                                       **_given(worlds=args.worlds)))
         result = play_series(game, *players, args.games, args.seed, progress, luck=True)
     finally: _close(players)
-    if args.pgn: _write_pgn(game, result, args.pgn)
-    if args.json: return result.to_dict()
-    progress(Message(_match_line(result.to_dict())))
-    if args.pgn: progress(Message(f"The games are in {args.pgn}."))
+    if args.json: print(json.dumps(result.to_dict()))
+    else: progress(Message(_match_line(result.to_dict())))
+    if not args.pgn: return
+    _write_pgn(game, result, args.pgn)   # After the result, which took longer than a full disk should cost
+    if not args.json: progress(Message(f"The games are in {args.pgn}."))
 
 # %% ../nbs/82_cli.ipynb #43edce8b
 def _check_pgn(game, file: str) -> None:
@@ -388,16 +390,33 @@ def _judge(args):
     for row in rows: print(row)
 
 
+_BENCH_USES = dict(
+    selfplay={"simulations", "worlds", "effort", "preset", "windows", "seconds", "whole_games", "seed", "games", "threads",
+              "max_batch", "backend", "no_compile"},
+    layouts={"simulations", "worlds", "effort", "preset", "windows", "seconds", "whole_games", "seed"},
+    machine={"preset", "seconds"},
+    device={"preset", "windows", "seconds", "whole_games"},
+    kernels={"simulations", "worlds", "effort", "seconds"},
+    cards={"preset", "seconds", "whole_games", "seed", "games", "threads", "max_batch"})
+
+
+def _check_bench(args) -> None:
+    "Raise a ValueError if an option was given that this kind of benchmark does not use."
+    usual, uses = make_parser().parse_args(["bench", args.what]), _BENCH_USES[args.what]
+    for key in sorted(set().union(*_BENCH_USES.values()) - uses):
+        if getattr(args, key) != getattr(usual, key):
+            raise ValueError(f"bench {args.what} does not use --{key.replace('_', '-')}; leave it out.")
+
+
 def _bench(args):
+    _check_bench(args)
     args.game = args.game or ("blob" if args.what == "cards" else "connect4")
     game = _get_game(args)
     from alphazero_nb.benchmark import (bench_cards, bench_device, bench_kernels, bench_layouts, bench_machine,
                                         bench_selfplay)
     settings, played = _selfplay(game, args), (args.device, args.windows, args.seconds, args.whole_games)
-    if args.what == "kernels": row = bench_kernels(game, settings=settings)
+    if args.what == "kernels": row = bench_kernels(game, seconds=args.seconds / 2, settings=settings)
     elif args.what == "cards":
-        given = _given(effort=args.effort, worlds=args.worlds, simulations=args.simulations)
-        if given: raise ValueError(f"bench cards measures all efforts; leave out --{next(iter(given))}.")
         row = bench_cards(game, args.preset, args.device, 5 * args.seconds, args.whole_games, args.seed,
                           **_given(games=args.games, threads=args.threads, max_batch=args.max_batch))
     elif args.what == "device":
@@ -447,14 +466,14 @@ _COMMON = {
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
                                "(64; 32 for one player with dice; 200 in play; 800 in uci without a clock; "
-                               "in train with hidden cards: set by --effort)"),
+                               "in train and bench with hidden cards: set by --effort)"),
     "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
     "--game": dict(help="the game, if no player is a training run; or a board of another size, for a run with the "
                         "preset anysize"),
     "--rules": dict(metavar="FILE", help="a Python file that registers a game of your own"),
     "--players": dict(type=_count, help="number of players, if the game has this parameter"),
     "--cards": dict(type=_count, help="number of cards per player, if the game has this parameter"),
-    "--worlds": dict(type=_count, help="with hidden cards: worlds per search (5; in train: set by --effort)"),
+    "--worlds": dict(type=_count, help="with hidden cards: worlds per search (5; in train and bench: set by --effort)"),
     "--effort": dict(choices=["light", "medium", "heavy"],
                      help="with hidden cards: 2 worlds of 20 simulations, 3 of 30, or 5 of 50 (light)"),
     "--folder": dict(help="folder of the run (runs/GAME, runs/FILE for an experiment, or runs/study-GAME); "

@@ -1,4 +1,6 @@
 "The smallest network, for tests that need many short runs."
+import time
+
 import torch
 from torch import nn
 from torch.nn.functional import linear, pad
@@ -23,6 +25,13 @@ class Linear(nn.Module):
         flat = pad(planes.flatten(1), (0, 2))
         logits, value = (linear(flat, pad(layer.weight, (0, 2)), layer.bias) for layer in (self.policy, self.value))
         return logits, torch.tanh(value)
+
+
+class Slow(Linear):
+    "The same, but a turn of it takes longer than a worker has to stop."
+    def forward(self, x):
+        time.sleep(1.5)
+        return super().forward(x)
 
 
 def linear_run(folder, listeners=(), settings=SETTINGS, game="tictactoe", **options):

@@ -5,7 +5,7 @@
 # %% ../../nbs/50a_arena.hex_search.ipynb #c663c949
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 from ..core.compiled import kernel
@@ -140,9 +140,12 @@ class HexSearch:
         "Return True if the seat to move wins, and None if nothing is left before that is known."
         own, other = (np.uint64(sum(1 << int(cell) for cell in np.flatnonzero(stones == 1 + who))) for who in (seat, 1 - seat))
         with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
-            try: found = pool.submit(search_hex, own, other, seat, self.sides, self.n, self.west, self.east, self.whole, self.keys,
-                                     self.table, left).result()
+            future = pool.submit(search_hex, own, other, seat, self.sides, self.n, self.west, self.east, self.whole, self.keys,
+                                 self.table, left)
+            try: found = future.result()
             except BaseException:
-                left[0] = 0   # Ends the search
+                while not future.done():
+                    left[0] = -1   # Ends the search; the search may overwrite it once
+                    wait([future], .01)
                 raise
         return None if left[0] < 0 else bool(found & WIN)

@@ -226,7 +226,7 @@ def solve_positions(
         for row in pool.map(solve, states):
             results.append(row)
             if progress: progress(len(results))
-    return PositionSet(game, states, np.stack(results), np.asarray(phase, np.int8), phases, moves)
+    return PositionSet(game, states, np.array(results, np.int8).reshape(-1, game.actions), np.asarray(phase, np.int8), phases, moves)
 
 # %% ../../nbs/55_arena.judge.ipynb #b61d2697
 @dataclass(frozen=True)

@@ -52,7 +52,9 @@ def play_pairs(
     def report(over, moves):
         listener(MatchMoved("levels", "each other", over, len(tables), moves + plies * len(tables)))
     ends, _ = play_tables(game, first, tables, report if listener else None, seeds=dice_seeds(seed, len(starts), per))
-    return np.array(meetings), np.array(read_scores(game, ends))
+    scores = np.array(read_scores(game, ends))
+    sat = np.isfinite(scores)   # Not where the seat is empty
+    return np.array(meetings)[sat], scores[sat]
 
 # %% ../../nbs/59_arena.level_curve.ipynb #46c4c9b1
 def fit_elos(

@@ -19,8 +19,8 @@ from .luck import game_luck, luck_evaluator, luck_slopes
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'PlayedGame', 'game_keys', 'deal_groups', 'MatchResult', 'rotate', 'dice_seeds', 'read_scores', 'own_part',
-           'find_luck', 'play_match', 'measure', 'DuplicateResult', 'play_duplicate', 'play_series']
+           'PlayedGame', 'game_keys', 'deal_groups', 'MatchResult', 'measure', 'seats_taken', 'rotate', 'dice_seeds',
+           'read_scores', 'own_part', 'find_luck', 'play_match', 'DuplicateResult', 'play_duplicate', 'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
 def canonical(game: Game, state) -> tuple:
@@ -193,6 +193,16 @@ class MatchResult:
                     score=self.score, low=low, high=high, wins=wins, draws=draws, losses=losses,
                     elo=elo(self.score), elo_low=elo(low), elo_high=elo(high), **dict(luck=self.means) if self.means else {})
 
+# %% ../../nbs/53_arena.matches.ipynb #6fb5f1d9
+def measure(game: Game, state) -> dict[str, list[float]]:
+    "Return the measures of a finished game, by seat."
+    return game.measures(state) if game.measures is not None else dict(result=game.returns(state).tolist())
+
+
+def seats_taken(game: Game, state) -> int:
+    "Return the number of players at the table of a finished game; they have the first seats."
+    return len(next(iter(measure(game, state).values()), range(game.players)))
+
 # %% ../../nbs/53_arena.matches.ipynb #0a93877f
 OPENING_PLIES = 4   # Random moves before a match, in games without hidden information
 
@@ -208,10 +218,12 @@ def dice_seeds(seed: int, openings: int, tables: int) -> list[int]:
     return [derive_seed(seed, Purpose.DICE, opening) for opening in range(openings) for _ in range(tables)]
 
 
-def read_scores(game: Game, states) -> list[float]:
+def read_scores(game: Game, states) -> list[float]:   # NaN where the player's seat is empty
     "Return the player's score at each table of a match. With one player, its results are compared with the opponent's."
-    results = [game.returns(state) for state in states]
-    if game.players > 1: return [share_beaten(result, i % game.players) for i, result in enumerate(results)]
+    results = [game.returns(state)[:seats_taken(game, state)] for state in states]
+    if game.players > 1:
+        seats = [i % game.players for i in range(len(results))]
+        return [share_beaten(result, seat) if seat < len(result) else math.nan for seat, result in zip(seats, results)]
     return [share_beaten([mine[0], theirs[0]], 0) for mine, theirs in zip(results[::2], results[1::2])]
 
 
@@ -233,7 +245,7 @@ def play_match(
     game: Game,
     player,               # Has a name and acts(states)
     opponent,             # Sits in all other seats
-    games: int = 100,     # Rounded up, so that every opening is played from every seat
+    games: int = 100,     # Rounded up, so that every opening is played from every seat; those of an empty seat are left out
     opening_plies: int = OPENING_PLIES,  # Without hidden information; fewer if the game is shorter
     seed: int = 0,        # Seed of the openings
     listener: Callable | None = None,  # Called with MatchMoved after every round of moves
@@ -249,18 +261,16 @@ def play_match(
     first, lines = [state for state in starts for _ in seats], [[] for _ in tables]
     states, moves = play_tables(game, first, tables, report if listener else None, lines,
                                 dice_seeds(seed, len(starts), len(seats)))
-    played = (PlayedGame(tuple(p.name for p in table), *line) for table, *line in zip(tables, first, lines))
+    played = [PlayedGame(tuple(p.name for p in table), *line) for table, *line in zip(tables, first, lines)]
     if game.players == 1: moves = moves[::2]
     scores = np.array(read_scores(game, states))
     deals = np.repeat(np.arange(len(starts)), len(scores) // len(starts))
+    own = own_part([game.returns(state) for state in states])
     gave = find_luck(game, luck, player, opponent, first, lines, tables, seed)
-    return MatchResult(player.name, opponent.name, scores, moves + plies, deals, tuple(played),
-                       own_part([game.returns(state) for state in states]), None if gave is None else own_part(gave))
-
-# %% ../../nbs/53_arena.matches.ipynb #6fb5f1d9
-def measure(game: Game, state) -> dict[str, list[float]]:
-    "Return the measures of a finished game, by seat."
-    return game.measures(state) if game.measures is not None else dict(result=game.returns(state).tolist())
+    sat = np.isfinite(scores)   # Not where the player's seat is empty
+    if game.players > 1: played = [line for line, here in zip(played, sat) if here]
+    return MatchResult(player.name, opponent.name, scores[sat], (moves + plies)[sat], deals[sat], tuple(played), own[sat],
+                       None if gave is None else own_part(gave)[sat])
 
 # %% ../../nbs/53_arena.matches.ipynb #00985347
 @dataclass(frozen=True)

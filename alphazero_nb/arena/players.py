@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib, math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Callable
 
 import numpy as np
@@ -241,8 +240,9 @@ def get_player(
     **search,               # For a trained agent: worlds and other settings of Agent
 ):
     "Return the player of this name. Raise a ValueError that lists the accepted names."
+    from alphazero_nb.network.checkpoint import exists
     word, _, number = str(name).partition(":")
-    if game is None and (word in _NEED_GAME or _registered(word)) and not Path(name).exists():
+    if game is None and (word in _NEED_GAME or _registered(word)) and not exists(name):
         raise ValueError(f"player {str(name)!r} needs a game; pass one, such as get_game('connect4').")
     if factory := _registered(word): return factory(game, number, seed)
     if word == "random" and not number: return RandomPlayer(game, seed)
@@ -253,7 +253,7 @@ def get_player(
     if word == "pretrained" and not number and game is not None:
         if not game.packaged: raise ValueError(f"{game.name} is no game of the package, which has no agent for it.")
         return Agent.pretrained(game.name, simulations, device, seed=seed, **search)
-    if Path(name).exists(): return Agent.load(name, simulations, device, game=game, seed=seed, **search)
+    if exists(name): return Agent.load(name, simulations, device, game=game, seed=seed, **search)
     known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
              "gtp:COMMAND", "gnubg:COMMAND"]
     raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N, heuristic, solver, pretrained, "

@@ -67,8 +67,12 @@ class TableSolver:
             if len(self.table) >= self.limit:
                 raise ValueError(f"{self.game.name} is too large to be solved: it has over {self.limit:,} positions.")
             self.table[key] = 0   # Counts; a position cannot follow from itself
-            mover, result = self.game.mover(state), self.game.returns(state)[0]
-            if mover >= 0: result = (max, min)[mover](map(self._value, self._after(state)))
+            try:
+                mover, result = self.game.mover(state), self.game.returns(state)[0]
+                if mover >= 0: result = (max, min)[mover](map(self._value, self._after(state)))
+            except BaseException:   # Nothing is known of this position
+                del self.table[key]
+                raise
             self.table[key] = int(np.sign(result))
         return self.table[key]
 

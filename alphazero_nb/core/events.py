@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import json, os, shlex, subprocess, traceback, warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Callable
 
 # %% auto #0
 __all__ = ['PASSING', 'GameFinished', 'SelfPlayDone', 'StepsTaken', 'IterationDone', 'PhaseStarted', 'MatchMoved', 'MatchPlayed',
-           'describe_games', 'describe_measure', 'describe_measures', 'describe_luck', 'describe_keeps',
+           'describe_games', 'describe_measure', 'describe_measures', 'are_measures', 'describe_luck', 'describe_keeps',
            'known_baselines', 'Message', 'WorkerStarted', 'WorkerLost', 'EngineStatus', 'NodesStatus',
            'SelfPlayStopped', 'RunStarted', 'RunDone', 'FolderAway', 'Events', 'event_to_dict', 'plain_number',
-           'JsonLines', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
+           'JsonLines', 'is_plain', 'read_events', 'set_default_listener', 'default_listeners', 'shell_command']
 
 # %% ../../nbs/05_core.events.ipynb #56de9a63
 @dataclass(frozen=True)
@@ -122,6 +122,18 @@ def describe_measures(
 ) -> str:
     "Describe the player's results on some deals beside the opponents' results on the same deals."
     return "; ".join("{} {} against {}: {}".format(name, *describe_measure(row)) for name, row in measures.items())
+
+
+def _is_interval(mean) -> bool:
+    number = lambda value: type(value) in (int, float) and abs(value) < 1e15
+    return isinstance(mean, (list, tuple)) and len(mean) == 3 and all(map(number, mean)) and mean[1] <= mean[0] <= mean[2]
+
+
+def are_measures(measures) -> bool:
+    "Return True if these are complete measures of a match in duplicate, or none."
+    return isinstance(measures, dict) and all(
+        isinstance(row, dict) and type(row.get("share")) is bool
+        and all(_is_interval(row.get(key)) for key in ("mine", "theirs", "difference")) for row in measures.values())
 
 
 def describe_luck(
@@ -254,8 +266,8 @@ class Events:
             except Exception:
                 self.listeners.remove(listener)
                 text = f"A listener failed and is no longer called:\n{traceback.format_exc()}"
+                warnings.warn(text, stacklevel=2)   # The others may only write files
                 if self.listeners: self.emit(Message(text))
-                else: warnings.warn(text, stacklevel=2)
 
 
 def event_to_dict(event) -> dict:
@@ -298,10 +310,22 @@ class JsonLines:
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
 _KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost,
                                           WorkerStarted)}
+_PLAIN = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,), "list": (list,), "dict": (dict,), "None": (type(None),)}
+
+
+def is_plain(event) -> bool:
+    "Return True if all fields of an event have values of their types, and measures are complete: a file can be edited."
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if not any(type(value) in _PLAIN[word] for word in field.type.split(" | ")): return False
+        if type(value) is int and abs(value) > 1e15: return False
+    if not isinstance(event, MatchPlayed): return True
+    return are_measures(event.measures) and all(0 <= share <= 1 for share in (event.score, event.low, event.high))
 
 
 def read_events(path: str | Path):
-    "Yield the events of a file that `JsonLines` wrote; nothing if the file does not exist or cannot be read."
+    """Yield the events of a file that `JsonLines` wrote; nothing if the file does not exist or cannot be read. Other lines
+    are left out."""
     try: text = Path(path).read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError): return
     for line in text.splitlines():
@@ -310,24 +334,26 @@ def read_events(path: str | Path):
             kind = _KINDS[data.pop("event")]
             event = kind(**data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError): continue
-        yield event
+        if is_plain(event): yield event
 
 # %% ../../nbs/05_core.events.ipynb #6c48113a
-_makers: list[Callable] = []   # At most one entry
+_makers: list[tuple] = []   # At most one entry
 
 
 def set_default_listener(
-    make: Callable | None,  # make(skip=(event types,)) returns a listener; None for no listener
+    make: Callable | None,         # make(skip=(event types,)) returns a listener; None for no listener
+    text: Callable | None = None,  # The same for a call that has nothing to draw; default: make
 ) -> None:
     "Choose the listener for a run or an engine that was given none."
-    _makers[:] = [make] if make else []
+    _makers[:] = [(make, text or make)] if make else []
 
 
 def default_listeners(
-    skip: tuple = (),  # Types of events that a printing listener leaves out
+    skip: tuple = (),    # Types of events that a printing listener leaves out
+    text: bool = False,  # Ask for a listener that only prints
 ) -> list[Callable]:
     "Return new listeners for a run or an engine that was given none."
-    return [make(skip=skip) for make in _makers]
+    return [printing(skip=skip) if text else make(skip=skip) for make, printing in _makers]
 
 # %% ../../nbs/05_core.events.ipynb #f3500031
 def shell_command(*words) -> str:

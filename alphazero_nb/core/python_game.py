@@ -311,10 +311,12 @@ class _PythonRules(Game):
 
     def position(self, state):
         "Return the Python object of a row, a copy that the caller may change."
+        state = self.as_state(state)
         return self._replayed.positions.replay(state[1:HEADER + int(state[0])].tobytes())
 
     def move_name(self, state, action: int) -> str:
         "Return the name of an action or outcome in this position; its object may know one (`move_name`)."
+        state = self.as_state(state)
         position = self._rules.positions.find(state[1:HEADER + int(state[0])].tobytes())   # Must not be changed
         return position.move_name(action) if hasattr(position, "move_name") else super().move_name(state, action)
 

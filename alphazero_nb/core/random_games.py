@@ -34,7 +34,9 @@ def play_randomly(api, random, games, first_seed, state, actions, chances, row, 
             else:
                 count = call_legal(api[LEGAL], state, actions)
                 if not 1 <= count <= len(actions): raise ValueError("legal lists no action, or more than max_legal")
-                for k in range(count): allowed[actions[k]] += 1
+                for k in range(count):
+                    if not 0 <= actions[k] < len(allowed): raise ValueError("legal returned an action outside 0 to actions - 1")
+                    allowed[actions[k]] += 1
                 action = actions[int(uniform(random, 0) * count)]
                 if seen < len(keys) and not repeats[game]:
                     row[:] = 0

@@ -62,15 +62,16 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
     if path.suffix != ".py" or not path.is_file(): raise ValueError(f"{file} is not a Python file.")
     if "." in path.stem: raise ValueError(f"{path.name} has a dot in its name, so Python cannot import it; rename it.")
     if str(path.parent) not in sys.path: sys.path.insert(0, str(path.parent))
-    before = dict(_registry)
+    before, is_new = dict(_registry), path.stem not in sys.modules
     module = importlib.import_module(path.stem)
     if Path(getattr(module, "__file__", None) or "").resolve() != path:
         raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
     text = path.read_bytes()
-    if _texts.setdefault(path, text) != text:
+    if not is_new and _texts.get(path) != text:
+        _texts.pop(path, None)   # If this text fails, any text runs next time
         for name in _files.pop(path, ()): _registry.pop(name, None)
         exec(compile(text, str(path), "exec"), vars(module))   # A reload may find the bytecode of the old text
-        _texts[path] = text
+    _texts[path] = text
     return _files.setdefault(path, [name for name, made in _registry.items() if before.get(name) is not made
                                     or getattr(made, "__module__", None) == module.__name__])   # Imported before
 

@@ -59,7 +59,7 @@ def uniform(random, i):
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
-    return (np.float64(z >> np.uint64(11)) + 0.5) * 2.0 ** -53
+    return min((np.float64(z >> np.uint64(11)) + 0.5) * 2.0 ** -53, 1 - 2.0 ** -53)   # The largest one rounds to 1
 
 
 @lean_kernel

@@ -279,6 +279,9 @@ def text(state) -> str:
     count = lambda place: ", ".join(f"{'xo'[seat]} {state[side(seat) + place]}" for seat in range(2))
     dice = [int(state[_HIGH])] * int(state[_LEFT]) + [int(state[_LOW])] * int(state[_LOW] > 0)
     turn = f"{'xo'[state[_SEAT]]} {'has ' + ' '.join(map(str, dice)) if dice else 'rolls'}"
+    if state[_STATUS] == OVER: turn = "a draw, as the game is too long"
+    for seat in range(2):
+        if state[side(seat) + OFF] == 15: turn = f"{'xo'[seat]} has won"
     counts = f"bar: {count(BAR)}; off: {count(OFF)}; {turn}"
     return "\n".join([names[0], *half[0], "", *half[1][::-1], names[1], counts])
 

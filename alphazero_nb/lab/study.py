@@ -21,6 +21,8 @@ from ..core.registry import file_stem, get_game, import_rules
 from ..core.streams import Purpose, derive_seed
 from ..network.checkpoint import read_json, write_whole
 from ..network.networks import default_preset
+from ..arena.matches import play_match
+from ..arena.players import RandomPlayer
 from ..ui.match_text import first_line
 from ..ablate import LARGEST, Runs, Stopped, check_run, require_kind, trained_row
 from .measures import describe_depth, describe_play
@@ -49,6 +51,14 @@ def find_variant(name: str) -> str:   # The name of a game, or the path of a Pyt
     if not found: raise ValueError(f"{name} registers no game; add register(\"my_game\", lambda: game).")
     raise ValueError(f"{name} registers {', '.join(found)}; run it with --rules {name} and name one of them.")
 
+# %% ../../nbs/87_lab.study.ipynb #87em0001
+def _has_empty_seats(game: Game, openings: int = 20) -> bool:
+    "Return True if some games of a short match leave seats empty."
+    if game.players < 3: return False
+    check_new_rules(game)   # Before its games are played
+    games = openings * game.players
+    return len(play_match(game, RandomPlayer(game), RandomPlayer(game, 1), games).scores) < games
+
 # %% ../../nbs/87_lab.study.ipynb #bed96553
 @dataclass(frozen=True)
 class StudyPlan:
@@ -69,8 +79,11 @@ class StudyPlan:
             require_kind(name, value := getattr(self, name), "int | None", 1_000_000)
             if value is not None and value < 1: raise ValueError(f"{name} is {value}; it must be at least 1.")
         if not self.minutes > 0: raise ValueError(f"minutes is {self.minutes}; it must be above 0.")
+        if not self.variants: raise ValueError("there is no game to study; name one or more.")
         if not self.seeds: raise ValueError("seeds is empty; a study needs one or more.")
-        for seed in self.seeds: require_kind("an entry of seeds", seed, "int", 2**63 - 1)
+        for seed in self.seeds:
+            require_kind("an entry of seeds", seed, "int", 2**63 - 1)
+            if seed < 0: raise ValueError(f"an entry of seeds is {seed}; it must be at least 0.")
         if len(set(self.seeds)) < len(self.seeds): raise ValueError(f"seeds are {self.seeds}; give each one once.")
         for strength in self.strengths: require_kind("an entry of strengths", strength, "int", LARGEST["simulations"])
         rising = all(one < other for one, other in zip(self.strengths, self.strengths[1:]))
@@ -82,8 +95,10 @@ class StudyPlan:
         if len({game.players for game in games}) > 1:
             said = ", ".join(f"{game.name} {game.players}" for game in games)
             raise ValueError(f"variants must have the same number of players to be compared; these have: {said}.")
-        known: set = set()
-        for game in games: check_run(game, dict(preset=self.preset) if self.preset else {}, known)
+        for game in games: check_run(game, dict(preset=self.preset) if self.preset else {}, set())
+        if empty := [game.name for game in games if _has_empty_seats(game)]:
+            raise ValueError(f"{empty[0]} leaves seats empty in some games, so its seats cannot be compared; fix the number "
+                             f"of players.")
 
     @property
     def run_minutes(self) -> float: return TRAINING * self.minutes / (len(self.variants) * len(self.seeds))
@@ -128,9 +143,9 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
     path = folder / "study.json"
     mine = dict(variants=list(plan.variants), seeds=list(plan.seeds), strengths=list(plan.strengths))
     found = dict(read_json(path, "study", tuple(mine))) if path.exists() else mine
-    if any(found[key] != mine[key] for key in mine):
-        raise ValueError(f"{folder} has a study of {', '.join(map(str, found['variants']))} with "
-                         f"{len(found['seeds'])} seeds; give this one another folder.")
+    if other := [key for key in mine if found[key] != mine[key]]:
+        raise ValueError(f"{folder} has a study with other {other[0]}: {str(found[other[0]])[:100]}; give this one another "
+                         f"folder.")
     marks = {name: rules_mark(get_game(name)) for name in plan.variants}
     before = found.get("rules") if isinstance(found.get("rules"), dict) else marks   # Older studies noted none
     if changed := [name for name in marks if before.get(name) != marks[name]]:
@@ -158,15 +173,15 @@ class Study:
         "Train, play and report. Return the result as plain data. Raise Stopped if the user stops it."
         try:
             self.train()
-            rounds = None if self.too_short() else play_rounds(self)
+            short = self.too_short()
+            result = None if short else make_result(self, play_rounds(self))
         except Stopped: raise
         except KeyboardInterrupt:
             raise Stopped(f"The runs and games are in {self.folder}; the same command continues them.") from None
         except Exception as error:   # Rules can raise anything
             raise ValueError(f"the study stopped: {first_line(error)}. What was trained and played is kept in "
                              f"{self.folder}; the same command continues.") from error
-        if rounds is None: raise ValueError(f"{self.too_short()} What was trained is kept in {self.folder}.")
-        result = make_result(self, rounds)
+        if result is None: raise ValueError(f"{short} What was trained is kept in {self.folder}.")
         write_whole(self.folder / "result.json", json.dumps(result, indent=0).encode())
         write_whole(self.folder / "report.html", study_page(result).encode())
         return result
@@ -195,11 +210,16 @@ def _round_file(study: Study, name: str, seed: int, number: int) -> Path:
     return study.folder / "rounds" / f"{study.runs.experiment.folder(name)}-{seed}-{number:03}.json"
 
 
-def _stored_round(path: Path, network: str) -> dict | None:
-    "Return what a file has, if this network played it."
+def _stored_round(path: Path, network: str, strengths: tuple) -> dict | None:
+    "Return what a file has, if this network played it at these strengths; None if the round must be played."
     if not path.exists(): return None
     found = read_json(path, "round of a study", ("network", "seconds", "games", "steps"))
-    return found if found["network"] == network else None
+    try:   # The file may be edited, or of another version
+        games = [StrongGame(**game) for strength in strengths for game in found["games"][str(strength)]]
+        steps = [PairScores(**step) for step in found["steps"]]
+        whole = games and steps and found["network"] == network and float(found["seconds"]) >= 0
+    except (KeyError, TypeError, ValueError): return None
+    return found if whole else None
 
 
 def play_round(agent, strengths: tuple, seed: int, network: str, path: Path, clock: Callable, stop) -> dict:
@@ -221,7 +241,7 @@ def play_together(study: Study, keys: list, threads: int) -> list[dict]:   # key
         def begin(name, seed, number):
             run, path = study.runs.trainer(name, seed), _round_file(study, name, seed, number)
             network = run.folder.checkpoint.networks[run.iteration]
-            if (found := _stored_round(path, network)) is not None: return found
+            if (found := _stored_round(path, network, plan.strengths)) is not None: return found
             agent, own = study.runs.agent(name, seed, max(plan.strengths)), derive_seed(seed, Purpose.LADDER, number)
             return pool.submit(play_round, agent, plan.strengths, own, network, path, study.clock, stop)
         try:

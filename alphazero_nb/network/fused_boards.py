@@ -118,6 +118,7 @@ class FusedNet(FusedBoardNet):
 
 # %% ../../nbs/20b_network.fused_boards.ipynb #aa8598a2
 @functools.cache
+@torch.random.fork_rng(devices=[])   # The layers draw weights
 def fused_boards_work(dtype: str) -> bool:
     "Return True if this PyTorch has the fused operators and they agree with the ordinary ones."
     number, conv = getattr(torch, dtype), nn.Conv2d(8, 8, 3, padding=1).requires_grad_(False)

@@ -177,6 +177,7 @@ class FusedSuitNet(Fused):
 
 # %% ../../nbs/20c_network.fused_cards.ipynb #de9b93ce
 @functools.cache
+@torch.random.fork_rng(devices=[])   # The layers draw weights
 def fused_cards_work() -> bool:
     "Return True if this PyTorch has the operators of `FusedLayer` and they agree with the ordinary ones."
     layer, chance = Layer(32).requires_grad_(False), torch.Generator().manual_seed(0)

@@ -105,6 +105,7 @@ def _as_bytes(x: torch.Tensor) -> torch.Tensor: return x.to(torch.uint8).contigu
 
 
 @functools.cache
+@torch.random.fork_rng(devices=[])   # The layers draw weights
 def int8_operators_work() -> bool:
     "Return True if this PyTorch and processor compute all convolutions of `Int8Net` exactly."
     chance = torch.Generator().manual_seed(0)

@@ -37,7 +37,9 @@ def children_of(game: Game, trees: Trees, nodes: tuple) -> list[Child]:
     if trees.nodes["mover"][nodes[0]] == CHANCE: return _outcomes(game, trees, nodes)
     found: dict = {}
     for node in nodes:
-        for edge, playable in zip(root_edges(trees, node).tolist(), playable_visits(trees, node).tolist()):
+        edges = root_edges(trees, node)
+        visits = playable_visits(trees, node) if edges["visits"].any() else edges["visits"]   # A new node has none
+        for edge, playable in zip(edges.tolist(), visits.tolist()):
             prior, _, visits, child, action, exact = edge
             found.setdefault(action, []).append((visits, playable, prior, exact, child))
     return [Child(action, *(sum(row[k] for row in rows) for k in (0, 1)), sum(row[2] for row in rows) / len(nodes),
@@ -166,7 +168,7 @@ def _read(game: Game, trees: Trees, state, nodes: tuple, half: np.ndarray, most:
     moves = tuple(RankedMove(child.action, child.visits, child.prior, value_of(trees, child.nodes, mover), child.proven,
                              (child.action, *expected_line(game, trees, child.nodes)))
                   for child in by_rank(children_of(game, trees, nodes)))
-    return PositionAnalysis(game, state, mover, sum(move.visits for move in moves),
+    return PositionAnalysis(game, state.copy(), mover, sum(move.visits for move in moves),
                             tuple(value_of(trees, nodes, seat) for seat in seats), float(np.hypot(change, spread)),
                             bool(trees.nodes["exact"][list(nodes)].all()), moves,
                             read_branches(game, trees, nodes, most) if most else ())

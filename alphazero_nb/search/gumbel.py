@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from ..core.compiled import lean_kernel
 from ..core.streams import uniform
-from .tree import Trees, root_of
+from .tree import Trees, best_proven, is_refuted, root_of
 
 # %% auto #0
 __all__ = ['CONSIDERED', 'VISITS', 'SCALE', 'PARTS', 'halving_order', 'Halving', 'make_halving', 'begin_halving',
@@ -108,12 +108,16 @@ def finish_halving(trees, tree, worlds, halving):   # tree: the first world, int
     root = root_of(trees, tree)
     edges, row = trees.edges, trees.nodes[root]
     untried, most = expected_untried(trees, root, halving.raw[tree])
-    best, best_score, top = row.first, -1e30, -1e30
+    sure, all_exact = best_proven(trees, root)
+    best, best_score, top, playable = row.first, -1e30, -1e30, -1
+    for k in range(row.count):   # The move to play is one of those that no other is proven to be better than
+        edge = edges[row.first + k]
+        if not is_refuted(edge, sure, all_exact): playable = max(playable, edge.visits)
     for k in range(row.count):
         edge, logit = edges[row.first + k], improved_logit(edges[row.first + k], untried, most)
         top = max(top, logit)
-        if edge.visits == most and halving.noise[tree, k] + logit > best_score:
-            best, best_score = row.first + k, halving.noise[tree, k] + logit
+        if edge.visits != playable or is_refuted(edge, sure, all_exact): continue
+        if halving.noise[tree, k] + logit > best_score: best, best_score = row.first + k, halving.noise[tree, k] + logit
     total = 0.0
     for k in range(row.count): total += math.exp(improved_logit(edges[row.first + k], untried, most) - top)
     for k in range(row.count):

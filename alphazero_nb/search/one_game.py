@@ -164,5 +164,5 @@ def warm_up(search: GameSearch) -> None:
         rows *= 2
     search.start(state)
     while search.step(4 * search.leaves): pass
-    count_plies(search.trees.nodes, search.trees.edges, 1, np.zeros(1, np.int32))
+    count_plies(search.trees.nodes, search.trees.edges, 0, np.zeros(1, np.int32))
     advance(search, ranked_moves(search)[0].action)

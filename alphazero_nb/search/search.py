@@ -394,8 +394,16 @@ class Requests:
         t, count = self.tables, self.count
         return t.inputs[:count], t.edge_offsets[:count + 1], t.edge_actions[:t.edge_offsets[count]]
 
+    def check(self, edge_logits, values) -> None:
+        "Raise a ValueError if evaluations have other shapes than those asked for: compiled code would read beyond them."
+        wanted = (int(self.tables.edge_offsets[self.count]),), (self.count, len(self.trees.result))
+        if (found := (np.shape(edge_logits), np.shape(values))) != wanted:
+            raise ValueError(f"the evaluator returned logits and values of the shapes {found[0]} and {found[1]}, not "
+                             f"{wanted[0]} and {wanted[1]}; check your evaluate().")
+
     def apply(self, edge_logits, values) -> None:
-        "Write the evaluations of all rows into their trees."
+        "Write the evaluations of all rows into their trees. Raise a ValueError if they have other shapes."
+        self.check(edge_logits, values)
         apply_evaluations(self.api, self.trees, self.tables, self.count, edge_logits, values, self.pending)
         self.count = 0
 
@@ -507,10 +515,12 @@ MOST_TREES = 1 << 30   # Bytes of the trees that `search` grows at a time
 
 
 def positions_at_once(game: Game, settings: SearchSettings) -> int:
-    "Return how many positions are searched side by side, so that their trees have a place in memory; at least 64."
+    """Return how many positions are searched side by side, so that their trees have a place in memory: 64 or more, if an
+    int32 can count their edges."""
     nodes, edges = (settings.simulations + 2) * (2 if game.outcomes else 1), (settings.simulations + 2) * game.max_legal
     size = nodes * (NODE.itemsize + 4 * game.players + 2 * game.state_size) + edges * EDGE.itemsize
-    return max(64, MOST_TREES // (size * count_worlds(game, settings)))
+    worlds = count_worlds(game, settings)
+    return max(1, min(np.iinfo(np.int32).max // (edges * worlds), max(64, MOST_TREES // (size * worlds))))
 
 
 def search(

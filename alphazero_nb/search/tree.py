@@ -15,7 +15,8 @@ from ..core.calls import CHANCE
 # %% auto #0
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
            'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
-           'best_if_decided', 'correct', 'prove', 'share_ties', 'drop_refuted', 'link_child', 'keep_subtree']
+           'best_if_decided', 'correct', 'prove', 'share_ties', 'best_proven', 'is_refuted', 'drop_refuted',
+           'link_child', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -68,8 +69,8 @@ def make_trees(
     "Return empty trees. Raise a ValueError if they need more edges than an int32 can count."
     node_room, edge_room = (simulations + 2) * (2 if outcomes else 1), (simulations + 2) * max_legal
     if count * edge_room > np.iinfo(np.int32).max:
-        raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need more than "
-                         f"2 billion edges; use fewer games at a time.")
+        raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need over 2 billion "
+                         f"edges; use fewer games or simulations.")
     return Trees(
         np.zeros(count, TREE), np.zeros(count * node_room, NODE), np.zeros(count * edge_room, EDGE),
         np.zeros((count * node_room, players), np.float32), np.zeros((count * node_room, state_size), np.int16),
@@ -295,20 +296,31 @@ def share_ties(trees, node):
 
 # %% ../../nbs/30_search.tree.ipynb #30f10004
 @lean_kernel
+def best_proven(trees, root):
+    "Return the largest mean of the root's exact edges, −1e30 without one, and whether all its edges are exact."
+    edges, row, best, all_exact = trees.edges, trees.nodes[root], -1e30, True
+    for e in range(row.first, row.first + row.count):
+        if edges[e].exact: best = max(best, edges[e].value / edges[e].visits)
+        else: all_exact = False
+    return best, all_exact
+
+
+@lean_kernel
+def is_refuted(edge, best, all_exact):   # best, all_exact: from `best_proven`
+    "Return True if a move is proven worse than another."
+    if not edge.exact: return best >= WON
+    mean = edge.value / edge.visits
+    return mean < best - TIE or (mean <= LOST and not all_exact)
+
+
+@lean_kernel
 def drop_refuted(trees, root):
     "Set the visits of edges that are proven worse than another to 0. If none is left, the likeliest other gets one."
-    nodes, edges = trees.nodes, trees.edges
-    row, best, likeliest, left = nodes[root], -1e30, -1, 0
-    first, last = row.first, row.first + row.count
-    for e in range(first, last):
-        if edges[e].exact: best = max(best, edges[e].value / edges[e].visits)
-        elif likeliest < 0 or edges[e].prior > edges[likeliest].prior: likeliest = e
-    for e in range(first, last):
-        if not edges[e].exact: refuted = best >= WON
-        else:
-            mean = edges[e].value / edges[e].visits
-            refuted = mean < best - TIE or (mean <= LOST and likeliest >= 0)
-        if refuted: edges[e].visits = 0
+    edges, row, likeliest, left = trees.edges, trees.nodes[root], -1, 0
+    best, all_exact = best_proven(trees, root)
+    for e in range(row.first, row.first + row.count):
+        if not edges[e].exact and (likeliest < 0 or edges[e].prior > edges[likeliest].prior): likeliest = e
+        if is_refuted(edges[e], best, all_exact): edges[e].visits = 0
         left += edges[e].visits
     if left == 0 and likeliest >= 0: edges[likeliest].visits = 1
 

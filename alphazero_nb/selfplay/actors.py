@@ -187,6 +187,7 @@ class _Actors:
         end. With fewer actors than threads, each serves more blocks."""
         self.stop()
         self.join()
+        if self.inference.device is not None: self._inside = _get_network_threads()   # Of this thread, which waits in `join`
         generation = Generation(source, actors or self.layout.threads)
         shielded(lambda: self._start(generation))
         return generation
@@ -194,7 +195,6 @@ class _Actors:
     def _start(self, generation: Generation) -> None:
         self.generation, count = generation, generation.playing
         self._actors = [Actor(self, generation, self.blocks[index::count]) for index in range(count)]
-        if self.inference.device is not None: self._inside = _get_network_threads()
         for index, actor in enumerate(self._actors):
             try: actor.start()
             except RuntimeError as error:   # The system cannot start another thread
@@ -260,7 +260,9 @@ class ActorPool(_Actors):
 
     def reports(self) -> dict[str, PoolReport]:
         "Return the report of this pool by device name, with the facts about its GPU."
-        name, facts = self.inference.name, gpu_facts(self.inference.name) if self.inference.device else {}
+        name, facts = self.inference.name, {}
+        try: facts = gpu_facts(name) if self.inference.device else {}
+        except RuntimeError: pass   # After an error of the device, which the actors report
         return {name: replace(self.report(), gpu=facts)}
 
     def close(self) -> None:
@@ -270,3 +272,4 @@ class ActorPool(_Actors):
         end = time.monotonic() + 10   # A thread inside PyTorch when the interpreter ends would abort the process
         for actor in self._actors:
             if actor.ident is not None: actor.join(max(0.0, end - time.monotonic()))
+        if self._actors and self._inside: _set_network_threads(self._inside)   # As `join` does

@@ -22,9 +22,9 @@ from .contracts import GamePool
 from .pools import make_pool, smaller_batch
 
 # %% auto #0
-__all__ = ['MOST_ROWS', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'fastest_variant', 'with_fastest_variant',
-           'play_for', 'warm_up', 'play_window', 'measure_window', 'measure_layouts', 'usual_game', 'spread_starts',
-           'limit_games', 'choose_layout', 'layout_table']
+__all__ = ['MOST_ROWS', 'TURN_S', 'BESIDE', 'LONGEST_MIN', 'LEAST_SLOTS', 'candidate_layouts', 'fastest_variant',
+           'with_fastest_variant', 'play_for', 'warm_up', 'play_window', 'measure_window', 'measure_layouts',
+           'usual_game', 'spread_starts', 'limit_games', 'choose_layout', 'layout_table']
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #3d5d3d6f
 MOST_ROWS = 4096   # Of blocks that a GPU evaluates together
@@ -83,7 +83,7 @@ def with_fastest_variant(game: Game, network, layouts: dict[str, Layout]) -> dic
     devices = {name for layout in layouts.values() for name in layout.devices}
     if network is None or len(devices) != 1 or "ray" in devices: return layouts
     variants = device_variants(get_device(*devices))
-    if len(variants) == 1: return layouts
+    if len(variants) == 1 or any(layout.number_format for layout in layouts.values()): return layouts   # Or chosen by hand
     rows = max(layout.max_batch for layout in layouts.values())
     inputs = np.random.default_rng(0).integers(0, 2, (rows, *game.input_shape)).astype(np.int8)
     best = fastest_variant(network, variants, inputs)
@@ -91,6 +91,9 @@ def with_fastest_variant(game: Game, network, layouts: dict[str, Layout]) -> dic
     return {name: replace(layout, **measured) for name, layout in layouts.items()}
 
 # %% ../../nbs/48_selfplay.calibration.ipynb #4d973339
+TURN_S = 60.0   # Longest wait for the turns that have begun
+
+
 def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
     "Play for about `seconds` and return the actual time. Raise the error that ended the play."
     start = time.perf_counter()
@@ -101,6 +104,9 @@ def play_for(pool: GamePool, scheduler: GameScheduler, seconds: float) -> float:
         while not generation.ended and (rest := end - time.perf_counter()) > 0:
             try: scheduler.events.get(timeout=min(rest, 0.25))
             except queue.Empty: pass
+        pool.stop()
+        end = time.perf_counter() + TURN_S   # A turn may take longer than `join` gives a worker
+        while not generation.ended and time.perf_counter() < end: time.sleep(0.005)
     finally:
         pool.stop()
         pool.join()
@@ -129,14 +135,20 @@ def play_window(
     return took
 
 
-def measure_window(pool: GamePool, scheduler: GameScheduler, seconds: float) -> dict:
+def measure_window(
+    pool: GamePool,
+    scheduler: GameScheduler,
+    seconds: float,
+    least_moves: int = 0,   # Play on until so many moves, at most a minute: games that begin together move together
+) -> dict:
     """Play for one window. Return evals_per_s, moves_per_s, average_batch and busy_share (of the evaluators).
 
     The evaluations are those by the network and those from the tables of the blocks; a batch has the former only."""
     before, moves = pool.report(), scheduler.moves
+    played = lambda report: scheduler.moves - moves + report.open_moves - before.open_moves
     took = play_window(partial(play_for, pool, scheduler), lambda: pool.report().answers, seconds)
-    after = pool.report()
-    moves, batches = scheduler.moves - moves + after.open_moves - before.open_moves, after.batches - before.batches
+    while played(after := pool.report()) < least_moves and took < 60: took += play_for(pool, scheduler, seconds)
+    moves, batches = played(after), after.batches - before.batches
     return dict(evals_per_s=(after.answers - before.answers) / took, moves_per_s=moves / took,
                 average_batch=(after.evaluations - before.evaluations) / max(1, batches),
                 busy_share=min(1.0, (after.busy_s - before.busy_s) / (took * max(1, after.evaluators))))

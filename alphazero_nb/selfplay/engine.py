@@ -25,7 +25,7 @@ from .settings import SelfPlaySettings, default_settings
 from .contracts import GamePool, Generation, PoolReport
 from .scheduler import Finished, GameScheduler
 from .pools import make_pool, smaller_batch
-from .calibration import (candidate_layouts, choose_layout, layout_table, measure_layouts,
+from .calibration import (TURN_S, candidate_layouts, choose_layout, layout_table, measure_layouts,
                                                spread_starts, usual_game)
 
 # %% auto #0
@@ -272,6 +272,7 @@ class _EngineState:
         self.worlds, self.closed = count_worlds(game, settings.search), False
         self.pool = self.layout = self._closing = None   # The last one closes the pool of an engine that is dropped
         self._measure = measure   # True if layouts are benchmarked before the next games
+        self._formats: dict = {}  # Of a device that was changed by hand: fields of every layout
 
     def leftover(self) -> list[GameRecord]:
         "Return the finished games that no call has returned yet, in the order of their numbers."
@@ -344,7 +345,10 @@ class _PoolOwner(_EngineState):
     def _halt(self, generation: Generation) -> None:
         "End the play between two calls. Raise the error that ended it before."
         self.pool.stop()
-        self.pool.join()
+        end = time.monotonic() + TURN_S   # A turn may take longer than `join` gives a worker
+        try:
+            while not generation.ended and time.monotonic() < end: time.sleep(0.005)
+        finally: self.pool.join()
         self._check(generation)
 
     def _check(self, generation: Generation) -> None:
@@ -361,11 +365,12 @@ class _PoolOwner(_EngineState):
 
 # %% ../../nbs/49_selfplay.engine.ipynb #5b801cff
 def _benchmark(
-    game: Game, network, layout: Layout, settings: SelfPlaySettings, seed: int, seconds: float, say: Callable,
+    game: Game, network, layout: Layout, formats: dict, settings: SelfPlaySettings, seed: int, seconds: float, say: Callable,
 ) -> list[dict]:
     "Benchmark the layouts that compete with this one for `seconds` in total. Return the table."
     length, evaluations = usual_game(game, settings)
-    return measure_layouts(game, network, candidate_layouts(game, network, layout), seconds,
+    layouts = {name: replace(each, **formats) for name, each in candidate_layouts(game, network, layout).items()}
+    return measure_layouts(game, network, layouts, seconds,
                            spread_starts(settings, length), seed, evals_per_game=length * evaluations, say=say)
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1b1726e9
@@ -412,7 +417,7 @@ class _CallRunner(_PoolOwner):
         self.pause()
         self.pool.close()      # Its processes would compete with the measured ones
         say = lambda text: self.events.emit(Message(text))
-        rows = _benchmark(self.game, self.network, self.layout, self.settings, self.seed, seconds, say)
+        rows = _benchmark(self.game, self.network, self.layout, self._formats, self.settings, self.seed, seconds, say)
         self.use(choose_layout(rows, self.play_on))
         if self.closed: self.pool.close()
         self._measure = False
@@ -482,9 +487,9 @@ class SelfPlayEngine(_GameSupply):
         if not isinstance(layout, Layout):
             layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
                                  threads, games, max_batch, shared, self.worlds, backend)
-            if isinstance(device, Device) and network is not None and device != get_device(device.name):   # Changed by hand
-                layout = replace(layout, number_format=device.dtype, channels_last=device.channels_last)
-        self.use(layout)
+        if isinstance(device, Device) and network is not None and device != get_device(device.name):   # Changed by hand
+            self._formats = dict(number_format=device.dtype, channels_last=device.channels_last)
+        self.use(replace(layout, **self._formats))
 
     def __repr__(self):
         network = "no network" if self.network is None else type(self.network).__name__

@@ -368,6 +368,7 @@ class SlotBlock(SlotGames):
         if weights is not self.weights: reset(self.cache)
         self.weights = weights
         if answers is None: return
+        self.requests.check(*answers)
         if self.asked is weights: insert(self.cache, self.requests.tables, self.requests.count, *answers)
         try: self.requests.apply(*answers)
         except NotFinite: raise

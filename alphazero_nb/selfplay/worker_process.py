@@ -140,10 +140,12 @@ class RemoteScheduler:
         self.outbox.put("game", record)
 
     def end(self, generation: Generation) -> None:
-        "Send the totals, and how the generation ended."
-        send_report(self.pool, self.outbox)
-        if generation.error is None: self.outbox.put("paused")
-        else: self.outbox.put("failed", *describe_error(generation.error))
+        "Send the totals, and how the generation ended. Where both fail, the first error counts."
+        error = generation.error
+        try: send_report(self.pool, self.outbox)
+        except Exception as problem: error = error or problem
+        if error is None: self.outbox.put("paused")
+        else: self.outbox.put("failed", *describe_error(error))
 
 
 def send_report(pool: ActorPool, outbox: Outbox) -> None:

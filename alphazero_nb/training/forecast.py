@@ -296,7 +296,8 @@ def prepare_run(
     **options,                              # Of Trainer: seed, simulations, train_settings, listeners and others
 ) -> tuple[Trainer, Forecast | None]:
     "Return the trainer of a run, and the forecast if the run is new and lasts for at least a minute."
-    trainer = Trainer(game, preset or _preset_of(folder), folder, device, **options)
+    preset = preset or _preset_of(folder)
+    trainer = Trainer(game, preset, folder, device, **options)
     # Nothing to choose, nothing to measure, or nothing that may depend on a measurement
     run = trainer.plan
     fixed = run.network is not None or run.from_folder or run.reproducible

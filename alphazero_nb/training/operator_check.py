@@ -126,6 +126,7 @@ class OperatorWatch(TorchDispatchMode):
     def __init__(self, device: Device):
         super().__init__()
         self.device, self.where, self.ran, self.calls, self.faults = device, "", set(), set(), {}
+        self.lacking = False   # True if the job that runs has met a missing operator
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -160,6 +161,7 @@ class OperatorWatch(TorchDispatchMode):
 
     def lacks(self) -> bool: return any(fault.kind == "missing" for fault in self.faults.values())
     def note(self, func, kind: str, detail: str = "") -> None:
+        if kind == "missing": self.lacking = True
         self.faults.setdefault(func.name(), OperatorFault(func.name(), kind, self.where, detail))
 
     def compare(self, func, got: list, copied: tuple) -> None:
@@ -233,13 +235,13 @@ def list_jobs(game: Game, preset: str, device: Device) -> list[Job]:
 def check_job(job: Job, watch: OperatorWatch) -> None:
     "Run a job under the watch. Run it again without, and note it as wrong if its numbers are not those of the CPU."
     watch.where = job.where
-    fault = None
+    fault, watch.lacking = None, False
     try:
         with watch: job.run()
         if not watch.lacks() and not job.is_right(): fault = "its numbers differ from those of the CPU"
     except (RuntimeError, TypeError, ValueError) as error:
         if out_of_memory(error): raise
-        if not watch.faults: fault = str(error).splitlines()[0]
+        if not watch.lacking: fault = str(error).splitlines()[0]   # Else that is noted
     if fault: watch.faults[job.where] = OperatorFault("", "wrong", job.where, fault)
 
 

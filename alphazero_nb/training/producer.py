@@ -170,7 +170,7 @@ def produce_games(
 ) -> int:                              # Number of written games
     "Play for a run, with its newest weights, into its folder. A stop (Ctrl-C) returns normally."
     folder, written, ended = Path(folder), 0, False
-    events = Events(default_listeners() if listeners is None else list(listeners))
+    events = Events(default_listeners(text=True) if listeners is None else list(listeners))
     end = np.inf if minutes is None else time.monotonic() + 60 * minutes
     while not ended:
         try: producer = Producer(folder, network, events.emit, device=device, **engine)

@@ -381,6 +381,7 @@ def save_layout_file(path: Path, table: list[dict], layout: Layout) -> None:
 
 def read_layout_file(path: Path) -> Layout | None:
     "Return the layout that was measured on this machine, if any. Raise a ValueError if the file is damaged."
+    from alphazero_nb.network.inference import BACKENDS, DTYPES
     if not exists(path): return None
     saved = read_json(path, "measured layout", ("machine", "layout"))
     if saved["machine"] != _machine(): return None
@@ -390,7 +391,8 @@ def read_layout_file(path: Path) -> Layout | None:
     sane = layout.kind in LAYOUTS and layout.kind != "ray" and layout.shared in (None, True, False)   # Ray: unmeasured
     sane = sane and all(name in device_names() for name in layout.devices)
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
-    sane = sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4
+    sane = sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4 and layout.max_batch * layout.merged <= 1 << 16
+    sane = sane and layout.number_format in (None, *DTYPES) and layout.backend in BACKENDS and layout.channels_last in (None, True, False)
     if not (sane and layout.games >= len(layout.devices)):
         raise ValueError(f"{path} is damaged: its layout is not possible on this machine.")
     return layout
@@ -407,11 +409,13 @@ class LayoutFile:
         layout: str | Layout,    # Of the trainer; "auto": the measured one
         fixed: bool,             # True if nothing may be measured
         minutes: float | None,   # Length of the run, if it is known
+        device: str | None = None,   # Of the run; a layout of another one is not used
     ) -> tuple:                  # A layout, "auto" to measure now, or None for the default; and a note or ""
         "Return the layout to start with."
         if layout != "auto": return layout, ""
         try: found, note = read_layout_file(self.path), ""
         except ValueError as error: found, note = None, f"{str(error).rstrip('.')}. The layout is measured again."
+        if found and device and set(found.devices) != {device}: found = None
         if found: self.max_rows = found.max_rows
         if found and not fixed: return found, note
         return None if fixed or minutes is None or minutes < 3 else "auto", note
@@ -471,6 +475,7 @@ def pack_agent(
 ) -> Path:               # The zip file, beside the folder
     "Pack the newest agent of a run. Raise a ValueError if there is none or its network is damaged."
     folder = Path(folder)
+    if folder.name in ("", ".."): folder = folder.resolve()   # "." has no name
     config, saved = read_config(folder / "config.json"), read_saved(folder)
     iteration, hashes = saved.checkpoint.iteration, saved.checkpoint.networks
     name = f"network-{iteration:06}.npz"

@@ -435,7 +435,7 @@ class IterationSteps:
         on = self.account.on
         self.emit(PhaseStarted("self-play"))
         with on("self-play"): games = self._play(supplier)
-        if supplier.layout is not None and supplier.layout.max_rows != self.layouts.max_rows:
+        if supplier.layout is not None and supplier.layout.max_rows not in (None, self.layouts.max_rows):
             self.folder.patiently(lambda: self.layouts.save([], supplier.layout), self.emit)
         self.progress.is_saved = False   # Until the folder has the result of this iteration
         self.emit(PhaseStarted("learning"))
@@ -480,7 +480,7 @@ class TrainingLoop(IterationSteps):
         "Load the state from the folder if memory does not have it. Return the layout to start with."
         plan, progress = self.plan, self.progress
         if not progress.is_saved or self.folder.changed(): progress.resume()
-        layout, note = self.layouts.choose(plan.layout, plan.fixed, minutes)
+        layout, note = self.layouts.choose(plan.layout, plan.fixed, minutes, str(plan.device))
         if note: progress.notes.append(note)
         return layout
 

@@ -196,9 +196,11 @@ class DashboardState(_RunReadings):
         self.other = (Path(compare).name, *read_curves(compare)) if compare else ("", {}, {})
         self.mark = uuid.uuid4().hex[:8]       # Tells the folds of this dashboard from those of others on the page
         self.stopped, self.call_s = 0.0, 0.0   # Time of the end; seconds of the present call, as its status says
+        self.after = ""   # The newest message after the end
 
     def __call__(self, event) -> None:
-        if isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)): self.phase, self.ended = event, ""
+        if isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)): self.phase, self.ended, self.after = event, "", ""
+        if isinstance(event, Message) and self.ended: self.after = describe(event)   # Another call may have begun
         match event:
             case GameFinished(): self._count(event)
             case EngineStatus():
@@ -225,7 +227,7 @@ class DashboardState(_RunReadings):
     def _end(self, event) -> None: self.ended, self.stopped = describe(event), self.clock()
 
     def _begin(self, run: RunStarted) -> None:
-        self.run, self.began, self.ended, self.phase = run, self.clock(), "", None
+        self.run, self.began, self.ended, self.after, self.phase = run, self.clock(), "", "", None
         done, matches = read_curves(run.folder)
         self.iterations |= {number: row for number, row in done.items() if number <= run.iteration}
         self.matches |= {key: row for key, row in matches.items() if key[0] <= run.iteration}
@@ -589,7 +591,7 @@ PAGE = "font-family:system-ui,Helvetica,Arial,sans-serif;font-size:13px;line-hei
 def _head(state: DashboardState) -> str:
     "Return the title, the bars, the newest message and the big numbers."
     away = "" if state.ended else state.away
-    note = state.ended or next((text for text in reversed(state.messages) if "\n" not in text), "")   # No tables
+    note = state.after or state.ended or next((text for text in reversed(state.messages) if "\n" not in text), "")   # No tables
     line = "min-height:18px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis" if not state.ended else "min-height:18px"
     return (_title(state) + _block(html.escape(away), f"border-left:4px solid {ORANGE};padding-left:8px;margin:4px 0")
             + _bars(state) + _block(html.escape(note) or "&nbsp;", line, note) + _numbers(state))

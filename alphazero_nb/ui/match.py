@@ -139,7 +139,7 @@ class MatchState:
         self.seconds = {}                        # {simulations: seconds of the fastest reply with them}
         self.finished = {}                       # {seed of a finished game: {player: points}}
         self.aided = {}                          # {seed of a game: the help for which it changes no rating}
-        self.lucks = {}                          # {(seed, actions, rolls) of a finished game: what chance gave the person}
+        self.lucks = {}                          # {(seed, actions, rolls, seats) of a finished game: what chance gave the person}
         self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
         self.inside = None                       # The last PositionAnalysis of `lines`
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
@@ -194,7 +194,7 @@ def keep_and_continue(match: MatchState, line: GameLine, words: str) -> str:
     return continue_with(match, line, words)
 
 # %% ../../nbs/75_ui.match.ipynb #33869074
-def _line_key(line: GameLine) -> tuple: return line.seed, line.actions, line.rolls
+def _line_key(line: GameLine) -> tuple: return line.seed, line.actions, line.rolls, line.seats
 
 
 MOST_AHEAD = 100_000   # Evaluations for the luck of one game, one roll ahead
@@ -356,6 +356,7 @@ def seconds_words(match: MatchState, simulations: int | None) -> str:
 
 def change_simulations(match: MatchState, simulations: int) -> str:
     "Set the agent's number of simulations per move."
+    if simulations_of(match.full) is None: raise Refused(f"{match.name} has no number of simulations to change.")
     match.full = match.agent = with_simulations(match.full, simulations)
     match.level, match.rating = len(match.levels), None
     return f"{match.name} now uses {simulations} simulations per move."
@@ -366,7 +367,9 @@ def change_level(match: MatchState, level: float) -> str:
     count = len(match.levels)
     if not count: raise Refused(f"{match.name} has no levels; choose its number of simulations.")
     if not 1 <= level <= count: raise Refused(f"{match.name} has levels 1 to {count}.")
+    asked = getattr(match.agent, "asked", 0)
     match.level, match.agent = level, match.full if level == count else match.full.at_level(level)
+    if asked and hasattr(match.agent, "asked"): match.agent.asked = max(asked, match.agent.asked)   # Its random numbers go on; they do not begin again
     return f"{match.name} now plays at {level_words(match)}."
 
 
@@ -396,7 +399,9 @@ def follow_results(match: MatchState, on: bool) -> str:
     except ValueError as error: stored, words = None, f" Your stored level is not used: {error}"
     match.rating = stored or Rating(match.levels)
     if stored: words = f" Your level comes from {game_count(stored)}, which you have stored."
-    return f"{change_level(match, match.rating.level)}{words} Each finished game changes its level."
+    before, said = match.level, change_level(match, match.rating.level)
+    if match.level != before and match.line.actions: note_help(match, "a change of level")
+    return f"{said}{words} Each finished game changes its level."
 
 
 def game_count(rating) -> str: return f"{len(rating.results)} game{'s' * (len(rating.results) != 1)}"

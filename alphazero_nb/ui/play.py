@@ -122,6 +122,14 @@ class PlayControls:
         def name(n): return f"{STRENGTHS.get(n, 'its own')}, {n} simulations{seconds_words(self.match, n)}"
         return [(name(n), n) for n in numbers]
 
+    def draw_handicap(self) -> None:
+        "Offer the handicaps of the seat that has or would get one, and show the one of this game."
+        line = self.match.line
+        seat = line.handicap.seat if line.handicap else line.seats[0] if line.seats else 0
+        options = (("none", ""), *((name, name) for name in find_handicaps(self.match.game, seat)))
+        if self.handicap.options != options: self.handicap.options = options
+        self.handicap.value = line.handicap.name if line.handicap else ""
+
     def draw(self) -> None:
         "Show the state of the match."
         match, over = self.match, self.match.over and self.match.shown is None
@@ -129,7 +137,7 @@ class PlayControls:
         self.level.disabled = self.match_me.value = match.rating is not None
         self.keep.layout.display = "" if match.rating is not None else "none"
         if match.levels: self.level.value = round(match.level)
-        self.handicap.value = match.line.handicap.name if match.line.handicap else ""
+        self.draw_handicap()
         full = " (full)" if match.level == len(match.levels) else ""
         level = f"level {match.level:.2g} of {len(match.levels)}{full}" if match.levels else ""
         level += seconds_words(match, simulations_of(match.agent)) if level else ""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 
 import numpy as np
-from ..core.events import shell_command, describe_keeps, describe_measure
+from ..core.events import are_measures, describe_keeps, describe_measure, shell_command
 from ..core.game import Game
 from ..core.registry import get_game, rules_file
 from ..core.records import GameRecord, split_records
@@ -53,19 +53,7 @@ def _check_matches(path: Path, rows, more: tuple = ()) -> None:
     _check_rows(path, rows, numbers, texts=("player", "opponent"))
     within = all(0 <= row["low"] <= row["high"] <= 1 and 0 <= row["score"] <= 1 for row in rows)
     _check(path, within, "a score is out of range")
-    _check(path, all(_are_measures(row.get("measures", {})) for row in rows), "a measure is no mean with an interval")
-
-
-def _is_interval(mean) -> bool:
-    return isinstance(mean, list) and len(mean) == 3 and all(map(_number, mean)) and mean[1] <= mean[0] <= mean[2]
-
-
-def _are_measures(measures) -> bool:
-    "Return True if these are valid measures of a match in duplicate."
-    keys = "mine", "theirs", "difference"
-    return isinstance(measures, dict) and all(isinstance(row, dict) and type(row.get("share")) is bool
-                                              and all(_is_interval(row.get(key)) for key in keys)
-                                              for row in measures.values())
+    _check(path, all(are_measures(row.get("measures", {})) for row in rows), "a measure is no mean with an interval")
 
 # %% ../../nbs/79_ui.report.ipynb #4646d3f7
 @contextmanager

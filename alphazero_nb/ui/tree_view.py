@@ -69,14 +69,16 @@ def _seat_words(found: PositionAnalysis) -> str:
 
 # %% ../../nbs/74d_ui.tree_view.ipynb #73a00008
 def branch_name(game: Game, state, branch: Branch) -> str:
-    "Return the name of a branch that begins in this state."
+    "Return the name of a branch that begins in this state; None: below several rolls, which nothing names."
     if branch.action < 0: return "several rolls"
-    return game.outcome_name(branch.action) if branch.mover == CHANCE else write_move(game, state, branch.action)
+    if branch.mover == CHANCE: return game.outcome_name(branch.action)
+    return game.action_name(branch.action) if state is None else write_move(game, state, branch.action)
 
 
 def state_below(game: Game, state, branch: Branch):
     "Return the position after a branch, as far as its names need it. With hidden cards, the names need only the first."
-    return state if game.has_hidden_information or branch.action < 0 else game.play(state, branch.action)
+    if game.has_hidden_information: return state
+    return None if state is None or branch.action < 0 else game.play(state, branch.action)
 
 
 def _summary(game: Game, state, branch: Branch, total: int) -> str:

@@ -520,3 +520,28 @@ def test_a_size_that_was_trained_is_not_trained_again_and_its_file_plays_others(
     monkeypatch.setattr("builtins.input", lambda prompt: "quit")
     assert main(["play", str(tmp_path / "run-5"), *other]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run-5", "run-6"]
+
+
+@pytest.mark.parametrize("words, option", [("machine tictactoe --simulations 8", "simulations"), ("device tictactoe --seed 3", "seed"),
+                                           ("layouts tictactoe --threads 2", "threads"), ("kernels tictactoe --windows 2", "windows"),
+                                           ("cards blob --effort heavy", "effort"), ("machine tictactoe --no-compile", "no-compile")])
+def test_a_benchmark_refuses_what_it_does_not_use(words, option, capsys):
+    assert main(["bench", *words.split(), "--device", "cpu"]) == 2
+    assert f"bench {words.split()[0]} does not use --{option}; leave it out." in capsys.readouterr().err
+
+
+def test_a_level_plays_and_the_full_agent_gives_advice(monkeypatch):
+    kept = []
+    monkeypatch.setattr("alphazero_nb.ui.match_view.play_text", kept.append)
+    assert main(["play", "connect4", "--level", "1", "--simulations", "8", "--device", "cpu"]) == 0
+    match, = kept
+    assert match.level == 1 and match.full.temperature == 0 and match.agent.temperature > 0
+    assert main(["play", "connect4", "--level", "99", "--simulations", "8", "--device", "cpu"]) == 2
+
+
+def test_a_result_is_printed_although_its_games_cannot_be_written(tmp_path, monkeypatch, capsys):
+    def full(*asked): raise OSError(28, "No space left on device")
+    monkeypatch.setattr("alphazero_nb.cli._write_pgn", full)
+    words = ["arena", "random", "random", "--game", "chess", "--games", "2", "--pgn", str(tmp_path / "x.pgn")]
+    assert main(words) == 2 and "of the points" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 2 and json.loads(capsys.readouterr().out)["games"] == 2

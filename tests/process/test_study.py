@@ -135,7 +135,7 @@ def test_the_games_are_the_same_however_many_cores_play_them(tmp_path, monkeypat
     played = lab.play_rounds(made)
     again = {key: lab.play_together(made, [(*key, number) for number in range(3)], 1) for key in made.runs}
     assert played == again and [len(rows) for rows in played.values()] == [3] * 4
-    monkeypatch.setattr(lab, "_stored_round", lambda path, network: None)
+    monkeypatch.setattr(lab, "_stored_round", lambda *asked: None)
     for key in made.runs:
         for old, new in zip(played[key], lab.play_together(made, [(*key, number) for number in range(3)], 2)):
             assert {name: old[name] for name in ("games", "steps")} == {name: new[name] for name in ("games", "steps")}
@@ -205,7 +205,7 @@ def test_the_stored_games_follow_the_rules(finished):
 
 def test_another_study_in_the_folder_is_refused(tmp_path):
     prepared(tmp_path)
-    with pytest.raises(ValueError, match=r"has a study of nim\(stones=5\), nim\(stones=4\).*another folder"): prepared(tmp_path, ("tictactoe",))
+    with pytest.raises(ValueError, match=r"has a study with other variants: .*nim\(stones=5\)', 'nim\(stones=4\).*another folder"): prepared(tmp_path, ("tictactoe",))
 
 
 def test_a_study_of_other_rules_is_refused(tmp_path, monkeypatch):
@@ -301,7 +301,7 @@ def test_rounds_end_with_their_time(tmp_path, monkeypatch, cores, fits):
                                           (dict(strengths=(64, 256)), "give 0 and one or more numbers of simulations, rising"),
                                           (dict(strengths=(0,)), "give 0 and"), (dict(strengths=(0, 64, 16)), "rising"),
                                           (dict(strengths=(0, 1.5)), "an entry of strengths is 1.5"),
-                                          (dict(rounds=0), "rounds is 0; it must be at least 1"), (dict(iterations=1.5), "iterations is 1.5; it must be a whole number")])
+                                          (dict(seeds=(-1,)), "an entry of seeds is -1; it must be at least 0"), (dict(rounds=0), "rounds is 0; it must be at least 1"), (dict(iterations=1.5), "iterations is 1.5; it must be a whole number")])
 def test_numbers_that_are_none(given, words):
     with pytest.raises(ValueError, match=words): StudyPlan(("tictactoe",), **given)
 
@@ -348,3 +348,71 @@ def test_the_verdict_on_nim(tmp_path):
 def test_variants_whose_names_differ_in_signs_have_folders_of_their_own(tmp_path):
     made = Study(StudyPlan(("go(size=3,komi=3)", "go(size=3,komi=-3)"), 10.0, (0,), SMALL, 1, 1), tmp_path, lambda text: None)
     assert len({made.runs.path(*key) for key in made.runs}) == 2 == len({lab._round_file(made, *key, 0) for key in made.runs})
+
+
+def test_a_file_runs_again_when_an_edit_is_undone(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.delitem(sys.modules, "undone_rules", raising=False)
+    file = tmp_path / "undone_rules.py"
+    good = "import broken_games\nfrom alphazero_nb.core.registry import register\nregister('undone', lambda: broken_games.nim(name='undone'))\n"
+    file.write_text(good)
+    import_rules(file)
+    file.write_text("x = (")
+    with pytest.raises(SyntaxError): import_rules(file)
+    file.write_text(good)
+    assert import_rules(file) == ["undone"] and get_game("undone").players == 2
+
+
+def test_a_file_that_was_imported_and_then_changed_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.delitem(sys.modules, "edited_after_import", raising=False)
+    file = tmp_path / "edited_after_import.py"
+    text = "import broken_games\nfrom alphazero_nb.core.registry import register\nregister('after', lambda: broken_games.nim(name='after', actions={}))\n"
+    file.write_text(text.format(3))
+    import_module("edited_after_import")
+    file.write_text(text.format(4))
+    assert import_rules(file) == ["after"] and get_game("after").actions == 4
+
+
+def broken_answer(error):
+    def answer(game): raise error
+    return answer
+
+
+def test_rules_that_fail_in_the_report_are_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "exact_answer", broken_answer(IndexError("the heap fell over")))
+    with pytest.raises(ValueError, match="the study stopped: the heap fell over"): prepared(tmp_path, ("nim(stones=3)",), 1, 1).run()
+    monkeypatch.setattr(lab, "exact_answer", broken_answer(KeyboardInterrupt()))
+    with pytest.raises(Stopped, match="the same command continues them"): prepared(tmp_path, ("nim(stones=3)",), 1, 1).run()
+
+
+@pytest.mark.parametrize("spoil", [lambda found: found["games"].pop("8"), lambda found: found["games"]["8"][0].pop("results"),
+                                   lambda found: found["steps"][0].pop("scores"), lambda found: found.update(seconds="1 s"),
+                                   lambda found: found.update(games=[1]), lambda found: found.update(steps=3)])
+def test_a_round_that_lacks_something_is_played_again(finished, tmp_path, spoil):
+    file = next((finished[0].folder / "rounds").glob("*.json"))
+    found = json.loads(file.read_text())
+    path = tmp_path / "round.json"
+    path.write_text(json.dumps(found))
+    assert lab._stored_round(path, found["network"], SMALL) == found and lab._stored_round(path, "another", SMALL) is None
+    spoil(found)
+    path.write_text(json.dumps(found))
+    assert lab._stored_round(path, found["network"], SMALL) is None
+
+
+def test_every_game_of_a_study_can_have_its_network():
+    with pytest.raises(ValueError, match="anysize needs a board.*connect4"): StudyPlan(("tictactoe", "connect4"), preset="anysize")
+
+
+def test_a_study_needs_a_game_whose_seats_are_taken():
+    with pytest.raises(ValueError, match="there is no game to study"): StudyPlan(())
+    with pytest.raises(ValueError, match="leaves seats empty in some games"): StudyPlan(("blob(players=5,cards=3,deals=all)",))
+    StudyPlan(("blob(players=3,cards=2)",))
+
+
+def test_the_refusal_of_a_folder_names_what_differs(tmp_path):
+    claim_folder(StudyPlan(("tictactoe",)), tmp_path)
+    with pytest.raises(ValueError, match=r"has a study with other strengths: \[0, 4"): claim_folder(StudyPlan(("tictactoe",), strengths=(0, 8)), tmp_path)
+    with pytest.raises(ValueError, match=r"other seeds: \[0, 1, 2\]"): claim_folder(StudyPlan(("tictactoe",), seeds=(3, 4, 5)), tmp_path)

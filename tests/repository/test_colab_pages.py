@@ -1,4 +1,5 @@
 "What holds for every page that is opened in Colab, and the game that a reader writes there."
+import ast
 import json
 import random
 import re
@@ -261,3 +262,12 @@ def test_the_board_of_the_game_can_be_clicked(game):
     assert [square.action for square in shown.squares] == list(range(25))
     assert [place for place, square in enumerate(shown.squares) if square.seat == 0] == [6, 11]
     assert [place for place, square in enumerate(shown.squares) if square.seat == 1] == [7, 8]
+
+
+def test_a_loop_looks_at_what_a_command_returned(page):
+    "A command that fails says so and returns False; a loop that goes on would ask again for ever."
+    for cell in cells(page):
+        for loop in ast.walk(ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", cell, flags=re.M))):
+            if not isinstance(loop, ast.While): continue
+            asked = [ast.unparse(each) for each in ast.walk(loop) if isinstance(each, ast.Expr)]
+            assert not [each for each in asked if re.search(r"match\.(reply|move)\(", each)], cell

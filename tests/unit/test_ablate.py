@@ -41,6 +41,7 @@ def write(tmp_path):
 BAD = {
     "a misspelt setting": (dict(variants={"a": {"train": {"replay_ration": 4}}}), "Did you mean 'replay_ratio'"),
     "an unknown group": (dict(variants={"a": {"trian": {}}}), "Did you mean 'train'"),
+    "a name that no file can have": (dict(control={"train": {"baseline": "x" * 300}}), "control: The baseline cannot play"),
     "a bad value": (dict(variants={"a": {"play": {"random_start_fraction": 2}}}), "random_start_fraction is 2"),
     "a group without settings": (dict(control={"train": 4}), "must be an object"),
     "a network that is no name": (dict(control={"preset": {}}), "must be a name"),

@@ -9,8 +9,9 @@ from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.search.analysis import analyse, analyse_states
+from alphazero_nb.search.analysis import analyse, analyse_states, expected_line
 from alphazero_nb.search.search import SearchSettings, grow_trees, search, start_trees
+from alphazero_nb.search.tree import add_edges, add_node, back_up, make_trees
 
 
 class Opinion(UniformEvaluator):
@@ -142,3 +143,26 @@ def test_a_move_that_does_not_fit_is_named():
     agent, state = Agent(game, UniformEvaluator(game), 8), game.state_after([4])
     for moves, words in (([4], "tictactoe: action 4 is not legal"), ([50], "action 50 is not legal"), ([0, 1], "2 moves do not fit 1 positions")):
         with pytest.raises(ValueError, match=words): analyse_states(agent, [state], moves=moves)
+
+
+def test_a_line_follows_moves_that_were_searched():
+    "Three worlds. Below the root, only one world has a position, which has no visited move yet in two of them."
+    game, trees = get_game("blob(players=3,cards=2)"), make_trees(3, 4, 2, 1, 3)
+    roots = tuple(add_node(trees, tree, -1, 0) for tree in range(3))
+    for tree, root in enumerate(roots):
+        add_edges(trees, tree, root, 0, np.arange(2, dtype=np.int32), 2)
+        first = trees.nodes["first"][root]
+        trees.edges["prior"][first:first + 2] = .4, .6
+        back_up(trees, root, np.zeros(3, np.float32))
+    child = add_node(trees, 0, roots[0], 0)
+    trees.edges["child"][trees.nodes["first"][roots[0]]] = child
+    back_up(trees, child, np.zeros(3, np.float32))
+    assert expected_line(game, trees, roots) == (0,)
+
+
+def test_an_analysis_keeps_its_own_position():
+    game = get_game("connect4")
+    state = game.new()
+    found = analyse(Agent(game, UniformEvaluator(game), 20), state)
+    state[:] = game.play(state, 4)
+    assert np.array_equal(found.state, game.new())

@@ -22,6 +22,7 @@ from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.core.intervals import elo, linked_groups, mean_interval, score_interval
+from alphazero_nb.arena.level_curve import play_pairs
 from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
 from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, play_duplicate, play_match, play_series, play_tables,
                                         random_openings, share_beaten)
@@ -757,3 +758,21 @@ def test_playouts_end_in_a_match_of_chess():
     game = get_game("chess(variant=gardner)")
     result = play_match(game, get_player("rollouts:2", game), get_player("random", game), games=2)
     assert len(result.scores) == 2
+
+
+def test_an_empty_seat_plays_no_game():
+    "Deals for three to five players: where the player's seat is empty, there is no result. A match in duplicate knew it."
+    game = get_game("blob(players=5,cards=3,deals=all)")
+    class First(Player):
+        name = "first"
+        def acts(self, states): return np.array([game.legal_actions(state)[0] for state in states])
+    a, b = HeuristicPlayer(game), First()
+    want = play_duplicate(game, a, b, deals=40, seed=0).match.scores
+    match = play_match(game, a, b, games=200, seed=0)
+    assert len(want) < 200 and np.array_equal(match.scores, want)
+    assert all(len(each) == len(want) for each in (match.games, match.deals, match.results, match.lengths))
+    assert np.array_equal(play_pairs(game, [a, b], [(0, 1)], 200, 0)[1], want)
+
+
+def test_a_name_that_no_file_can_have_is_an_unknown_player():
+    with pytest.raises(ValueError, match="is unknown; choose random"): get_player("x" * 300, get_game("connect4"))

@@ -309,3 +309,10 @@ def test_a_terminal_takes_moves_by_their_names():
         return names(match.state)[0]
     play_text(match, ask=ask, say=said.append)
     assert len(match.history) > 20 and any("/" in line for line in said) and any("bar: x" in line for line in said)
+
+
+def test_the_text_of_a_game_that_is_over_says_who_has_won():
+    game = get_game("backgammon")
+    state = position({1: 1}, {13: 14}, (6, 5))
+    end = game.play(state, game.legal_actions(state)[0])
+    assert game.over(end) and game.text(end).endswith("x has won")

@@ -1,4 +1,5 @@
 "A dashboard's price is measured: the processor time of the listener alone, and memory that would betray a page that is kept."
+import functools
 import threading
 import time
 from contextlib import closing
@@ -49,13 +50,13 @@ def test_a_stopwatch_counts_what_is_computed_and_not_what_is_waited_for(clock):
 def test_a_stopwatch_hides_no_failure():
     told = []
     events = Events([Stopwatch(lambda event: 1 / 0), told.append])
-    events.emit("an event")
+    with pytest.warns(UserWarning, match="ZeroDivisionError"): events.emit("an event")
     assert len(events.listeners) == 1 and "ZeroDivisionError" in told[0].text
 
 
 def test_listeners_that_fail_together_are_each_removed():
     events = Events([lambda event: 1 / 0, lambda event: [][1]])
-    with pytest.warns(UserWarning, match="IndexError"): events.emit("an event")
+    with pytest.warns(UserWarning, match="ZeroDivisionError"), pytest.warns(UserWarning, match="IndexError"): events.emit("an event")
     assert events.listeners == []
 
 
@@ -204,3 +205,27 @@ def test_a_machine_is_measured_in_every_way_it_can_compute(monkeypatch):
     lines = found["table"].splitlines()
     assert lines[0].split()[-2:] == ["1", "16"] and all(len(line.split()) >= 4 for line in lines if line)
     assert "1,000    16,000" in next(line for line in lines if line.startswith("tiny eager float32"))
+
+
+def test_a_timed_call_measures_no_layouts(monkeypatch):
+    "The time that layouts take to be measured is none of the games."
+    calls = []
+    monkeypatch.setattr(SelfPlayEngine, "calibrate", lambda self, seconds=5.: calls.append("measured") or setattr(self, "_measure", False))
+    kept = SelfPlayEngine.generate_games
+    monkeypatch.setattr(SelfPlayEngine, "generate_games", lambda self, *asked: calls.append("games") or kept(self, *asked))
+    few = functools.partial(benchmark.best_bare, batches=(16,), seconds=.02)
+    monkeypatch.setattr(benchmark, "best_bare", few)
+    benchmark.bench_selfplay("tictactoe", "tiny", 8, "cpu", 1, .1, 8, compile=False, layout="auto")
+    assert calls == ["measured", "games"]
+
+
+def test_a_game_counts_what_the_tables_answer(monkeypatch):
+    seen, kept = {}, []
+    class Watched(SelfPlayEngine):
+        def __exit__(self, *error):
+            kept.append(self.stats())
+            super().__exit__(*error)
+    monkeypatch.setattr(benchmark, "SelfPlayEngine", Watched)
+    monkeypatch.setattr(benchmark, "measure_layouts", lambda *asked: seen.update(each=asked[-1]) or [])
+    benchmark.bench_layouts("tictactoe", "tiny", 8, "cpu", 1, .1, 200)
+    assert kept[0]["cache_hits"] and seen["each"] == (kept[0]["evaluations"] + kept[0]["cache_hits"]) / 200

@@ -15,6 +15,7 @@ from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import move_list, run_typed
 from alphazero_nb.ui.play import PlayBoard
 from alphazero_nb.ui.tree_view import heat_html, moves_text, tree_html, tree_svg
+from test_luck import two_rolls
 
 
 def random_line(game, seed, seats=(0, 1), most=1000):
@@ -236,3 +237,9 @@ def test_a_board_shows_the_lesson_and_plays_from_a_mistake():
     assert "<details" in widgets.lesson.widget.children[0].value and len(widgets.lesson.widget.children) == 4
     match.board.click(6)
     assert match.history[:5] == [0, 4, 1, 2, 6] and widgets.lesson.widget.children == (), "the branch has no lesson yet"
+
+
+def test_below_several_rolls_moves_have_plain_names():
+    "Nothing says which position follows two rolls in a row, so nothing is played in it."
+    found = agent_of(game := two_rolls(), 200).analyse(game.new())
+    assert tree_html(found) and tree_svg(found) and "outcome" not in tree_html(found)

@@ -584,3 +584,20 @@ def test_shown_by_its_name_it_is_there_again(kernel):
     kernel.run("engine.generate_games(50);")
     cell = kernel.run("board")
     assert len(cell.shown) == 1 and "50 games in" in words(cell.shown[0][2][HTML])
+
+
+def test_a_second_start_does_not_show_the_end_of_the_first(tmp_path):
+    state = DashboardState()
+    state(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), minutes=1))
+    state(RunDone(3, "run"))
+    assert "Done" in words(render_part(state, 0))
+    state(Message("Compiling…"))
+    assert "Compiling…" in words(render_part(state, 0)) and "Done" not in words(render_part(state, 0))
+
+
+def test_a_run_with_odd_lines_is_drawn(tmp_path):
+    (tmp_path / "events.jsonl").write_text('{"event": "IterationDone", "iteration": "2", "seconds": 1, "games": 1, "positions": 1, '
+                                           '"policy_loss": 1, "value_loss": 1, "games_per_s": 1}\n')
+    state = DashboardState(compare=tmp_path)
+    state(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), 3))
+    assert render(state)

@@ -320,3 +320,14 @@ def test_the_operators_are_those_of_the_page_of_transfers():
     text = "".join("".join(cell["source"]) for cell in page["cells"])
     told = {name: (int(batch), int(step)) for name, batch, step in re.findall(r"^\| `(\w+)` \| (\d+) \| \d+ \| (\d+) \|", text, re.M)}
     assert OPERATORS.items() <= told.items()
+
+
+def test_a_run_that_was_stopped_at_once_keeps_its_network(monkeypatch, tmp_path):
+    speeds = dict(tiny=(2000, 10), small=(20, 1), medium=(1, 1))
+    at_speeds(monkeypatch, speeds)
+    def stop(event):
+        if type(event).__name__ == "PhaseStarted": raise KeyboardInterrupt
+    options = dict(device="cpu", say=lambda text: None, train_settings=QUICK, simulations=4)
+    prepare_run("tictactoe", 1, tmp_path / "run", listeners=[stop], **options)[0].fit(iterations=1)
+    speeds |= dict(tiny=(1e6, 1e4), small=(1e6, 1e4))   # Now `small` would pay
+    assert prepare_run("tictactoe", 1, tmp_path / "run", listeners=(), **options)[0].preset == "tiny"

@@ -12,6 +12,8 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.network import fused_cards
 from alphazero_nb.network.fused_cards import (FusedSuitNet, add_rows, narrow, norm_rows, pool_halves, split_inputs,
                                               widen)
+from alphazero_nb.network.fused_boards import fused_boards_work
+from alphazero_nb.network.int8 import int8_operators_work
 from alphazero_nb.network.inference import can_fuse, inference_copy
 from alphazero_nb.network.networks import PolicyValueNet, SuitNet
 
@@ -185,3 +187,13 @@ def test_float32_is_computed_layer_by_layer():
     with pytest.raises(ValueError, match="in float32"): inference_copy(network, "cpu", "fused", "float32")
     with torch.inference_mode(): want, got = network(x.float()), inference_copy(network, "cpu", "auto", "float32")(x)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(want, got))
+
+
+def test_probes_leave_the_random_numbers_of_the_caller_alone():
+    for probe in (lambda: fused_boards_work("float32"), fused_cards.fused_cards_work, int8_operators_work):
+        for cached in (fused_boards_work, fused_cards.fused_cards_work, int8_operators_work): cached.cache_clear()
+        torch.manual_seed(0)
+        want = torch.rand(3)
+        torch.manual_seed(0)
+        probe()
+        assert torch.equal(torch.rand(3), want)

@@ -10,7 +10,7 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.gumbel import (CONSIDERED, PARTS, SCALE, VISITS, begin_halving, finish_halving, halving_order, make_halving)
 from alphazero_nb.search.search import Requests, SearchSettings, init_root, run_to_request
-from alphazero_nb.search.tree import make_trees
+from alphazero_nb.search.tree import add_edges, add_node, back_up as spread, make_trees
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import default_settings
 
@@ -143,3 +143,16 @@ def test_a_winning_move_gets_nearly_all_of_the_policy():
 
 def test_another_name_is_refused():
     with pytest.raises(ValueError, match="root is 'gumble'; choose puct or gumbel"): SearchSettings(root="gumble")
+
+
+def test_a_move_that_is_proven_worse_is_not_played():
+    "Two moves: a draw, and one that its last simulation has proven to lose. The second has more visits."
+    trees, halving = make_trees(1, 8, 2, 1, 2), make_halving(1, 8, 2)
+    root = add_node(trees, 0, -1, 0)
+    add_edges(trees, 0, root, 0, np.arange(2, dtype=np.int32), 2)
+    spread(trees, root, np.zeros(2, np.float32))
+    for seed in range(20):
+        trees.edges["prior"][:2] = .5
+        begin_halving(trees, halving, 0, np.array([seed], np.uint64), 0, 0)
+        trees.edges["visits"][:2], trees.edges["value"][:2], trees.edges["exact"][:2] = (3, 4), (0, -4), 1
+        assert finish_halving(trees, 0, 1, halving) == 0

@@ -52,3 +52,7 @@ def test_names():
 def test_benchmarks(option, name):
     default = inspect.signature(bench_selfplay).parameters[name].default
     assert _OPTIONS[option]["default"] == default and f"({default:g})" in told(option)
+
+
+def test_benchmarks_of_cards_take_the_settings_of_a_run():
+    for option in ("--worlds", "--simulations"): assert "in train and bench" in told(option)

@@ -237,3 +237,8 @@ def test_the_packaged_sets_are_half_hard_and_those_that_report_share_nothing(nam
             assert (hard[here] & ~wins).sum() >= 750, "half of a phase is hard"
             if name == "connect4": assert wins.sum() == 750
     assert not keys[0] & keys[1]
+
+
+def test_no_lines_are_no_positions():
+    game = get_game("tictactoe")
+    assert len(solve_positions([TableSolver(game)], [], [], ("all",))) == 0

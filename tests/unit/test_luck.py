@@ -720,3 +720,9 @@ def test_the_laboratory_compares_dice_games_without_luck_too():
     with pytest.raises(ValueError): Points(*row, [0.5])
     with pytest.raises(ValueError): Points(*row, [float("nan")] * 20)
     assert f"{adjusted['mean']:.1%} ±" in _cell(adjusted)
+
+
+def test_the_luck_of_one_seat_is_not_told_of_the_other():
+    pig = get_game("pig(goal=12)")
+    match = played(Agent(pig, HashEvaluator(pig), 2), seed=4)
+    assert luck_words(match) and match.swap() and luck_words(match) == ""

@@ -163,3 +163,11 @@ def test_operators_of_a_device_that_does_not_work_are_left_alone(monkeypatch, ca
     monkeypatch.setattr(devices, "probe_device", lambda device: dict(works=False, milliseconds=0.0, error="dead"))
     monkeypatch.setattr(page, "check_operators", lambda device: 1 / 0)
     assert main(["check-device"]) == 0 and "does not work: dead" in capsys.readouterr().out
+
+
+def test_an_error_after_the_fault_of_another_job_is_noted():
+    def fail(): raise RuntimeError("boom")
+    watch = OperatorWatch(CPU)
+    watch.faults["aten::tanh"] = OperatorFault("aten::tanh", "slow", "Playing")
+    check_job(job(fail), watch)
+    assert "boom" in [fault.detail for fault in watch.faults.values()]

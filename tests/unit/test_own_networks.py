@@ -12,7 +12,7 @@ from alphazero_nb.network.checkpoint import check_network, fill_network, network
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.inference import with_memory_format
 from alphazero_nb.network.networks import PolicyValueNet
-from alphazero_nb.selfplay import actors
+from alphazero_nb.selfplay import actors, engine as engine_module
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings
@@ -141,6 +141,17 @@ def test_a_device_that_was_changed_by_hand_is_the_one_that_plays():
     for dtype in ("float32", "bfloat16"):
         device = replace(get_device("cpu"), dtype=dtype)
         with SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), device, settings=SelfPlaySettings(int8=False), listeners=()) as engine:
+            assert engine.plan["dtype"] == dtype
+
+
+def test_layouts_are_measured_in_the_format_that_was_chosen_by_hand(monkeypatch):
+    one = engine_module.candidate_layouts
+    monkeypatch.setattr(engine_module, "candidate_layouts", lambda *given: {"single thread": one(*given)["single thread"]})
+    for dtype in ("float32", "bfloat16"):
+        device = replace(get_device("cpu"), dtype=dtype)
+        with SelfPlayEngine(GAME, PolicyValueNet(GAME, "tiny"), device, settings=SelfPlaySettings(int8=False), listeners=(), threads=1,
+                            games=16) as engine:
+            engine.calibrate(.3)
             assert engine.plan["dtype"] == dtype
 
 

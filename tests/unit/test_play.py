@@ -1438,3 +1438,40 @@ def test_names_of_files_that_cannot_be_are_no_error(tmp_path, monkeypatch):
     share.offer()
     assert share.file.value == str(tmp_path / "g-2.json")
     assert open_match("~/g-1.json", widgets=False).history == [4]
+
+
+def test_random_numbers_of_a_followed_agent_go_on():
+    "Each game at a level would else have the numbers of the one before, and a line that has won would win again."
+    connect4 = get_game("connect4")
+    match = Match(connect4, searcher(connect4))
+    assert match.match_me(True) and match.level < len(match.levels)
+    finish(match)
+    asked = match.agent.asked
+    assert asked and match.new() and match.agent.asked >= asked
+
+
+def test_a_game_that_began_at_another_level_does_not_count(monkeypatch):
+    monkeypatch.setattr("alphazero_nb.search.levels.Rating", Ladder)
+    game = get_game("tictactoe")
+    match = Match(game, Weak(game, UniformEvaluator(game), 200, "search"))
+    match.set_level(1), match.move(4), match.reply()
+    assert match.match_me(True) and "because of a change of level" in rating_words(match)
+    finish(match)
+    assert match.rating.met == []
+
+
+def test_a_player_without_simulations_refuses_their_number():
+    game = get_game("tictactoe")
+    match = Match(game, RandomPlayer(game))
+    assert not match.set_simulations(100) and "has no number of simulations" in match.said
+    assert not Match(game).set_simulations(100)
+
+
+def test_the_menu_has_the_handicaps_of_the_seat(monkeypatch):
+    from alphazero_nb.ui import game_line
+    monkeypatch.setattr(game_line, "_handicaps", dict(game_line._handicaps))
+    game = get_game("tictactoe")
+    register_handicaps("tictactoe", lambda game, seat: {f"seat {seat}": game.new()})
+    board = PlayBoard(Match(game, searcher(game), 1, handicap="seat 1"))
+    assert "Drawing failed" not in board.widgets.panel.value and board.widgets.play.handicap.value == "seat 1"
+    assert [name for name, _ in board.widgets.play.handicap.options] == ["none", "seat 1"]

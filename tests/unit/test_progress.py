@@ -16,7 +16,7 @@ from alphazero_nb.core.events import (EngineStatus, Events, FolderAway, GameFini
                                       Message, NodesStatus, PhaseStarted, RunDone, RunStarted, SelfPlayDone, SelfPlayStopped, StepsTaken,
                                       WorkerLost, WorkerStarted, event_to_dict, JsonLines, read_events)
 from alphazero_nb.ui.progress import (Pace, SafeStream, Tally, TensorBoard, TextProgress, describe,
-                                      describe_milestone, milestones, progress_line)
+                                      describe_milestone, milestones, progress_line, read_curves)
 from alphazero_nb.core import events as kinds
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
@@ -749,3 +749,29 @@ def test_a_stop_during_a_write_ends_the_line_of_a_command():
     with pytest.raises(KeyboardInterrupt): stream.write("halfway")
     stream.settle()
     assert terminal.getvalue() == "halfway\n"
+
+
+def test_a_display_that_fails_is_a_warning_also_beside_a_file(tmp_path):
+    def broken(event):
+        if isinstance(event, RunStarted): raise ValueError("no display")
+    settings = TrainSettings(games_per_iteration=4, batch_size=8, evaluate_every=0)
+    run = Trainer("tictactoe", "mlp", tmp_path / "run", "cpu", simulations=4, games=4, listeners=(broken,), train_settings=settings)
+    with pytest.warns(UserWarning, match="no display"): run.fit(iterations=1)
+    assert run.iteration == 1 and "no display" in (tmp_path / "run" / "events.jsonl").read_text()
+
+
+ODD = [dict(event="MatchPlayed", player="a", opponent=[1], score=.5, low=.4, high=.6, games=4, iteration=1),
+       dict(event="MatchPlayed", player="a", opponent="b", score=7, low=.4, high=.6, games=4, iteration=1),
+       dict(event="MatchPlayed", player="a", opponent="b", score=.5, low=.4, high=.6, games=4, iteration=1, measures={"points": {"mine": [1]}}),
+       dict(event="IterationDone", iteration="2", seconds=1.0, games=8, positions=8, policy_loss=1.0, value_loss=1.0, games_per_s=1.0),
+       dict(event="IterationDone", iteration=2, seconds="1 s", games=8, positions=8, policy_loss=1.0, value_loss=1.0, games_per_s=1.0),
+       dict(event="IterationDone", iteration=2, seconds=10**400, games=8, positions=8, policy_loss=1.0, value_loss=1.0, games_per_s=1.0),
+       dict(event="IterationDone", iteration=True, seconds=1.0, games=8, positions=8, policy_loss=1.0, value_loss=1.0, games_per_s=1.0)]
+
+
+@pytest.mark.parametrize("row", ODD)
+def test_a_line_with_another_type_is_left_out(row, tmp_path):
+    "Someone may edit the file; a display that met it would end, and the run would go on without one."
+    (tmp_path / "events.jsonl").write_text(json.dumps(row) + "\n")
+    assert read_curves(tmp_path) == ({}, {})
+    TextProgress(io.StringIO())(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), 3))

@@ -860,3 +860,10 @@ def test_openspiel_games_with_rewards_give_the_result_so_far():
     assert game.rewards and game.api[REWARDS] == 1 and game.returns(start)[0] == 0 > game.returns(after)[0] >= -1
     game.check(games=2)
     assert not get_game("openspiel(game=connect_four)").rewards
+
+
+def test_a_position_is_read_from_any_array_of_numbers():
+    game = tictactoe()
+    state = game.state_after([4, 0])
+    for given in (state.astype(np.int64), state.tolist(), state.astype(">i2")):
+        assert game.position(given).cells == game.position(state).cells and game.move_name(given, 1) == game.move_name(state, 1)

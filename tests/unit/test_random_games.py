@@ -102,3 +102,13 @@ def test_a_fault_that_one_game_in_a_hundred_has():
 def test_a_game_that_is_rarely_too_long_is_named():
     "Of ten stones, one or two a move: nine moves and more are one game in five hundred."
     with pytest.raises(ValueError, match="longer than its max_length"): random_games(nim(max_length=8), 10_000, seconds=600)
+
+
+def test_an_action_that_does_not_exist_is_refused_before_it_is_counted():
+    "The rules list it in a position that some games alone have."
+    def legal(state, actions):
+        n = min(3, state[0])
+        for i in range(n): actions[i] = i
+        if state[0] == 4: actions[2] = 3
+        return n
+    with pytest.raises(ValueError, match="outside 0 to actions"): random_games(nim(legal=legal), 500, seconds=600)

@@ -321,3 +321,34 @@ def test_without_a_whole_network_nothing_is_packed(tmp_path):
     network.write_bytes(network.read_bytes()[:-9])
     with pytest.raises(ValueError, match="network-000001.npz"): folders.pack_agent(tmp_path / "run")
     assert not (tmp_path / "run.zip").exists()
+
+
+def test_a_layout_of_another_device_is_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "device_names", lambda: ["cuda:0", "cpu"])
+    folders.save_layout_file(tmp_path / "layout.json", [], Layout("threads", ("cpu",), 1, 16, 16, False))
+    assert folders.LayoutFile(tmp_path).choose("auto", False, 60, "cuda:0")[0] == "auto"
+    assert folders.LayoutFile(tmp_path).choose("auto", False, 60, "cpu")[0].devices == ("cpu",)
+
+
+@pytest.mark.parametrize("bad", [dict(number_format="x"), dict(backend="x"), dict(merged=65536), dict(channels_last=3)])
+def test_a_layout_that_cannot_be_is_measured_again(tmp_path, bad):
+    folders.save_layout_file(tmp_path / "layout.json", [], replace(Layout("threads", ("cpu",), 1, 16, 16, False), **bad))
+    layout, note = folders.LayoutFile(tmp_path).choose("auto", False, 60, "cpu")
+    assert layout == "auto" and "The layout is measured again." in note
+
+
+def test_the_agent_of_this_folder_is_packed(tmp_path, monkeypatch):
+    run = linear_run(tmp_path / "mine", settings=QUIET)
+    run.fit(iterations=1)
+    monkeypatch.chdir(tmp_path / "mine")
+    assert folders.pack_agent(".").name == "mine.zip" and zipfile.ZipFile(tmp_path / "mine.zip").namelist()[0].startswith("mine/")
+
+
+def test_a_run_in_a_layout_of_its_own_keeps_the_measured_one(tmp_path):
+    run = linear_run(tmp_path, settings=QUIET)
+    run.fit(iterations=1)
+    measured = Layout("threads", ("cpu",), 1, 16, 16, False, max_rows=8)
+    folders.LayoutFile(tmp_path).save([], measured)
+    again = linear_run(tmp_path, settings=QUIET)
+    again.fit(iterations=1)
+    assert again.iteration == 2 and folders.read_layout_file(tmp_path / "layout.json") == measured

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import torch
+from numba import njit
 
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import get_game
@@ -463,3 +464,40 @@ def test_very_many_positions_are_searched_in_blocks(name, monkeypatch):
     assert (parts.visits.sum(1) > 0).tolist() == (~closed).tolist() and (parts.values[closed] == game.returns(over)).all()
     if name == "tictactoe": assert (first.visits == parts.visits).all() and (first.values == parts.values).all()
     else: assert (first.visits.sum(1) == parts.visits.sum(1)).all()
+
+
+class MoverOnly(HashEvaluator):
+    "An evaluator that knows the value of the mover alone, as many do."
+    def evaluate(self, *asked):
+        logits, values = super().evaluate(*asked)
+        return logits, np.ascontiguousarray(values[:, :1])
+
+
+class Shorter(HashEvaluator):
+    def evaluate(self, *asked):
+        logits, values = super().evaluate(*asked)
+        return logits[:-1], values
+
+
+@pytest.mark.parametrize("evaluator", [MoverOnly, Shorter])
+def test_answers_of_another_shape_are_refused(evaluator):
+    "Compiled code would take the values of other positions for those of the other seats, and read beyond the logits."
+    game = get_game("tictactoe")
+    with pytest.raises(ValueError, match=r"the evaluator returned logits and values of the shapes .* check your evaluate"):
+        search(game, evaluator(game), game.new()[None], SearchSettings(16))
+
+
+@pytest.mark.parametrize("name, simulations", [("gomoku(size=19)", 100_000), ("go(size=19)", 3_000_000)])
+def test_positions_at_once_have_edges_that_can_be_counted(name, simulations):
+    game = get_game(name)
+    count = page.positions_at_once(game, SearchSettings(simulations))
+    assert 1 <= count < 64 and count * (simulations + 2) * game.max_legal < 2 ** 31
+
+
+def test_a_warm_up_reads_no_place_beyond_its_arrays(monkeypatch):
+    "The start is proven within the warm-up."
+    from alphazero_nb.search import one_game
+    monkeypatch.setattr(one_game, "count_plies", njit(boundscheck=True)(one_game.count_plies.py_func))
+    game = get_game("dots(rows=1,cols=1)")
+    one = one_game.GameSearch(game, HashEvaluator(game), leaves=64)
+    one_game.warm_up(one)   # Would raise an IndexError

@@ -38,6 +38,7 @@ from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
 from alphazero_nb.selfplay.calibration import (candidate_layouts, choose_layout, limit_games, measure_layouts, spread_starts,
                                                usual_game)
 from alphazero_nb.selfplay.engine import SelfPlayEngine
+from linear_run import Slow
 from processes import children
 from reference import HashEvaluator, Node, best_actions, slow_search, visits_of
 
@@ -1394,3 +1395,35 @@ def test_a_gpu_tries_merged_blocks(monkeypatch, slots, merged):
     game = get_game("connect4")
     found = candidate_layouts(game, True, plan_layout(game, True, "cuda:0", max_batch=slots))["threads, merged blocks"]
     assert (found.merged, found.max_batch, found.games, found.shared) == (merged, slots, 8 * slots, True)
+
+
+def test_an_engine_that_is_closed_while_it_plays_leaves_pytorch_its_threads():
+    game, before = get_game("tictactoe"), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(2):
+            with SelfPlayEngine(game, PolicyValueNet(game, "tiny"), device="cpu", simulations=8, threads=2, games=32, max_batch=16,
+                                shared=False, play_on=True, listeners=()) as engine: engine.generate_games(8)
+        assert torch.get_num_threads() == 2
+    finally: torch.set_num_threads(before)
+
+
+def test_the_first_error_of_a_worker_is_sent_also_if_its_report_fails():
+    sent, pool = [], SimpleNamespace(reports=lambda: 1 / 0, inference=SimpleNamespace(name="cpu"))
+    source = RemoteScheduler(SimpleNamespace(put=lambda *words: sent.append(words)), pool)
+    Generation(source, 1).leave(ValueError("the first error"))
+    assert sent[-1][:3] == ("failed", "ValueError", "the first error")
+    Generation(source, 1).leave(None)
+    assert sent[-1][:2] == ("failed", "ZeroDivisionError")
+
+
+def test_a_window_waits_for_the_turns_that_have_begun():
+    "A turn of this network takes longer than a worker has to stop after an interrupt."
+    game, network = get_game("tictactoe"), Slow()
+    layout = plan_layout(game, network, layout="processes", workers=1, games=4, max_batch=4)
+    with closing(WorkerPool(game, network, layout, default_settings(game), 0)) as pool:
+        pool.wait_ready()
+        assert not pool.starting
+        before = [worker.process.pid for worker in pool.workers]
+        calibration.play_for(pool, GameScheduler(), .3)
+        assert [worker.process.pid for worker in pool.workers] == before

@@ -322,3 +322,16 @@ def test_the_end_of_a_game_may_be_too_far_away():
         EndgameSolver(game, 1000).results(game.new())
     for name in ("pig", "blob", "2048"):
         with pytest.raises(ValueError, match="needs two players with opposite results, no dice and nothing hidden"): EndgameSolver(get_game(name))
+
+
+def test_a_solver_that_was_stopped_has_noted_nothing_wrong():
+    "A position that no game reaches: two noughts, and nought is to move."
+    game = get_game("tictactoe")
+    solver, state = TableSolver(game), game.new()
+    state[0] = state[1] = 2
+    state[9], state[11] = 1, 2
+    before = len(solver.table)
+    solver.limit = before + 3
+    with pytest.raises(ValueError, match="too large"): solver.results(state)
+    solver.limit = 100_000
+    assert solver.results(state).tolist() == TableSolver(game).results(state).tolist()
