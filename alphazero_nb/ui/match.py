@@ -400,7 +400,8 @@ def follow_results(match: MatchState, on: bool) -> str:
     match.rating = stored or Rating(match.levels)
     if stored: words = f" Your level comes from {game_count(stored)}, which you have stored."
     before, said = match.level, change_level(match, match.rating.level)
-    if match.level != before and match.line.actions: note_help(match, "a change of level")
+    moved = any(match.game.mover(state) in match.line.seats for state in match.line.states[:-1])   # The person
+    if match.level != before and moved: note_help(match, "a change of level")
     return f"{said}{words} Each finished game changes its level."
 
 

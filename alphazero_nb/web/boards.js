@@ -242,7 +242,9 @@ function backgammonLines(state) {   // The board as text: x is seat 0, who moves
   const names = (points) => line(points, "   ", (point) => point);
   const both = (place) => `x ${checkersOf(state, 0, place)}, o ${checkersOf(state, 1, place)}`;
   const dice = [...Array(state[4]).fill(state[2]), ...(state[3] > 0 ? [state[3]] : [])];
-  const turn = `${"xo"[state[1]]} ${dice.length ? `has ${dice.join(" ")}` : "rolls"}`;
+  const won = [..."xo"].find((_, seat) => checkersOf(state, seat, 0) === 15), mover = "xo"[state[1]];
+  const turn = won ? `${won} has won` : state[0] === -1 ? "a draw, as the game is too long"
+    : dice.length ? `${mover} has ${dice.join(" ")}` : `${mover} rolls`;
   return [names(top), ...half(top), "", ...half(bottom).reverse(), names(bottom), `bar: ${both(25)}; off: ${both(0)}; ${turn}`];
 }
 
