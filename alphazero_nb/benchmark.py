@@ -31,7 +31,7 @@ from .selfplay.layout import Layout, plan_layout
 from .selfplay.scheduler import GameScheduler
 from .selfplay.actors import ActorPool
 from .selfplay.calibration import (candidate_layouts, layout_table, measure_layouts, measure_window,
-                                               play_for, play_window, warm_up)
+                                               play_for, play_window, spread_starts, warm_up)
 from .selfplay.engine import SelfPlayEngine
 from .training.learner import Learner, default_training
 from .training.forecast import random_batch, step_rate
@@ -39,7 +39,7 @@ from .ui.dashboard import Dashboard, render
 from .bench_fixtures import HiddenDashboard, SimulatedGPU, Stopwatch, past_run, redraw_growth
 
 # %% auto #0
-__all__ = ['AT_ONCE', 'bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 'bench_selfplay', 'machine_facts',
+__all__ = ['AT_ONCE', 'bare_rate', 'ways_to_run', 'best_bare', 'full_searches', 'untrained', 'bench_selfplay', 'machine_facts',
            'bench_formats', 'bench_games', 'bench_machine', 'bench_layouts', 'bench_kernels', 'bench_gpu_way',
            'bench_device', 'bench_cards', 'bench_dashboard']
 
@@ -113,7 +113,7 @@ def full_searches(game: Game, simulations: int | None, settings: SelfPlaySetting
     return replace(settings, search=replace(settings.search, simulations=simulations))
 
 
-def _untrained(game: Game, preset: str, seed: int = 0, int8: bool = False):
+def untrained(game: Game, preset: str, seed: int = 0, int8: bool = False):
     "Return a network with random weights. With `int8`, it has ranges."
     network = PolicyValueNet(game, preset, seed)
     if int8 and type(network) is BoardNet: measure_ranges(network, torch.from_numpy(random_batch(game, 64).inputs))
@@ -136,7 +136,7 @@ def bench_selfplay(
     "Measure self-play and the bare network in alternating windows, and games per minute in one whole call."
     game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
-    network = _untrained(game, preset, seed, settings.int8)
+    network = untrained(game, preset, seed, settings.int8)
     best = best_bare(game, network.eval(), device, compile, seconds=min(.4, seconds / 5))
     torch.compiler.reset()
     forward = inference_copy(network, device, best["backend"], best["dtype"])
@@ -205,7 +205,7 @@ def bench_formats(
     device, rows = get_device(device), []
     streams = usable_cores() if device.type == "cpu" else 1
     for preset in presets:
-        network = _untrained(game, preset, int8=True).eval()
+        network = untrained(game, preset, int8=True).eval()
         for backend, dtype in ways_to_run(network, device):
             forward = inference_copy(network, device, backend, dtype)
             for batch in batches:
@@ -226,7 +226,7 @@ def bench_games(
 ) -> list[dict]:               # games, table, moves_per_s, evals_per_s
     "Measure self-play by threads with so many games at once, with and without the tables of the blocks."
     rows, settings = [], default_settings(game)
-    network = _untrained(game, preset, 0, settings.int8)
+    network = untrained(game, preset, 0, settings.int8)
     for count in games:
         for table in (False, True):
             layout, scheduler = plan_layout(game, network, device, "threads", games=count), GameScheduler()
@@ -282,14 +282,15 @@ def bench_layouts(
     "Measure the speed of every layout that is worth trying."
     game = get_game(game) if isinstance(game, str) else game
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
-    network = _untrained(game, preset, seed, settings.int8)
+    network = untrained(game, preset, seed, settings.int8)
     base = plan_layout(game, network, device)
     with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
                         reproducible=True) as engine:
         records, stats = engine.generate_games(whole_games), engine.stats()
         evals_per_game, length = (stats["evaluations"] + stats["cache_hits"]) / whole_games, float(np.mean([len(record) for record in records]))
     layouts = candidate_layouts(game, network, base)
-    rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), settings, seed, windows,
+    spread = spread_starts(settings, length)   # Or the tables answer most questions of a short window
+    rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), spread, seed, windows,
                            evals_per_game)
     rows.sort(key=lambda row: -row["evals_per_s"])
     return dict(game=game.name, preset=preset, simulations=settings.search.simulations, windows=windows,
