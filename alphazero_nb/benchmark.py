@@ -191,7 +191,7 @@ def _whole(game, network, games, options) -> dict:
         records = engine.generate_games(games)
         took = time.perf_counter() - start
     return dict(whole_games=games, whole_s=took, games_per_min=60 * games / took,
-                mean_length=float(np.mean([len(record) for record in records])))
+                mean_length=float(np.mean([record.moves for record in records])))
 
 # %% ../nbs/80_benchmark.ipynb #fe919943
 def bench_formats(
@@ -287,11 +287,11 @@ def bench_layouts(
     with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
                         reproducible=True) as engine:
         records, stats = engine.generate_games(whole_games), engine.stats()
-        evals_per_game, length = (stats["evaluations"] + stats["cache_hits"]) / whole_games, float(np.mean([len(record) for record in records]))
+        evals_per_game, length = (stats["evaluations"] + stats["cache_hits"]) / whole_games, float(np.mean([record.moves for record in records]))
     layouts = candidate_layouts(game, network, base)
     spread = spread_starts(settings, length)   # Or the tables answer most questions of a short window
     rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), spread, seed, windows,
-                           evals_per_game)
+                           evals_per_game, say=warnings.warn)   # Printed, it would stand before the JSON
     rows.sort(key=lambda row: -row["evals_per_s"])
     return dict(game=game.name, preset=preset, simulations=settings.search.simulations, windows=windows,
                 seconds=seconds, mean_length=length, evals_per_game=evals_per_game, machine=machine_facts(),
@@ -429,9 +429,10 @@ def bench_cards(
         start = time.perf_counter()
         _deal_all(game.api, searched, worlds, searched[0].copy())
         resample_s = (time.perf_counter() - start) / (len(searched) * worlds)
-        share = resample_s * worlds * moves_per_s * len(searched) / len(states) / actors
+        played = sum(record.moves for record in records)
+        share = resample_s * worlds * moves_per_s * len(searched) / played / actors
         rows[effort] = dict(worlds=worlds, simulations=simulations,
-                            games_per_min=60 * moves_per_s * len(records) / len(states), evals_per_s=evals_per_s,
+                            games_per_min=60 * moves_per_s * len(records) / played, evals_per_s=evals_per_s,
                             resample_us=1e6 * resample_s, resample_share=share)
     table = "".join(f"\n{effort:8}{row['worlds']:7}{row['simulations']:13}{row['games_per_min']:11,.0f}"
                     f"{row['evals_per_s']:11,.0f}{row['resample_us']:12.2f}{row['resample_share']:9.2%}"

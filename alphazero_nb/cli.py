@@ -5,7 +5,7 @@
 # %% ../nbs/82_cli.ipynb #9a304bb7
 from __future__ import annotations
 
-import argparse, importlib, json, re, sys
+import argparse, importlib, json, os, re, sys
 from pathlib import Path
 
 from .core.help import Failure
@@ -54,14 +54,19 @@ def _import_rules(file: str) -> None:
     import_rules(file)
 
 
+def _check_worlds(game, args, *options: str) -> None:
+    "Raise a ValueError if one of these options is given for a game without hidden information."
+    for option in options:
+        if getattr(args, option) is not None and not game.has_hidden_information:
+            raise ValueError(f"--{option} needs a game with hidden information; {game.name} is searched in one world. "
+                             f"Use --simulations instead.")
+
+
 def _selfplay(game, args):
     "Return the self-play settings for --effort, --worlds and --simulations."
     from dataclasses import replace
     from alphazero_nb.selfplay.settings import default_settings
-    for option in ("effort", "worlds"):
-        if getattr(args, option) is not None and not game.has_hidden_information:
-            raise ValueError(f"--{option} needs a game with hidden information; {game.name} is searched in one world. "
-                             f"Use --simulations instead.")
+    _check_worlds(game, args, "effort", "worlds")
     settings = default_settings(game, **_given(effort=args.effort))
     search = replace(settings.search, **_given(worlds=args.worlds, simulations=args.simulations))
     return replace(settings, search=search)
@@ -131,8 +136,11 @@ def _train_sizes(args):
     if args.minutes or args.iterations: raise ValueError("--sizes has minutes; leave out --minutes and --iterations.")
     for size, _ in sizes: _get_game(argparse.Namespace(**vars(args) | dict(size=size)))   # Before anything is trained
     for size, minutes in sizes:
-        folder = Path(f"{args.folder or 'runs/' + args.game.partition('(')[0]}-{size}")
-        if (folder / "manifest.json").exists(): minutes -= read_saved(folder).checkpoint.seconds / 60
+        folder = Path(f"{Path(args.folder or 'runs/' + args.game.partition('(')[0])}-{size}")
+        if (folder / "manifest.json").exists():
+            saved = read_saved(folder).checkpoint
+            minutes -= saved.seconds / 60
+            if minutes < saved.seconds / max(1, saved.iteration) / 120: minutes = 0   # A run ends when half an iteration is left
         given = dict(size=size, sizes=None, minutes=minutes, folder=folder, init_from=before)
         given = vars(args) | given | dict(preset=args.preset or "anysize")
         if minutes > 0.02: rows.append(_train(argparse.Namespace(**given)))   # A second and more is left
@@ -232,6 +240,7 @@ def _play(args):
     if args.game and not a_run: raise ValueError(f"--game is for the folder of a run; leave it out with {args.folder}.")
     given = _given(worlds=args.worlds, game=args.game and _get_game(args))
     agent = (Agent.load if a_run else Agent.pretrained)(args.folder, args.simulations or 200, args.device, **given)
+    _check_worlds(agent.game, args, "worlds")
     if not 0 <= args.seat < agent.game.players:
         raise ValueError(f"--seat is {args.seat}; {agent.game.name} has seats 0 to {agent.game.players - 1}.")
     match = Match(agent.game, agent, args.seat, seed=args.seed, handicap=args.handicap)
@@ -334,6 +343,7 @@ def _arena(args):
     from alphazero_nb.core.events import Message
     from alphazero_nb.ui.progress import TextProgress
     game = _game_of(args, args.player, args.opponent)
+    _check_worlds(game, args, "worlds")
     if args.pgn: _check_pgn(game, args.pgn)
     players, progress = [], None if args.json else TextProgress()
     try:
@@ -391,13 +401,13 @@ def _judge(args):
 
 
 _BENCH_USES = dict(
-    selfplay={"simulations", "worlds", "effort", "preset", "windows", "seconds", "whole_games", "seed", "games", "threads",
+    selfplay={"device", "simulations", "worlds", "effort", "preset", "windows", "seconds", "whole_games", "seed", "games", "threads",
               "max_batch", "backend", "no_compile"},
-    layouts={"simulations", "worlds", "effort", "preset", "windows", "seconds", "whole_games", "seed"},
-    machine={"preset", "seconds"},
-    device={"preset", "windows", "seconds", "whole_games"},
+    layouts={"device", "simulations", "worlds", "effort", "preset", "windows", "seconds", "whole_games", "seed"},
+    machine={"device", "preset", "seconds"},
+    device={"device", "preset", "windows", "seconds", "whole_games"},
     kernels={"simulations", "worlds", "effort", "seconds"},
-    cards={"preset", "seconds", "whole_games", "seed", "games", "threads", "max_batch"})
+    cards={"device", "preset", "seconds", "whole_games", "seed", "games", "threads", "max_batch"})
 
 
 def _check_bench(args) -> None:
@@ -656,6 +666,8 @@ def make_parser() -> argparse.ArgumentParser:
 def _run(argv: list[str] | None) -> int:
     "Run a command. Return its exit code."
     args = make_parser().parse_args(argv)
+    for name, value in vars(args).items():   # A shell leaves the ~ of --folder=~/runs as it is
+        if isinstance(value, str) and value.startswith("~"): setattr(args, name, os.path.expanduser(value))
     try:
         if getattr(args, "rules", None): _import_rules(args.rules)
         report = args.function(args)

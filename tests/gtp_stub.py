@@ -3,6 +3,7 @@
 fair: takes the first empty cell      hang: never answers genmove    die: ends at genmove        illegal: takes a1 for ever
 empty: answers genmove with nothing   resign: gives up at its second move                        late: answers twice, with an old number first
 chatter: writes more than answers     small: refuses its board       old: speaks version 1       refuses: refuses a legal move
+slow: thinks for a second
 """
 import sys
 import time
@@ -19,6 +20,7 @@ def genmove():
     global asked
     asked += 1
     if MODE == "hang": time.sleep(10_000)
+    if MODE == "slow": time.sleep(1)
     if MODE == "die": sys.exit("out of luck.")
     if MODE == "empty": return ""
     if MODE == "resign" and asked > 1: return "resign"

@@ -50,6 +50,7 @@ class Event:
 class Driver:
     "The names of `torch.cuda` that ask the driver, for two cards of one compute capability."
     capability, current, streams, Stream, Event = (8, 0), CARDS[0], {}, Stream, Event
+    default_generators = tuple(torch.Generator() for _ in CARDS)
     @staticmethod
     def is_available(): return True
     @staticmethod

@@ -1,7 +1,7 @@
 """Study games whose answers are known, for the page "Studies of small games".
 
     python tools/measure_studies.py [--minutes 10] [--seeds 3] [--only WORD] [--folder FOLDER] [--out FILE]
-    python tools/measure_studies.py --same 40 [--minutes 1] [--seeds 2] [--folder FOLDER] [--out FILE]
+    python tools/measure_studies.py --same 40 [--minutes 1] [--seeds 2] [--out FILE]
 
 The first command studies each game below, a few together with a variant, and prints the verdict. The second one compares
 Nim with 15 stones with itself, under another name, so many times with other seeds: every difference that such a study
@@ -11,7 +11,7 @@ import argparse, json, tempfile
 from datetime import date
 from pathlib import Path
 
-from alphazero_nb.core.registry import get_game, import_rules, register
+from alphazero_nb.core.registry import file_stem, get_game, import_rules, register
 from alphazero_nb.lab.study import Study, StudyPlan, study
 from alphazero_nb.lab.verdict import who_is_ahead
 from measure_engines import processor
@@ -37,7 +37,7 @@ def study_all(args) -> list[dict]:
     rows = []
     for names in STUDIES:
         if args.only and args.only not in names[0]: continue
-        found = study(names[0], names[1:], args.minutes, args.seeds, args.folder / names[0].replace("(", "-").replace(")", "").replace(",", "-"))
+        found = study(names[0], names[1:], args.minutes, args.seeds, args.folder / f"{file_stem(names[0])}-{args.seeds}-seeds")
         print(found, flush=True)
         ahead = {name: who_is_ahead([row for row in found.data["rows"] if row["variant"] == name]) for name in found.data["variants"]}
         print(ahead, found.data["exact"], flush=True)

@@ -52,7 +52,7 @@ def measure(trainer, opponents, games):
     agent = trainer.agent(**options)
     matches = [play_series(trainer.game, agent, get_player(name, trainer.game, seed=1), games, seed=2).to_dict()
                for name in opponents]
-    levels = dict(levels=levels_to_dict(calibrate_levels(agent))) if trainer.game.players == 2 else {}
+    levels = dict(levels=levels_to_dict(calibrate_levels(agent, gap=20.0 if hidden else 100.0)))   # Luck leaves less room
     return dict(simulations=agent.settings.simulations, judged=judged_by_positions(agent), matches=matches, **levels)
 
 
@@ -81,11 +81,15 @@ def make(name):
     minutes, opponents, games = GAMES[name]
     trainer = train(name, minutes)
     AGENTS.mkdir(exist_ok=True)
-    save_agent(AGENTS / f"{file_stem(name)}.npz", trainer.game, trainer.preset, trainer.network)
+    network, path = AGENTS / f"{file_stem(name)}.npz", AGENTS / f"{file_stem(name)}.json"
+    before = network.read_bytes() if network.exists() else b""
+    save_agent(network, trainer.game, trainer.preset, trainer.network)
     card = dict(game=trainer.game.name, preset=trainer.preset, minutes=round(trainer.seconds / 60, 1),
                 games=trainer.games, positions=trainer.replay.added, device=trainer.device.description,
                 dtype=trainer.device.dtype, torch=torch.__version__, **measure(trainer, opponents, games))
-    (AGENTS / f"{file_stem(name)}.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    if network.read_bytes() == before and path.exists():   # A note is about the training
+        card |= {key: text for key, text in json.loads(path.read_text(encoding="utf-8")).items() if key == "note"}
+    path.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
 def describe(card):

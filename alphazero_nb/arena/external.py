@@ -246,8 +246,8 @@ class ProgramPlayer(Player):
     patience_s = 30.0   # Time for a move beyond its limit, or without any, before the program counts as hanging
     room = 50_000       # Positions whose game is known; more where more tables are played at once
 
-    def __init__(self, game: Game, spec: EngineSpec, word: str):
-        self.game, self.spec, self.name, self.lines = game, spec, f"{word}:{spec.command}", {}
+    def __init__(self, game: Game, spec: EngineSpec, name: str):   # name: with its limits and options, which tell two apart
+        self.game, self.spec, self.name, self.lines = game, spec, name, {}
 
     def begin(self, state) -> EngineLine:
         "Return a game that begins with this position."
@@ -301,7 +301,7 @@ class UciPlayer(ProgramPlayer):
             raise ValueError(f"uci:{text} plays chess, and the game is {game.name}.")
         spec = read_spec(text)
         if not (spec.movetime or spec.nodes or spec.depth or spec.clock_s): spec = replace(spec, movetime=100)
-        super().__init__(game, spec, "uci")
+        super().__init__(game, spec, f"uci:{text}")
         self.engine = UciEngine(spec.command, spec.options)
 
     def begin(self, state) -> EngineLine:

@@ -120,7 +120,7 @@ class GtpPlayer(ProgramPlayer):
         self.kind, spec = require_gtp(game), read_spec(text, "gtp", "gnugo --mode gtp")
         if spec.options or spec.nodes or spec.depth or spec.increment_s:
             raise ValueError(f"gtp:{text} may end in ?movetime=MILLISECONDS or ?clock=SECONDS, and in nothing else.")
-        super().__init__(game, spec, "gtp")
+        super().__init__(game, spec, f"gtp:{text}")
         self.places, self.told = gtp_places(game), None   # told: moves on the program's board; None: unknown
         self.engine = GtpEngine(spec.command)
         self.engine.ask(f"boardsize {game.shape[1]}")
@@ -135,11 +135,11 @@ class GtpPlayer(ProgramPlayer):
         "Return a game that begins with this position."
         return EngineLine(_STARTS[self.kind](self.game, state), (), self.spec.clock_s)
 
-    def bring(self, moves: list) -> None:
-        "Bring the program's board to the position after these moves."
+    def bring(self, moves: list, limit_s: float) -> None:
+        "Bring the program's board to the position after these moves. It may have to end a move that nobody waits for."
         told, self.told = self.told, None   # Unknown until every answer has come
         if told is None or moves[:len(told)] != told:
-            self.engine.ask("clear_board")
+            self.engine.ask("clear_board", limit_s)
             told = []
         for words in moves[len(told):]:   # GRhino passes for itself where it must, and knows no move for that
             self.engine.ask(f"play {words}", required=not (self.kind == "othello" and words.endswith("pass")))
@@ -149,8 +149,8 @@ class GtpPlayer(ProgramPlayer):
         "Ask the program for a move."
         legal, color, moves = self.game.legal_actions(state), "bw"[self.game.mover(state)], [*line.start, *line.moves]
         if len(legal) == 1: return int(legal[0]), 0.0
-        self.bring(moves)
         limit_s = self.patience_s + (line.left_s or (self.spec.movetime or 0) / 1000)
+        self.bring(moves, limit_s)
         if self.spec.clock_s: self.engine.ask(f"time_left {color} {int(line.left_s)} 0")
         elif self.spec.movetime: self.engine.ask(f"time_left {color} {self.move_s} 1")
         self.told, begin = None, time.monotonic()

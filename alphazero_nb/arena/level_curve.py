@@ -139,6 +139,8 @@ def measure_curve(
     if seconds is not None: each, pairs = 2, [(k, k + 1) for k in range(len(KNOTS) - 1)]   # How long is a game?
     while each > 0:
         players, begin = [copy_at(agent, level_on_path(place, full), f"level at {place:.2f}") for place in fresh], clock()
+        for number, player in enumerate(players):   # Whatever the agent has played before
+            player.seed, player.asked = derive_seed(seed, Purpose.SEARCH, len(places) + number), 0
         met, won = play_pairs(agent.game, players, pairs, each, derive_seed(seed, Purpose.OPENINGS, len(scores)), listener)
         meetings, places = np.vstack([meetings, met + len(places)]), np.r_[places, fresh]
         scores = np.r_[scores, won]

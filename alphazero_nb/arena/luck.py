@@ -239,12 +239,12 @@ class NetworkAlone(Player):
         return actions[np.arange(len(actions)), logits.argmax(1)]
 
 
-def quick_player(player, evaluator) -> Player:
+def quick_player(game: Game, player, evaluator) -> Player:
     "Return a player that answers at once in this player's place: its network, or this evaluator, without a search."
     if isinstance(player, (HeuristicPlayer, RandomPlayer)): return copy.deepcopy(player)
     if not hasattr(evaluator, "evaluate"): evaluator = evaluator.evaluator   # Of an agent: its network
     network = getattr(player, "evaluator", None) or evaluator
-    return NetworkAlone(player.game, network)
+    return NetworkAlone(game, network)
 
 
 def play_out_deals(game: Game, states, tables) -> np.ndarray:   # tables[i][seat]: the player in this seat of game i
@@ -295,7 +295,7 @@ def deal_luck(
 ) -> np.ndarray:            # (games, players) float
     "Return what the deal of each game gave each seat: f(deal) minus the mean over fresh deals."
     players = {id(player): player for table in tables for player in table}
-    quick = {key: quick_player(player, evaluator) for key, player in players.items()}
+    quick = {key: quick_player(game, player, evaluator) for key, player in players.items()}
     tables, states, more, deals = [[quick[id(player)] for player in table] for table in tables], [], [], {}
     for start, table in zip(game.as_states(starts), tables):
         key = start.tobytes()

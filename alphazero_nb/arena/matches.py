@@ -16,11 +16,13 @@ from ..core.intervals import elo, linked_groups, mean_interval, score_interval
 from ..core.game import Game
 from ..search.search import require_number
 from .luck import game_luck, luck_evaluator, luck_slopes
+from .players import LONGEST_PLAYOUT
 
 # %% auto #0
 __all__ = ['OPENING_PLIES', 'canonical', 'next_positions', 'random_openings', 'start_positions', 'play_tables', 'share_beaten',
-           'PlayedGame', 'game_keys', 'deal_groups', 'MatchResult', 'measure', 'seats_taken', 'rotate', 'dice_seeds',
-           'read_scores', 'own_part', 'find_luck', 'play_match', 'DuplicateResult', 'play_duplicate', 'play_series']
+           'PlayedGame', 'game_keys', 'deal_groups', 'mean_result', 'MatchResult', 'measure', 'seats_taken', 'rotate',
+           'dice_seeds', 'read_scores', 'own_part', 'find_luck', 'play_match', 'DuplicateResult', 'play_duplicate',
+           'play_series']
 
 # %% ../../nbs/53_arena.matches.ipynb #6a279379
 def canonical(game: Game, state) -> tuple:
@@ -31,13 +33,13 @@ def canonical(game: Game, state) -> tuple:
 # %% ../../nbs/53_arena.matches.ipynb #6268cdc3
 def next_positions(game: Game, states: list, limit: int, rng) -> tuple[list, bool]:
     "Return distinct unfinished positions one move later, from at most `limit` continuations; True if these were all."
-    moves = [(state, action) for state in states for action in game.legal_actions(state)]
-    found = {}
+    moves, found = [(state, action) for state in states for action in game.legal_actions(state)], {}
+    if game.has_chance: moves *= max(1, limit // max(1, len(moves)))   # Each time with another roll
     for i in rng.permutation(len(moves))[:limit]:
         state = game.play(*moves[i])
         if game.has_chance: state, _ = game.pass_chance(state, int(rng.integers(2**62)))
         if not game.over(state): found.setdefault(canonical(game, state), state)
-    return list(found.values()), len(moves) <= limit
+    return list(found.values()), len(moves) <= limit and not game.has_chance
 
 # %% ../../nbs/53_arena.matches.ipynb #20e1061a
 def random_openings(
@@ -51,9 +53,10 @@ def random_openings(
     starts = [game.new_match(derive_seed(seed, Purpose.OPENINGS, k)) for k in range(count)] if game.has_chance else [start]
     if game.over(start): raise ValueError(f"{game.name} is over before the first move, so there is nothing to play.")
     for share in (2, 8, 32, 128):
-        states, depth, complete = starts, 0, True
+        states, depth, complete, limit = starts, 0, True, share * max(count, 16)
+        if game.has_chance: limit = min(limit, max(2 * count, 10_000))   # Rolls make a number of positions that nobody knows
         while depth < plies:
-            longer, every = next_positions(game, states, share * max(count, 16), rng)
+            longer, every = next_positions(game, states, limit, rng)
             complete = complete and every
             if not longer: break
             states, depth = longer, depth + 1
@@ -97,6 +100,8 @@ def play_tables(
                 rolls[i] += len(rolled)
                 if lines is not None: lines[i] += [int(action), *rolled]
         moves[going] += 1
+        if moves.max() > max(game.max_length, LONGEST_PLAYOUT):
+            raise ValueError(f"a game of {game.name} has had {moves.max():,} moves and does not end; its rules must end each game.")
 
 # %% ../../nbs/53_arena.matches.ipynb #4e096314
 def share_beaten(results, seat: int) -> float:
@@ -127,6 +132,13 @@ def deal_groups(deals: np.ndarray | None, keys: list) -> np.ndarray | None:   # 
     return linked_groups(deals, keys or deals)[np.unique(deals, return_index=True)[1]]
 
 # %% ../../nbs/53_arena.matches.ipynb #f4cf9115
+def mean_result(results, groups) -> list[float]:
+    "Return a mean result, low and high end of its 95 % interval: Wilson's where results from −1 to 1 have no spread."
+    found = mean_interval(results, groups)
+    if found[1] < found[2] or np.abs(results).max() > 1: return found
+    return [found[0], *(2 * end - 1 for end in score_interval((results + 1) / 2, groups))]
+
+
 @dataclass(frozen=True)
 class MatchResult:
     "The scores of a player against an opponent."
@@ -167,8 +179,7 @@ class MatchResult:
     @property   # result, adjusted: the mean result as it was and without luck, with 95 % intervals; {}: not measured
     def means(self) -> dict[str, list]:
         if self.luck is None: return {}
-        return {name: mean_interval(values, self.groups)
-                for name, values in (("result", self._by_deal(self.results)), ("adjusted", self.without_luck))}
+        return dict(result=mean_result(self._by_deal(self.results), self.groups), adjusted=mean_interval(self.without_luck, self.groups))
 
     @property
     def without_luck(self) -> np.ndarray:   # The mean result of each opening or deal, without the luck that it had
@@ -237,7 +248,7 @@ def own_part(values) -> np.ndarray:   # (games,); `values`: (tables, players) by
 def find_luck(game: Game, luck, player, opponent, starts, lines, tables, seed: int) -> np.ndarray | None:
     "Return the luck of some games, (games, players); None if no evaluator measures it, or the game has no luck."
     if luck is True: luck = luck_evaluator(game, player, opponent)
-    if luck is None or not (game.has_chance or game.has_hidden_information): return None
+    if luck is None or luck is False or not (game.has_chance or game.has_hidden_information): return None
     return game_luck(game, luck, starts, lines, tables, seed)
 
 

@@ -66,7 +66,7 @@ def write_sgf(
     "Return a game as SGF. The first player is Black."
     name, state, moves = require_sgf(game), game.new(), []
     given = dict(GM=_GAMES[name][0], FF=4, CA="UTF-8", AP="alphazero_nb", SZ=game.shape[1])
-    if name == "go": given |= dict(KM=f"{komi_of(game):g}", RU="Tromp-Taylor")
+    if name == "go": given |= dict(KM=f"{komi_of(game):g}") | (dict(RU="Tromp-Taylor") if "suicide=1" in game.name else {})
     for number, action in enumerate(map(int, actions), 1):
         if game.over(state) or action not in game.legal_actions(state):
             raise ValueError(f"move {number} is illegal in {game.name}.")
@@ -92,7 +92,8 @@ def _unescaped(text: str) -> str:
 
 def read_nodes(text: str) -> list[dict]:
     "Return the nodes of the main line of the first game in a file: {property: first value}."
-    nodes, at = [], max(0, text.find("("))
+    begin, nodes = re.search(r"\(\s*;", text), []   # Words before it may have brackets
+    at = begin.start() if begin else 0
     while match := _TOKEN.match(text, at):
         at = match.end()
         sign, key, values = match.groups()
@@ -121,8 +122,9 @@ def game_of(
     komi = first.get("KM", "0").strip() or "0"
     if not re.fullmatch(r"[+-]?[0-9]*\.?[0-9]+", komi):
         raise ValueError(f"the SGF file has komi {komi[:20]!r}; it must be a number.")
+    suicide = ",suicide=1" if first.get("RU", "").strip().lower() in ("tromp-taylor", "nz", "new zealand") else ""
     longest = f",longest={moves + 1}" if moves > 2 * int(size) ** 2 else ""
-    return get_game(f"go(size={int(size)},komi={float(komi):g}{longest})")
+    return get_game(f"go(size={int(size)},komi={float(komi):g}{suicide}{longest})")
 
 
 def _is_number(text: str, value: float) -> bool:
@@ -149,7 +151,7 @@ def read_sgf(
     nodes, actions = read_nodes(text), []
     if game is None: game = game_of(nodes[0], sum(key in node for node in nodes for key in ("B", "W")))
     else: _require_same(nodes[0], game)
-    state = game.new()
+    state, last = game.new(), ""
     for node in nodes:
         if found := [key for key in _SETUP if key in node]:
             raise ValueError(f"the SGF file sets up a position ({found[0]}); a game must begin with the empty board.")
@@ -159,9 +161,9 @@ def read_sgf(
             try: action = sgf_to_move(game, node[key])
             except ValueError as error: raise ValueError(f"{words} cannot be read: {error}") from None
             if game.over(state): raise ValueError(f"{words} comes after the end of the game.")
-            if require_sgf(game) == "go" and key != "BW"[game.mover(state)]:
-                raise ValueError(f"{words} is out of turn.")
+            wrong = key == last if require_sgf(game) == "hex" else key != "BW"[game.mover(state)]
+            if wrong: raise ValueError(f"{words} is out of turn.")   # At Hex, some sites let White begin
             if action not in game.legal_actions(state): raise ValueError(f"{words} is illegal in {game.name}.")
             actions.append(action)
-            state = game.play(state, action)
+            state, last = game.play(state, action), key
     return game, actions

@@ -36,7 +36,7 @@ class Limits:
     nodes: int | None = None         # New visits of the root
     depth: int | None = None         # Moves of the expected line
     infinite: bool = False           # Search until `stop`
-    ponder: bool = False             # The opponent thinks; all limits count from `ponderhit` on
+    ponder: bool = False             # The opponent thinks; the clock counts from `ponderhit` on
     searchmoves: tuple = ()          # The only moves that are searched, as text
     faults: tuple = ()               # A sentence for each word that could not be read
 

@@ -25,7 +25,7 @@ class GameFinished:
     done: int                # Finished games among those requested by this call
     total: int               # Games requested by this call
     finished: int            # Games that ended since this call began, including those not requested yet
-    length: int              # Number of moves
+    length: int              # Number of moves of the players
     outcome: tuple           # Result by seat
     seconds: float           # Time since this call began
     evaluations: int         # Positions evaluated by the network since this call began

@@ -93,6 +93,7 @@ def _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, 
         raise ValueError(f"{name}: chance and outcomes go together; give both or neither.")
     if privileged and len(shape) != 1:
         raise ValueError(f"{name}: privileged needs an observation that is a vector; its shape is {tuple(shape)}.")
+    if not 1 <= players <= 127: raise ValueError(f"{name}: players is {players}; a game has 1 to 127.")
     if zero_sum and players != 2: raise ValueError(f"{name}: zero_sum is for two players; leave it out.")
     if len(shape) not in (1, 3) or min(shape) < 1:
         raise ValueError(f"{name}: shape is {tuple(shape)}; give (planes, height, width) or (numbers,).")

@@ -30,7 +30,7 @@ def play_randomly(api, random, games, first_seed, state, actions, chances, row, 
             mover = call_mover(api[MOVER], state)
             if mover == OVER: break
             if lengths[game] >= api[MAX_LENGTH]: raise ValueError("a game is longer than its max_length; increase max_length")
-            if mover == CHANCE: action = draw_outcome(api, state, chances, uniform(random, 0))
+            if mover == CHANCE: action, count = draw_outcome(api, state, chances, uniform(random, 0)), 1
             else:
                 count = call_legal(api[LEGAL], state, actions)
                 if not 1 <= count <= len(actions): raise ValueError("legal lists no action, or more than max_legal")

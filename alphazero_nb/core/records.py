@@ -20,7 +20,7 @@ __all__ = ['GameRecord', 'join_records', 'split_records', 'repeat_games', 'check
 # %% ../../nbs/06_core.records.ipynb #361891f0
 @dataclass(frozen=True, eq=False)
 class GameRecord:
-    "One finished game of T moves."
+    "One finished game of T moves, outcomes of chance among them."
     actions: np.ndarray         # (T,) int32, actions played, and outcomes where chance moved
     movers: np.ndarray          # (T,) int8, seat of the mover, or CHANCE
     values: np.ndarray          # (T, players) float32, mean result of the search by seat; NaN without a search
@@ -31,6 +31,9 @@ class GameRecord:
     number: int                 # Number of the game in its run
     seed: int                   # Seed of everything random in the game
     version: int                # Version of the weights at its start
+
+    @property
+    def moves(self) -> int: return int((self.movers >= 0).sum())   # Those of the players, without outcomes of chance
 
     def __len__(self): return len(self.actions)
     def __eq__(self, other): return all(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f")
@@ -112,6 +115,7 @@ def _check_numbers(table: dict) -> None:
              ((movers != CHANCE) & ((movers < 0) | (movers >= players)), "moves", f"a mover is not a seat below {players}"),
              (~finite & ~np.isnan(values).all(1), "moves", "some values of a move are not finite"),
              (~finite & searched, "moves", "a searched move has no values"),
+             ((np.abs(values) > 1e7).any(1), "moves", "a value of a move is too large"),   # A search has none above 1e6
              (table["policy_visits"] < 1, "entries", "a visit count is not positive")]
     for wrong, what, law in laws:
         if not wrong.any(): continue

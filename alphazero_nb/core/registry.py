@@ -79,7 +79,7 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
 def rules_file(name: str) -> Path | None:
     "Return the file that `import_rules` has run for this game, if there is one."
     word = name.partition("(")[0]
-    return next((path for path, words in _files.items() if word in words), None)
+    return next((path for path, words in reversed(_files.items()) if word in words), None)
 
 
 def did_you_mean(word: str, known) -> str:
@@ -122,7 +122,7 @@ def game_title(name: str) -> str:
     try: word, parameters = _parse(name)
     except ValueError: return name
     title = _TITLES.get(word, word.replace("_", " ").capitalize())
-    if word == "openspiel": return f"{parameters.pop('game', 'A game').replace('_', ' ').capitalize()} (OpenSpiel)"
+    if word == "openspiel": return f"{str(parameters.pop('game', 'A game')).replace('_', ' ').capitalize()} (OpenSpiel)"
     if variant := parameters.pop("variant", ""): title = f"{str(variant).capitalize()} {title.lower()}"
     parameters.pop("fen", None)   # A position is no name
     if "size" in parameters: parameters["rows"] = parameters["cols"] = parameters.pop("size")

@@ -250,7 +250,8 @@ def write_pgn(
 _TAG = re.compile(r'\s*\[\s*([\w+#=:-]+)\s+"((?:[^"\\\n]|\\.)*|[^\n]*)"\s*\]')
 _SKIPPED_LINE = re.compile(r"\s*^[%;\[][^\n]*", re.MULTILINE)
 _TOKEN = re.compile(rf"""
-    (?P<end> \n[^\S\n]*\n (?!\s*(?: [2-9] | \d\d | 1\s*\.\. | 1-0 | 0-1 | 1/2 | \*)) | \n\s*(?=\[\s*\w+\s+") )
+    (?P<end> \n[^\S\n]*\n (?! (?: \s | \{{[^}}]*\}} | \((?: [^()] | \([^()]*\) )*\) | \$\d+(?!\d) | ;[^\n]*$ )*
+                           (?: [2-9] | \d\d | 1\s*\.\s*\. | 1-0 | 0-1 | 1/2 | \*)) | \n\s*(?=\[\s*\w+\s+") )
     | (?P<nothing> \s | \{{[^}}]*\}} | ;[^\n]* | ^%[^\n]* | \$\d+ )
     | (?P<bracket> [(){{] )
     | (?P<result> 1-0 | 0-1 | 1/2-1/2 | \* )
@@ -259,7 +260,7 @@ _TOKEN = re.compile(rf"""
               | {_CASTLING.pattern} )
     | (?P<number> \d+\.* )
     | (?P<word> \w+ | [^\w\s(){{}}]+ | . )""", re.VERBOSE | re.MULTILINE)
-_UNCLEAR = re.compile(r"\w*\d\w*|[a-h]x[a-h]|ab|ba|bc|cb|cd|dc|de|ed|ef|fe|fg|gf|gh|hg|[KQRBNP]x\w*|[KQRB]|--|@+")
+_UNCLEAR = re.compile(r"\w*\d\w*|[a-h]x[a-h]|ab|ba|bc|cb|cd|dc|de|ed|ef|fe|fg|gf|gh|hg|[KQRBNP]x\w*|[KQRB]|[Oo]{2,3}|--|@+")
 
 
 def _read_tags(text: str) -> tuple[dict, str]:
@@ -281,7 +282,7 @@ def _read_moves(text: str) -> tuple[list[str], str]:
         if depth: continue
         if kind == "result": return moves, token
         if kind == "end" and moves: break
-        if kind == "move" or token == "0000" or kind == "word" and _UNCLEAR.fullmatch(token): moves.append(token)
+        if kind == "move" or token in ("0000", "00", "000") or kind == "word" and _UNCLEAR.fullmatch(token): moves.append(token)
     if depth: raise ValueError("the PGN has a variation that does not end: ')' is missing.")
     return moves, ""
 

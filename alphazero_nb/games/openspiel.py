@@ -94,11 +94,12 @@ class Spiel:
 
     def move_name(self, state, action: int) -> str:
         "Return OpenSpiel's name for an action or outcome in this state, if it has one name for it everywhere or here."
+        if state.is_chance_node():   # There may be more outcomes than actions
+            words = state.action_to_string(state.current_player(), action)
+            return re.sub(r"^chance outcome \d+ ?\(?|\)$", "", words).strip() or words
         name = self.action_name(action)
-        if state.is_terminal() or (self.names and not state.is_chance_node()): return name
-        words = state.action_to_string(state.current_player(), action)
-        if state.is_chance_node(): return re.sub(r"^chance outcome \d+ ?\(?|\)$", "", words).strip() or words
-        return re.sub(rf"^{action} - ", "", words)
+        if state.is_terminal() or self.names: return name
+        return re.sub(rf"^{action} - ", "", state.action_to_string(state.current_player(), action))
 
 # %% ../../nbs/14_games.openspiel.ipynb #8186227d
 def _action_names(game) -> list[str]:

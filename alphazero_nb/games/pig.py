@@ -123,7 +123,7 @@ def holds(own, other, turn, goal):
     "Return True if the rule `end race or keep pace` holds, for a goal of about 100."
     if turn == 0: return False
     if own + turn >= goal: return True
-    return max(own, other) < 71 * goal // 100 and turn >= 21 + (other - own) // 8
+    return max(own, other) < 71 * goal // 100 and turn >= 21 + (other - own + 4) // 8   # Rounded
 
 
 @kernel
@@ -133,12 +133,13 @@ def play_outs(scores, goal, count, random):
     for i in range(len(scores)):
         for _ in range(count):
             own, other, turn, sign = scores[i, 0], scores[i, 1], scores[i, 2], 1
-            while own + turn < goal or turn == 0:
+            while True:
+                if holds(own, other, turn, goal):
+                    if own + turn >= goal: break
+                    own, other, turn, sign = other, own + turn, 0, -sign
                 face = 1 + int(6 * uniform(random, 0))
-                turn = turn + face if face > 1 else 0
-                if face > 1 and not holds(own, other, turn, goal): continue
-                if own + turn >= goal: break
-                own, other, turn, sign = other, own + turn, 0, -sign
+                if face > 1: turn += face
+                else: own, other, turn, sign = other, own, 0, -sign
             results[i] += sign / count
     return results
 

@@ -137,8 +137,9 @@ def _seats_sentence(rows: list[dict]) -> str:
             f"of the points, and {with_interval(find_row(rows, 'draws'))} of the games are drawn.")
     random = find_row(rows, "points of seat 0", weakest)
     if random["high"] < top["low"] or random["low"] > top["high"]:
+        same = who_is_ahead([row for row in rows if row["strength"] == weakest]) == who_is_ahead(rows)
         said += (f" Random players give it {number(random['mean'], random['measure'])}: "
-                 f"the answer changes with strength.")
+                 f"{'the share, not the answer,' if same else 'the answer'} changes with strength.")
     return said
 
 

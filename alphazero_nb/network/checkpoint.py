@@ -98,7 +98,10 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], compress: bool = Fal
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject: raise TypeError(f"{name} holds Python objects, not numbers.")
     buffer = io.BytesIO()
-    (np.savez_compressed if compress else np.savez)(buffer, **arrays)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():   # For `np.savez`, some names are arguments
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
     if compress and unpacked_size(zipfile.ZipFile(buffer)) > most_unpacked(len(buffer.getvalue())):
         return write_arrays(path, arrays)   # Arrays that repeat
     write_whole(path, buffer.getvalue())
@@ -261,6 +264,7 @@ def check_network(game: Game, network: nn.Module, device: str | Device = "cpu") 
         raise ValueError(f"your network cannot be loaded from its own state_dict(): {_first(error)}.") from error
     odd = [name for name in saved if not np.array_equal(saved[name], again[name])]
     if odd: raise ValueError(f"your network is not the same after saving and loading: {odd[0]} differs.")
+    _check_training(game, one, device)
 
 
 def _first(error: Exception) -> str:
@@ -291,6 +295,16 @@ def _check_format(game: Game, network: nn.Module, device: Device) -> None:
             form, advice = "channels_last", "In its forward, use reshape or flatten in place of view"
         raise ValueError(f"your network cannot play in {form}, as {device.name} does: {_first(error)}. "
                          f"{advice}.{see('network')}") from error
+
+
+def _check_training(game: Game, network: nn.Module, device: str) -> None:
+    "Raise a ValueError unless a gradient reaches a network."
+    inputs = torch.from_numpy(np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)).to(device).float()
+    try:
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]): logits, values = network.train()(inputs)
+        (logits.sum() + values.sum()).backward()
+    except Exception as error:
+        raise ValueError(f"your network cannot be trained on two positions of {game.name}: {_first(error)}.") from error
 
 
 def _check_output(game: Game, network: nn.Module, device: str) -> None:

@@ -326,7 +326,7 @@ def PolicyValueNet(
                          f"{did_you_mean(preset, PRESETS)}")
     require_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.random.default_generator.manual_seed(int(seed))   # `torch.manual_seed` would also seed each GPU
         filters, blocks, build = PRESETS[preset]
         net = build(game, filters, blocks)
         for last in (net.policy, net.value, *([net.cards] if isinstance(net, SuitNet) else [])):

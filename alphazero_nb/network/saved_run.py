@@ -5,7 +5,7 @@
 # %% ../../nbs/24_network.saved_run.ipynb #0a859117
 from __future__ import annotations
 
-import copy, hashlib, math, re
+import copy, hashlib, math, os, re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -134,7 +134,8 @@ def read_saved(
     name: str = "manifest.json",  # Or previous.json
 ) -> SavedRun:
     "Return a checkpoint of a run folder. Raise a ValueError if its manifest is missing, damaged or of a newer format."
-    folder, path = Path(folder), Path(folder) / name
+    folder = Path(os.path.expanduser(folder))
+    path = folder / name
     manifest = read_json(path, "checkpoint yet")
     if not isinstance(manifest, dict): raise ValueError(f"{path} is damaged: it is not a JSON object.")
     version = manifest.get("format")
@@ -155,7 +156,8 @@ def read_config(path: Path) -> dict:
 
 def run_of(path: str | Path) -> Path:   # A run folder, or one of its network-*.npz files
     "Return the folder of a run."
-    return Path(path) if Path(path).is_dir() else Path(path).parent
+    path = Path(os.path.expanduser(path))
+    return path if path.is_dir() else path.parent
 
 # %% ../../nbs/24_network.saved_run.ipynb #b43de476
 def _empty_network(folder: Path, game: Game, preset: str, network: nn.Module | None) -> nn.Module:
@@ -182,7 +184,7 @@ def load_network(
     game: Game | None = None,  # A board of another size, for weights that fit it; default: the game of the run
 ) -> tuple[Game, nn.Module, str]:  # Game, network and a name for it
     "Return the newest network of a run, or the one in the given file. Raise a ValueError if it cannot be loaded."
-    path = Path(path)
+    path = Path(os.path.expanduser(path))
     if not path.exists(): raise ValueError(f"there is no folder {str(path)!r}.")
     if path.is_file() and path.suffix != ".npz":
         raise ValueError(f"{str(path)!r} is a file; give the folder of a training run.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from ..core.game import Game
@@ -40,6 +41,7 @@ class _Loadable:
         "Load the agent of a training run."
         from alphazero_nb.network.saved_run import load_network, read_config, run_of
         from alphazero_nb.network.evaluator import NetworkEvaluator
+        folder = Path(folder).expanduser()
         game, network, name = load_network(folder, network, game)
         agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
         if read_config(run_of(folder) / "config.json")["game"] == game.name:

@@ -252,7 +252,8 @@ class ActorPool(_Actors):
     def report(self) -> PoolReport:
         "Return the totals of all blocks."
         stats, total = self.inference.stats(), lambda field: sum(getattr(block, field) for block in self.blocks)
-        open_moves = sum(int(block.slots["ply"][block.slots["number"] >= 0].sum()) for block in self.blocks)
+        moves = lambda slots: int((slots["ply"] - slots["rolls"])[slots["number"] >= 0].sum())
+        open_moves = sum(moves(block.slots) for block in self.blocks)
         return PoolReport(
             total("evaluations"), total("cache_hits"), stats.get("total_batches", total("batches")),
             stats.get("busy_s", total("busy_s")), open_moves, 1 if self.layout.shared else self.layout.threads,

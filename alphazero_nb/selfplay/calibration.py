@@ -193,7 +193,7 @@ def measure_layouts(
 # %% ../../nbs/48_selfplay.calibration.ipynb #52e75e45
 def _row(name: str, layout: Layout, windows: list[dict], evals_per_game: float, ready_s: float, beside: bool) -> dict:
     row = {key: statistics.median(window[key] for window in windows) for key in windows[0]}
-    games_per_min = 60 * row["evals_per_s"] / evals_per_game
+    games_per_min = 60 * row["evals_per_s"] / evals_per_game if evals_per_game else 0.0
     return dict(name=name, layout=layout, games_per_min=games_per_min, **row, ready_s=ready_s, beside=beside,
                 evals_per_s_low=min(window["evals_per_s"] for window in windows),
                 evals_per_s_high=max(window["evals_per_s"] for window in windows))

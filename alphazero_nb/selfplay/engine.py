@@ -132,7 +132,7 @@ def summarise(
     outcomes, evaluations = np.array([record.outcome for record in records]), now.evaluations - before.evaluations
     batches, busy_s = now.batches - before.batches, now.busy_s - before.busy_s
     return SelfPlayDone(
-        len(records), sum(map(len, records)), float(np.mean([len(record) for record in records])),
+        len(records), sum(record.moves for record in records), float(np.mean([record.moves for record in records])),
         tuple((outcomes > 0).mean(0).tolist()), float((outcomes <= 0).all(1).mean()), evaluations,
         min(now.largest_batch or np.inf, evaluations / max(1, batches)),
         min(1.0, busy_s / (seconds * max(1, now.evaluators))), seconds, dict(sorted(sources.items())))
@@ -181,7 +181,7 @@ class CallReporter:
         missing = max(missing, len(self.totals.scheduler.missing))   # The game may have finished before the call
         self.done = max(self.done, self.n - missing)                 # And another one since then
         self.events.emit(GameFinished(
-            record.number, self.done, self.n, self.finished, len(record), tuple(record.outcome.tolist()),
+            record.number, self.done, self.n, self.finished, record.moves, tuple(record.outcome.tolist()),
             max(0.0, at - self.start), self.totals.report().evaluations - self.before.evaluations, source))
 
     def summary(self, records: list[GameRecord]) -> SelfPlayDone:
@@ -242,14 +242,18 @@ class BackgroundPlay:
         return time.perf_counter() - self.call.start if self.call is not None else 0.0
 
 # %% ../../nbs/49_selfplay.engine.ipynb #1b999f2e
-def report_waiting(pool: GamePool, scheduler: GameScheduler, events: Events, network) -> None:
-    "Report the events since the last call, and the processes that load PyTorch for a network."
+def report_waiting(pool: GamePool, scheduler: GameScheduler, events: Events, network) -> BaseException | None:
+    """Report the events since the last call, and the processes that load PyTorch for a network. Return an error that ended
+    play while an interrupt hid it."""
     if network is not None and pool.starting:
         events.emit(Message(f"{pool.starting} of {len(pool.layout.devices)} worker processes are starting. "
                             f"Loading PyTorch takes some seconds."))
+    error = None
     while not scheduler.events.empty():
         event = scheduler.events.get()
-        if not isinstance(event, (Finished, Generation)): events.emit(event)
+        if isinstance(event, Generation): error = error or event.error
+        elif not isinstance(event, Finished): events.emit(event)
+    return error
 
 # %% ../../nbs/49_selfplay.engine.ipynb #3f2a903b
 def limit_batch(pool: GamePool, layout: Layout, worlds: int, events: Events) -> Layout:
@@ -367,8 +371,9 @@ class _PoolOwner(_EngineState):
 def _benchmark(
     game: Game, network, layout: Layout, formats: dict, settings: SelfPlaySettings, seed: int, seconds: float, say: Callable,
 ) -> list[dict]:
-    "Benchmark the layouts that compete with this one for `seconds` in total. Return the table."
+    "Benchmark the layouts that compete with this one for `seconds` in total. Return the table, empty where no move is a choice."
     length, evaluations = usual_game(game, settings)
+    if evaluations == 0: return []
     layouts = {name: replace(each, **formats) for name, each in candidate_layouts(game, network, layout).items()}
     return measure_layouts(game, network, layouts, seconds,
                            spread_starts(settings, length), seed, evals_per_game=length * evaluations, say=say)
@@ -398,7 +403,10 @@ class _CallRunner(_PoolOwner):
         "Return the generation that has played on since the last call, if any, and the reporter of the call."
         generation, call = self.background.hand_over()
         if call is None:
-            report_waiting(self.pool, self.scheduler, self.events, self.network)
+            error = report_waiting(self.pool, self.scheduler, self.events, self.network)
+            if error is not None:
+                self.shutdown()
+                raise error
             return None, self._new_reporter()
         if not (self.pool.spare_actors and self.scheduler.missing): return generation, call
         self._halt(generation)   # Now with all actors
@@ -418,10 +426,11 @@ class _CallRunner(_PoolOwner):
         self.pool.close()      # Its processes would compete with the measured ones
         say = lambda text: self.events.emit(Message(text))
         rows = _benchmark(self.game, self.network, self.layout, self._formats, self.settings, self.seed, seconds, say)
-        self.use(choose_layout(rows, self.play_on))
+        self.use(choose_layout(rows, self.play_on) if rows else self.layout)
         if self.closed: self.pool.close()
         self._measure = False
-        self.events.emit(Message(f"{layout_table(rows)}\n{self.describe()}."))
+        table = layout_table(rows) if rows else "Nothing was measured: no move of the games tried was a choice."
+        self.events.emit(Message(f"{table}\n{self.describe()}."))
         return rows
 
 # %% ../../nbs/49_selfplay.engine.ipynb #3571b9db
@@ -446,6 +455,7 @@ class _GameSupply(_CallRunner):
     def play_for(self, seconds: float) -> float:
         "Play for about `seconds` and return the actual time. Finished games are kept for `generate_games`."
         require_number("seconds", seconds, 0, whole=False)
+        if self.reproducible: raise ValueError("a reproducible engine starts requested games only; use generate_games.")
         if self._measure: self.calibrate()
         self.pause()
         self.scheduler.play_freely()

@@ -35,8 +35,11 @@ class Layout:
     channels_last: bool | None = None  # Memory format of convolutions, likewise
 
     def blocks(self) -> list[list[int]]:
-        "Return the slots of each block of each process. Blocks are assigned to processes in turn."
+        "Return the slots of each block of each process, in turn. Raise a ValueError if a process had none, and waited for ever."
         sizes = [min(self.max_batch, self.games - start) for start in range(0, self.games, self.max_batch)]
+        if len(sizes) < len(self.devices):
+            raise ValueError(f"{self.games} games in blocks of {self.max_batch} make {len(sizes)} blocks for {len(self.devices)} "
+                             f"processes; use more games or a smaller max_batch.")
         return [sizes[index::len(self.devices)] for index in range(len(self.devices))]
 
     def of_process(self, index: int) -> Layout:

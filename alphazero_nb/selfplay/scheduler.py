@@ -145,7 +145,7 @@ class GameScheduler(_Requests):
             self.missing.discard(record.number)
             self.finished[record.number] = record
             self._count_ready()
-            self.games, self.moves = self.games + 1, self.moves + len(record)
+            self.games, self.moves = self.games + 1, self.moves + record.moves
             self.events.put(Finished(record, len(self.missing), source, time.perf_counter()))
             return True
 

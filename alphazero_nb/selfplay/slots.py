@@ -203,7 +203,8 @@ def begin_game(api, trees, slots, slot, number, seed):
         trees.random[slot * worlds + world] = np.uint64(dice(seed, -1 - world) * 2.0 ** 53)
     slots.true_states[slot, :] = 0
     call_start(api[START], slots.true_states[slot], seed)
-    init_worlds(api, trees, slots, slot)
+    if not init_worlds(api, trees, slots, slot):
+        raise ValueError("the game is over, or chance moves, at its start")   # A deal belongs in `start`
     draw_start(slots, slot)
     begin_search(slots, slot)
     row.busy = 0
@@ -390,6 +391,7 @@ class GameFailed(Failure):
 def retrace(game: Game, seed: int, actions) -> np.ndarray:
     "Play these actions by hand, call every rule in the last position and return it. Raise any error of the rules."
     state = game.state_after(actions, seed)
+    if not len(actions) and game.mover(state) < 0: raise ValueError("the game is over, or chance moves, at its start")
     if game.mover(state) >= 0: game.resample_hidden(state, seed), game.inputs(state)
     game.legal_actions(state), game.returns(state)
     if game.rewards or game.over(state): read_result(game.api, state, np.zeros(game.players, np.float32))

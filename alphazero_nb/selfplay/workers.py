@@ -272,7 +272,8 @@ class WorkerHandler:
         self.workers.vacant.append(worker.index)
         if reported: return   # Its error has already ended the generation
         self.events.put(WorkerLost(worker.index, cause, worker.finished, len(worker.numbers)))
-        error = self.losses.add(worker.numbers, cause)
+        stopped = worker.killed.startswith("did not stop")   # By an interrupt, and not by its game
+        error = "" if stopped else self.losses.add(worker.numbers, cause)
         if error: self.play.fail(Failure(error))
         elif self.play.active: self.workers.fill()
 

@@ -281,7 +281,7 @@ def forecast_gpu(
 # %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
 def _preset_of(folder: str | Path) -> str | None:
     "Return the network preset of the run in a folder, if there is one."
-    file = Path(folder) / "config.json"
+    file = Path(folder).expanduser() / "config.json"
     preset = read_config(file)["preset"] if file.is_file() else None
     return preset if preset in PRESETS else None
 

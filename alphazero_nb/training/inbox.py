@@ -169,7 +169,7 @@ def wait_for_games(silent_s: float, patience_s: float, folder: Path, reminder: R
 def arrival_event(records: list[GameRecord], n: int, seconds: float, evaluations: int, source: str) -> GameFinished:
     "Return the event of the last of these games, which have arrived `seconds` after a call that wants `n`."
     last, done = records[-1], len(records)
-    return GameFinished(last.number, min(n, done), n, done, len(last), tuple(last.outcome.tolist()), seconds, evaluations, source)
+    return GameFinished(last.number, min(n, done), n, done, last.moves, tuple(last.outcome.tolist()), seconds, evaluations, source)
 
 
 def mean_age(records: list[GameRecord], version: int) -> float:

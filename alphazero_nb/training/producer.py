@@ -19,7 +19,7 @@ from ..network.networks import PolicyValueNet
 from ..network.saved_run import read_saved
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
-from .shared_folder import (Reminder, SharedPlan, list_files, producer_seed, read_plan,
+from .shared_folder import (Reminder, SharedPlan, list_files, producer_seed, read_plan, read_start,
                                                  write_games)
 
 # %% auto #0
@@ -35,6 +35,7 @@ class NewestWeights:
         self.folder, self.manifest, self.iteration, self.problem = folder, b"", 0, ""
         untrained = network or PolicyValueNet(get_game(plan.game), plan.preset, plan.seed)
         self.network = copy.deepcopy(untrained)
+        read_start(folder, self.network)
 
     def look(self) -> bool:
         "Read the folder. Return True if `network` and `iteration` have changed. Set `problem` if it is unreadable."
@@ -169,7 +170,7 @@ def produce_games(
     **engine,                          # layout, games, threads, max_batch, devices, workers of the SelfPlayEngine
 ) -> int:                              # Number of written games
     "Play for a run, with its newest weights, into its folder. A stop (Ctrl-C) returns normally."
-    folder, written, ended = Path(folder), 0, False
+    folder, written, ended = Path(folder).expanduser(), 0, False
     events = Events(default_listeners(text=True) if listeners is None else list(listeners))
     end = np.inf if minutes is None else time.monotonic() + 60 * minutes
     while not ended:

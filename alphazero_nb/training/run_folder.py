@@ -223,7 +223,7 @@ def _read_records(path: Path, sha256: str | None = None) -> list[GameRecord]:
 class _HeldFolder:
     "The folder of a run, its lock, and the games of an interrupted iteration."
     def __init__(self, path: str | Path, config: dict):  # config: game, preset and seed identify a run
-        self.path, self.config = Path(path), config
+        self.path, self.config = Path(os.path.expanduser(path)), config
         check_place(self.path, config)
         self.begun = exists(self.path / "config.json")   # True if the folder holds the run, or did
         self.clock, self.sleep, self.lock_again = time.monotonic, time.sleep, lambda: None
@@ -393,7 +393,7 @@ def read_layout_file(path: Path) -> Layout | None:
     sane = sane and all(type(count) is int and 1 <= count <= 1 << 16 for count in counts)
     sane = sane and len(layout.devices) * layout.threads <= 4 * usable_cores() + 4 and layout.max_batch * layout.merged <= 1 << 16
     sane = sane and layout.number_format in (None, *DTYPES) and layout.backend in BACKENDS and layout.channels_last in (None, True, False)
-    if not (sane and layout.games >= len(layout.devices)):
+    if not (sane and -(-layout.games // layout.max_batch) >= len(layout.devices)):   # A block for each process
         raise ValueError(f"{path} is damaged: its layout is not possible on this machine.")
     return layout
 

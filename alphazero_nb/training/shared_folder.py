@@ -11,18 +11,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 from ..core.events import Message, plain_number, shell_command
 from ..core.game import Game
 from ..core.records import GameRecord, check_table, join_records, split_records
 from ..core.streams import Purpose, derive_seed
-from ..network.checkpoint import parse_json, read_arrays, read_json, write_arrays, write_json
+from ..network.checkpoint import fill_network, network_arrays, parse_json, read_arrays, read_json, write_arrays, write_json
 from ..network.saved_run import read_config
 from ..search.search import SearchSettings
 from ..selfplay.settings import SelfPlaySettings
 
 # %% auto #0
 __all__ = ['FORMAT', 'GamesFile', 'list_files', 'list_producers', 'is_games_file', 'producer_seed', 'write_games', 'NotWhole',
-           'read_games', 'SharedPlan', 'read_plan', 'Reminder']
+           'read_games', 'SharedPlan', 'write_start', 'read_start', 'read_plan', 'Reminder']
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #93fafa1d
 _INDEX_BITS = 24   # A producer plays fewer games than this many bits can count
@@ -138,12 +139,24 @@ class SharedPlan:
     games: int                # Games per iteration
 
     def save(self, folder: Path) -> None:
-        "Write the plan into the run folder."
+        "Write the plan into the run folder, which producers wait for."
         (folder / "shared").mkdir(exist_ok=True)
         write_json(folder / "shared/plan.json",
                    dict(format=FORMAT, version=_version(), play=asdict(self.play), games=self.games))
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #d610b391
+def write_start(folder: Path, network: nn.Module) -> None:
+    "Write the weights with which a run begins, for producers: they may come from another run."
+    (folder / "shared").mkdir(exist_ok=True)
+    write_arrays(folder / "shared/start.npz", network_arrays(network))
+
+
+def read_start(folder: Path, network: nn.Module) -> None:
+    "Load the weights with which a run begins, if it has written them. Raise a ValueError if they do not fit."
+    path = folder / "shared/start.npz"
+    if os.path.lexists(path): fill_network(network, read_arrays(path))
+
+
 def read_plan(folder: Path) -> SharedPlan:
     "Return the plan of a run that shares its folder. Raise a ValueError if it does not, or for another version."
     config, path = read_config(folder / "config.json"), folder / "shared/plan.json"

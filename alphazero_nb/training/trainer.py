@@ -46,13 +46,13 @@ from .learner import (Learner, StepThreads, TrainSettings, default_training, lea
                                            restore_learner)
 from .run_folder import LayoutFile, RunFolder
 from .inbox import SharedGames
-from .shared_folder import SharedPlan
+from .shared_folder import SharedPlan, write_start
 
 # %% auto #0
 __all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'read_weights', 'make_plan', 'RunState', 'load_state', 'RunProgress',
-           'describe_cooldown', 'RunReport', 'learn', 'make_agent', 'evaluate', 'judge_state', 'judge_baselines',
-           'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue', 'games_from',
-           'Session', 'Trainer']
+           'describe_cooldown', 'RunReport', 'own_random_numbers', 'learn', 'make_agent', 'evaluate', 'judge_state',
+           'judge_baselines', 'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue',
+           'games_from', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ class RunPlan:
 
     def open_supplier(self, folder: RunFolder, state: RunState, layout: str | Layout | None, emit: Callable) -> GameSupplier:
         "Return an engine, or the games of other machines."
-        if self.from_folder: return folder.patiently(lambda: SharedGames(self.shared, folder, emit, state.iteration), emit)
+        if self.from_folder:
+            if not state.iteration: folder.patiently(lambda: write_start(folder.path, state.learner.average.module), emit)
+            return folder.patiently(lambda: SharedGames(self.shared, folder, emit, state.iteration), emit)
         return SelfPlayEngine(self.game, state.learner.average.module, self.device, seed=self.seed, settings=self.play,
                               first_game=state.games, first_version=state.iteration, layout=layout,
                               reproducible=self.reproducible, play_on=True, listeners=[emit], **self.engine)
@@ -132,7 +134,10 @@ def read_weights(
     preset: str | None,  # Default: that of the run
 ) -> tuple[str, dict]:
     "Return the preset and the newest weights of a run. Raise a ValueError unless they fit this game and `preset`."
-    path = Path(path)
+    path, config = Path(path).expanduser(), run_of(path) / "config.json"
+    if config.is_file() and read_config(config)["preset"] == "custom":
+        raise ValueError(f"{str(path)!r} has a network of your own; in place of init_from, "
+                         f"pass network=load_network({str(path)!r}, MyNet())[1].")
     _, network, _ = load_network(path)
     weights = network_arrays(network)
     preset = preset or read_config(run_of(path) / "config.json")["preset"]
@@ -297,6 +302,17 @@ class RunReport:
         if self.started: self.emit(RunDone(iteration, str(self.folder.path), games=games, **how))
 
 # %% ../../nbs/63_training.trainer.ipynb #a806ab9a
+@contextmanager
+def own_random_numbers(device: Device, seed: int):
+    "Give PyTorch random numbers of this seed for a while, for dropout and the like in a network of your own."
+    cards = [torch.device(device.name).index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cards):
+        torch.random.default_generator.manual_seed(seed)
+        for card in cards: torch.cuda.default_generators[card].manual_seed(seed)
+        if device.type == "mps": torch.mps.manual_seed(seed)
+        yield
+
+
 def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, busy: int = 0,
           lr_decay: Callable = lambda: 0.0) -> tuple:   # lr_decay(): see `learning_rate`
     """Take optimiser steps for this many new positions, while `busy` cores play. Return mean policy and value loss;
@@ -306,7 +322,8 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
     rng = np.random.default_rng([plan.seed, state.iteration, Purpose.BATCHES])
     steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
     sums = torch.zeros(2, device=plan.device.name)
-    with StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads:
+    with (own_random_numbers(plan.device, derive_seed(plan.seed, Purpose.BATCHES, state.iteration)),
+          StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads):
         for step in range(steps):
             batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
             state.learner.lr_decay = lr_decay()

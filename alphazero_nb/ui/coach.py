@@ -51,6 +51,10 @@ class Grade:
         return "?!" if self.loss < MISTAKE else "?" if self.loss < BLUNDER else "??"
 
     @property
+    def clear(self) -> bool:   # True if another move was better by more than the error of the search, and than a percent shows
+        return self.loss > 0 and (self.exact or self.loss > max(self.noise, 0.02))
+
+    @property
     def costly(self) -> bool: return self.mark in ("?", "??")   # True if it changes the result, by the coach's estimate
 
     def to_dict(self) -> dict:
@@ -232,6 +236,7 @@ def explain(lesson: Lesson, grade: Grade) -> str:
         known = {(1, -1): f"This lost a won game: {best} wins.", (0, -1): f"This lost a drawn game: {best} holds the draw.",
                  (1, 0): f"This let a win go: {best} wins, and after {played} it is a draw."}
         if words := known.get((round(grade.before), round(grade.after))): return words + answer
+    if not grade.clear: return f"{played} is as good as {best}, as far as the coach can tell."
     share = lambda value: f"{50 * (1 + value):.0f} %"
     error = f", give or take {50 * grade.noise:.0f}" if grade.noise >= .01 else ""
     first = "Proven" if grade.exact else "This probably changed the result" if grade.costly else "There was a better move"
@@ -257,7 +262,7 @@ def why_text(lesson: Lesson, grade: Grade) -> str:
     "Return what was wrong with a move, the better line and the move played with its refutation, as text."
     better, played = (" ".join(names) for names in move_names(lesson, grade))
     lines = [heading(lesson, grade), explain(lesson, grade)]
-    if grade.loss: lines += [f"better: {better}", f"played: {played}"]
+    if grade.clear: lines += [f"better: {better}", f"played: {played}"]
     return "\n  ".join(lines)
 
 

@@ -448,12 +448,13 @@ def game_picture(record: tuple) -> str:   # EngineStatus.last_record
     game = get_game(name)
     try:
         states, drawing = game.states_of(actions, seed), find_drawing(game)
+        moves = sum(game.mover(state) >= 0 for state in states[:-1])   # Outcomes of chance are none
         before, board = (drawing(states[:-k or None], actions[:len(actions) - k]) for k in (1, 0))
         if board is None or board.look == "table": return ""
         result = result_words(game.returns(states[-1]).tolist())
         marks = Marks(last=last_places(before, board, actions[-1]))
     finally: game.forget()
-    caption = f"Last game: {len(actions)} moves, {result}"
+    caption = f"Last game: {moves} moves, {result}"
     image = svg_image(board_svg(board, marks), caption, shrink=True)
     return f'<div style="width:200px">{image}</div><div style="{SMALL}">{caption}</div>'
 

@@ -261,7 +261,9 @@ def play_reply(match: MatchState) -> str:
     action, analysis = agent_move(match.agent, match.game, match.state)
     seconds = time.perf_counter() - start
     number = simulations_of(match.agent)
-    match.seconds = {**match.seconds, number: min(seconds, match.seconds.get(number, seconds))}
+    searched = sum(analysis.visits.values()) if analysis else 0
+    if number and 2 * searched >= number:   # A proven position ends its search early and says nothing about the time
+        match.seconds = {**match.seconds, number: min(seconds, match.seconds.get(number, seconds))}
     cost = "" if match.game.has_hidden_information else f" ({seconds:.1f} s)"
     words = move_words(who, write_move(match.game, match.state, action))
     line = match.line.with_analysis(len(match.line.actions), analysis).after(action)
@@ -348,7 +350,7 @@ def grade_last_move(match: MatchState) -> str:
 # %% ../../nbs/75_ui.match.ipynb #b37c6d09
 def seconds_words(match: MatchState, simulations: int | None) -> str:
     "Return how long a move takes with this number of simulations, as far as replies have shown it."
-    each = [seconds / max(1, number) for number, seconds in match.seconds.items() if number]
+    each = [seconds / number for number, seconds in match.seconds.items()]
     if not each or not simulations: return ""
     seconds = min(each) * simulations
     return f", about {seconds:.1f} s a move" if seconds >= 0.1 else ", under 0.1 s a move"

@@ -435,17 +435,17 @@ class PlayBoard(LateBoard):
 
     def do(self, work: Callable, *args, answer: bool = False) -> bool:   # True if the command succeeded
         "Run a command, let the agent reply, and redraw the board."
-        match, self.busy, self.view.choice = self.match, True, Choice()
+        match, self.busy, self.view.choice, asked = self.match, True, Choice(), False
         try:
             replied = done = work(*args)
             while replied and answer and match.waiting:
                 match.say(f"{match.said} {match.name} is thinking ...")
                 self.draw(thinking=True)
-                replied = match.reply()
-                self.ignore_until = time.monotonic() + self.patience_s
+                replied, asked = match.reply(), True
         finally: self.busy = False
         if done and answer and match.waiting: match.say(f"{match.said} Click the board to ask the agent again.")
         self.draw()
+        if asked: self.ignore_until = time.monotonic() + self.patience_s   # From when the reply is on display
         return done
 
     def refresh(self) -> None:

@@ -298,7 +298,7 @@ def _draw_results(right, records: list[GameRecord]) -> None:
 
 def plot_games(records: list[GameRecord]):
     "Return a figure of game lengths and outcomes: shares for two players, mean results for another number."
-    lengths = np.array([len(record) for record in records], int)
+    lengths = np.array([record.moves for record in records], int)
     title = f"{len(records):,} games of {lengths.mean():.1f} moves on average" if records else "No games yet"
     figure, (left, right) = new_figure(title, 2)
     if records:

@@ -162,7 +162,7 @@ def replay_record(game: Game, record: GameRecord) -> np.ndarray:  # (T + 1, stat
 def _sample(run: Run, record: GameRecord, shown: int = 6) -> str:
     "Return a game with some of its positions as HTML."
     result = ", ".join(f"seat {seat}: {value + 0:g}" for seat, value in enumerate(record.outcome))
-    title = f"<h3>Game {record.number}, {len(record)} moves ({result})</h3>"
+    title = f"<h3>Game {record.number}, {record.moves} moves ({result})</h3>"
     if run.game is None: return f"{title}<p>{html_text(record.actions.tolist())}</p>"
     states = replay_record(run.game, record)
     moves = " ".join(run.game.move_name(state, int(action)) for state, action in zip(states, record.actions))

@@ -456,6 +456,7 @@ async function agentMoves(mine) {
 async function showHint() {
   if (!yours() || thinking) return;
   const mine = ++turn;
+  counted = true;
   try {
     const found = await search(mine, strength().temperature > 0 ? data.levels[data.levels.length - 1] : strength());
     if (mine !== turn) return;
@@ -482,27 +483,34 @@ function clickPlace(place) {
 }
 
 function undo() {
-  if (opening) return;
+  if (opening || !position) return;
   const { moves, movers } = position, own = humans().length ? humans() : data.seats.map((_, seat) => seat);
   let at = moves.length - 1;
   while (at >= 0 && !own.includes(movers[at])) at--;
-  if (at >= 0) goTo(moves.slice(0, at));
+  if (at < 0) return;
+  counted = true;   // A move taken back is help
+  goTo(moves.slice(0, at));
 }
 
 const anySeed = () => Math.floor(Math.random() * 2 ** 31);
 
 function newGame() { goTo([], true, "", { seed: anySeed(), counted: false }); }
 
+function changeSeats() {   // A game that has begun says nothing about the person afterwards
+  if (latest().length) counted = true;
+  goTo(latest());
+}
+
 function swapSides() {
   if (data.seats.length < 2 || humans().length !== 1) return;
   at("seat").value = String((humans()[0] + 1) % data.seats.length);
-  goTo(latest());
+  changeSeats();
 }
 
 // Strength ----------------------------------------------------------------------------------------
 
 const rating = new Rating(data.levels);
-let gameLevel = rating.level, counted = false;   // The level that matches the person, for a whole game
+let gameLevel = rating.level, counted = false;   // The level that matches the person, for a whole game; true if the game (no longer) counts
 
 function strength() {   // The simulations and the temperature that the agent plays with
   const { value } = at("level");
@@ -530,6 +538,7 @@ function showRating() {
 
 async function look(count) {   // An earlier position of this game
   if (thinking || opening) return;
+  [chosen, offered] = [-1, []];   // A half-made choice belongs to the position it was made in
   if (count >= position.moves.length) {
     viewed = null;
     render();
@@ -575,11 +584,12 @@ function openLink() {
   const given = fields.get("seed") || "";
   return goTo(numbers, true, "", {
     seed: /^\d{1,10}$/.test(given) ? Number(given) % 2 ** 31 : data.seeded ? anySeed() : 0,
-    counted: at("match").checked && numbers.length > 0,   // A game from a link says nothing about the person
+    counted: numbers.length > 0,   // A game from a link says nothing about the person
   });
 }
 
 async function copyLink() {
+  if (!position) return;
   const link = location.href.split("#")[0] + linkText();
   try { await navigator.clipboard.writeText(link); say("The link is copied."); }
   catch { at("link").hidden = false; at("link").value = link; at("link").select(); }
@@ -890,6 +900,7 @@ function returnKeyboard() {   // To the same button, else to the first of its ki
 }
 
 function render(text = "") {
+  for (const id of ["undo", "copy", "hint"]) at(id).disabled = !position;
   if (!position) { at("status").textContent = failed ? status() : "Loading…"; return; }
   held = findKeyboard();
   drawBoard();
@@ -971,7 +982,7 @@ function fill() {
   at("level").value = `level${most}`;
   at("matching").hidden = data.seats.length !== 2;
   at("match").checked = false;   // Some browsers remember it
-  at("match").addEventListener("change", () => { matchLevel(); counted = !position || over(); });
+  at("match").addEventListener("change", () => { matchLevel(); counted = latest().length > 0; });
   at("board").addEventListener("keydown", arrowKey);
   const buttons = {
     hint: showHint,
@@ -985,7 +996,7 @@ function fill() {
   for (const [id, run] of Object.entries(buttons)) at(id).addEventListener("click", run);
   for (const id of ["hint", "stop"])   // One takes the other's place, so a key that is held down would press them by turns
     at(id).addEventListener("keydown", (event) => { if (event.repeat) event.preventDefault(); });
-  at("seat").addEventListener("change", () => goTo(latest()));
+  at("seat").addEventListener("change", changeSeats);
   window.addEventListener("hashchange", () => { if (location.hash !== written) openLink(); });
 }
 

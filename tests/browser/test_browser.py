@@ -430,7 +430,7 @@ def open_late(page, lab, name, hold):
 
 
 @pytest.mark.parametrize("hold, run", [
-    pytest.param(hold_manager, run_at_once, id="the manager, all cells at once"),
+    pytest.param(hold_manager, run_at_once, id="the manager, all cells at once", marks=pytest.mark.slow),
     pytest.param(hold_scripts, run_one_by_one, id="the scripts, cell by cell", marks=pytest.mark.slow)])
 def test_where_widgets_come_late_or_never_nothing_stays_blank(chromium, shots, lab, hold, run):
     page = new_page(chromium, shots)

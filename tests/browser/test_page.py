@@ -113,7 +113,7 @@ def play_to_the_end(page, most=60):
 
 # Playing -----------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("name", [*PLAYED[:3], pytest.param(PLAYED[3], marks=pytest.mark.slow)])
 def test_a_game_with_clicks(name, exported, visit):
     page, game = visit(exported(name)), game_of(name)
     assert re.search("won|draw", play_to_the_end(page)) and page.locator("#curve svg").is_visible()
@@ -153,6 +153,18 @@ def test_requests_while_the_worker_loads_wait_for_it(exported, visit):
     page.evaluate("() => { endWorker('a test'); newGame(); newGame(); }")
     wait(page, "position.moves.length === 0 && worker !== null && pending.size === 0")
     assert "stopped" not in status(page, "Your move|stopped")
+
+
+def test_a_look_back_drops_a_half_made_choice(exported, visit):
+    page = visit(exported("chess(variant=gardner)"))
+    status(page, "Your move")
+    page.evaluate("() => playAction(position.board.steps[0].action)")
+    wait(page, "position.moves.length === 2 && yours()")
+    page.evaluate("() => { chosen = position.board.steps[0].start; offered = position.board.steps.slice(0, 1); render(); }")
+    assert page.locator("#actions button").count() == 1
+    page.evaluate("() => look(1)")
+    wait(page, "viewed !== null")
+    assert page.locator("#actions button").count() == 0 and page.evaluate("chosen") == -1
 
 
 def test_a_new_game_shows_nothing_of_the_last_one_and_a_link_changes_no_rating(exported, visit):
@@ -367,6 +379,8 @@ def test_results_that_are_not_opposite(tmp_path, visit):
 def test_a_link_with_an_illegal_move_says_so(exported, visit):
     page = visit(exported("tictactoe"), "#moves=4,4")
     assert status(page, "stopped") == "The game stopped: move 2 is not legal."
+    assert all(page.locator(f"#{name}").is_disabled() for name in ("undo", "copy", "hint"))
+    page.evaluate("() => { undo(); copyLink(); }")   # Without an error on the page
     page.locator("#new").click()
     status(page, "Your move")
 
@@ -408,6 +422,27 @@ def test_levels_and_a_match(exported, visit):
     page.locator("#new").click()
     status(page, "Your move")
     assert page.evaluate("[counted, gameLevel === rating.level]") == [False, True]
+
+
+@pytest.mark.parametrize("help", ["watched", "hint", "undo", "late"])
+def test_a_game_with_help_changes_no_rating(exported, visit, help):
+    "Nor does one that the agent played for the person, or that began at another level."
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    if help != "late": page.locator("#match").check()
+    if help == "watched":
+        page.locator("#seat").select_option("none")
+        status(page, "won|draw")
+        page.locator("#seat").select_option("0")
+        wait(page, "!opening")
+    else:
+        click_a_move(page, 0)
+        wait(page, "position.moves.length === 2 && yours() && !thinking")
+        if help == "late": page.locator("#match").check()
+        else: page.locator(f"#{help}").click()
+        wait(page, dict(hint="hint !== null", undo="!opening && position.moves.length === 0", late="true")[help])
+        play_to_the_end(page)
+    assert page.evaluate("[over(), rating.games]") == [True, 0]
 
 
 def test_a_level_does_not_use_what_a_deeper_search_knows(exported, visit):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +20,9 @@ from alphazero_nb.cli import _get_game, main, make_parser
 from alphazero_nb.core.device import usable_cores
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.inference import BACKENDS
+from alphazero_nb.network.saved_run import load_network
+from alphazero_nb.search.agent import Agent
+from alphazero_nb.training.trainer import Trainer
 from processes import Program
 
 POSITIONS = Path(alphazero_nb.__file__).parent / "positions"
@@ -263,6 +267,7 @@ def test_bench_prints_what_it_promises(monkeypatch, capsys):
     assert len(row["windows"]) == 2 and min(row["evals_per_s"], row["bare_evals_per_s"], row["whole_s"]) > 0
 
 
+@pytest.mark.slow
 def test_layouts_are_measured_side_by_side(capsys):
     assert main(["bench", "layouts", "tictactoe", "--preset", "tiny", "--simulations", "8", "--windows", "1", "--seconds", "0.2",
                  "--whole-games", "10", "--device", "cpu", "--json"]) == 0
@@ -506,6 +511,40 @@ def test_sizes_are_runs_one_after_another(tmp_path, monkeypatch):
                          (["connect4"], "size")):
         with pytest.raises(ValueError, match=wrong): train(*words, "--sizes", "6:5,8:10")
     assert len(runs) == 2
+    del runs[:]
+    train("othello", "--sizes", "6:5", "--folder", f"{folder}/")
+    assert str(runs[0].folder) == f"{folder}-6"
+
+
+@pytest.mark.parametrize("seconds, trained", [(290, False), (280, True)])
+def test_a_size_of_which_half_an_iteration_is_left_is_finished(tmp_path, monkeypatch, seconds, trained):
+    from alphazero_nb import cli
+    from alphazero_nb.network import saved_run
+    (tmp_path / "run-6").mkdir()
+    (tmp_path / "run-6/manifest.json").touch()
+    saved, runs = SimpleNamespace(checkpoint=SimpleNamespace(seconds=seconds, iteration=10)), []
+    monkeypatch.setattr(saved_run, "read_saved", lambda folder: saved)
+    monkeypatch.setattr(cli, "_train", runs.append)
+    cli._train_sizes(cli.make_parser().parse_args(["train", "othello", "--sizes", "6:5", "--folder", str(tmp_path / "run")]))
+    assert len(runs) == trained
+
+
+@pytest.mark.parametrize("words", ["arena random random --game connect4 --games 2", "play connect4"])
+def test_worlds_are_for_games_with_hidden_cards(words, capsys):
+    assert main([*words.split(), "--worlds", "3"]) == 2
+    assert "--worlds needs a game with hidden information" in capsys.readouterr().err
+
+
+def test_a_home_in_a_path_is_the_home(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "~/nothing"]) == 2 and str(tmp_path / "nothing") in capsys.readouterr().err
+    assert Trainer("tictactoe", folder="~/run", device="cpu").folder.path == tmp_path / "run"
+    with pytest.raises(ValueError, match="there is no folder .*nowhere") as error: load_network("~/nowhere")
+    assert str(tmp_path) in str(error.value) and not (tmp_path / "~").exists()
+    assert main(["train", "tictactoe", *SMALL, "--folder=~/run"]) == 0
+    assert Agent.load("~/run", device="cpu").source == tmp_path / "run"
 
 
 def test_a_size_that_was_trained_is_not_trained_again_and_its_file_plays_others(tmp_path, capsys, monkeypatch):
@@ -524,9 +563,10 @@ def test_a_size_that_was_trained_is_not_trained_again_and_its_file_plays_others(
 
 @pytest.mark.parametrize("words, option", [("machine tictactoe --simulations 8", "simulations"), ("device tictactoe --seed 3", "seed"),
                                            ("layouts tictactoe --threads 2", "threads"), ("kernels tictactoe --windows 2", "windows"),
+                                           ("kernels tictactoe --device cpu", "device"),
                                            ("cards blob --effort heavy", "effort"), ("machine tictactoe --no-compile", "no-compile")])
 def test_a_benchmark_refuses_what_it_does_not_use(words, option, capsys):
-    assert main(["bench", *words.split(), "--device", "cpu"]) == 2
+    assert main(["bench", *words.split()]) == 2
     assert f"bench {words.split()[0]} does not use --{option}; leave it out." in capsys.readouterr().err
 
 

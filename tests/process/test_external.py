@@ -36,6 +36,12 @@ def stub(tmp_path):
 def commands(tmp_path, word): return [line.split() for line in (tmp_path / "log").read_text("utf-8").splitlines() if line.startswith(word)]
 
 
+def test_limits_are_part_of_the_name(stub):
+    players = [get_player(f"uci:{stub('fair')}?nodes={nodes}", get_game(QUEENS)) for nodes in (1, 9)]
+    for player in players: player.close()
+    assert len({player.name for player in players}) == 2
+
+
 def test_a_match_against_a_program(stub, tmp_path):
     "Every game is told from its beginning, with all moves; options and limits arrive."
     game = get_game(QUEENS)

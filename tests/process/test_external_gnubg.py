@@ -179,7 +179,7 @@ def moved(state, seat, numbers):
 
 
 def test_our_turn_is_as_good_as_the_programs_own(tmp_path):
-    "In 100 positions of games that it plays, its own best move at 0 plies leads to a position of the same equity."
+    "In 30 positions of games that it plays, its own best move at 0 plies leads to a position of the same equity."
     command, game, rng = installed(), get_game("backgammon"), np.random.default_rng(6)
     script = tmp_path / "oracle.py"
     script.write_text(ORACLE, encoding="utf-8")
@@ -188,10 +188,11 @@ def test_our_turn_is_as_good_as_the_programs_own(tmp_path):
         next_line(oracle, "oracle ready")
         for seed in range(100):
             state, rolls = game.new(seed), 0
-            while not game.over(state) and compared < 100:
+            while not game.over(state) and compared < 30:
                 seat, begin = game.mover(state), state
                 dice = state[2:4].tolist() if state[3] else [int(state[2])] * 2
-                if len(turns(game, begin)) > 1:
+                asked = rng.random() < .25 and len(turns(game, begin)) > 1
+                if asked:
                     oracle.send(f"{board_text(begin, seat)} {dice[0]} {dice[1]}")
                     theirs = moved(begin, seat, [int(number) for number in next_line(oracle, "oracle")])
                     ends = [row for row, _ in turns(game, begin).values()]
@@ -199,13 +200,13 @@ def test_our_turn_is_as_good_as_the_programs_own(tmp_path):
                     at = boards.index((places(theirs, 0), places(theirs, 1)))   # A legal turn of ours
                     assert values[at] == pytest.approx(values.max(), abs=1e-5), (game.text(begin), dice)
                     compared, same = compared + 1, same + (at == values.argmax())
-                while game.mover(state) == seat:   # Half of the moves are random, so that positions differ
+                while game.mover(state) == seat:   # Most moves are random, so that positions differ
                     legal = game.legal_actions(state)
-                    state = game.play(state, player.act(state) if rng.random() < .5 else int(rng.choice(legal)))
+                    state = game.play(state, player.act(state) if asked and rng.random() < .5 else int(rng.choice(legal)))
                 state, rolled = game.pass_chance(state, seed, rolls)
                 rolls += len(rolled)
     player.close()
-    assert compared == 100 and same > 95
+    assert compared == 30 and same > 26
 
 
 def test_the_program_beats_random_moves_and_sees_a_won_game():
@@ -218,7 +219,7 @@ def test_the_program_beats_random_moves_and_sees_a_won_game():
             assert win == pytest.approx(1) and equity == pytest.approx(3, abs=.01)
         with pytest.raises(EngineFailed, match="refused a question about 1 position"): engine.values(["z" * 50])
     player = get_player(f"gnubg:{installed()}", game)
-    try: result = play_match(game, player, get_player("random", game, seed=2), 4)
+    try: result = play_match(game, player, get_player("random", game, seed=2), 2)
     finally: player.close()
     assert result.score == 1
 

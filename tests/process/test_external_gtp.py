@@ -77,6 +77,22 @@ def test_a_program_that_resigns_plays_to_the_end(stub):
     finally: player.close()
 
 
+def test_a_program_that_thinks_on_after_an_interrupt_plays_again(stub, monkeypatch):
+    "It reads the next command when its move is over, and that may take as long as a move."
+    game = get_game(HEX)
+    player = get_player(f"gtp:{stub('slow')}", game)
+    monkeypatch.setattr(GtpEngine.ask, "__defaults__", (.3, True))
+    send = player.engine.send
+    def stopped(line):
+        send(line)
+        if "genmove" in line: raise KeyboardInterrupt
+    player.engine.send = stopped
+    with pytest.raises(KeyboardInterrupt): player.act(game.new())
+    player.engine.send = send
+    try: assert player.act(game.new()) == 0
+    finally: player.close()
+
+
 @pytest.mark.parametrize("mode, words", [
     ("hang", "did not answer 'genmove b' within 0.5 s"),
     ("die", r"died after 'genmove b' \(exit code 1\); it said: out of luck\.$"),

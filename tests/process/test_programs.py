@@ -195,15 +195,15 @@ class Cheap(nn.Module):
         priors = (x.flatten(1) * .1).repeat(1, 1 + game.actions // x[0].numel())[:, :game.actions]
         return priors, x.sum((1, 2, 3))[:, None].sin() * torch.tensor([.1, -.1])
 with SelfPlayEngine(game, Cheap(), device="cpu", games=games, simulations=200, threads=2, listeners=()) as engine:
-    while engine.moves < 24 * games: engine.play_for(1)
+    while engine.moves < PLIES * games: engine.play_for(1)
 print("grown by", peak() - before)
 """
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="ru_maxrss counts bytes there")
-@pytest.mark.parametrize("name, games", [("gomoku(size=15)", 256), pytest.param("chess", 128, marks=pytest.mark.slow)])
-def test_memory_of_many_games(name, games):
-    "All games run at once. Their trees are full after a few moves, and 24 moves add only the records."
-    code, out, errors = script(MEMORY.replace("GAMES", str(games)).replace("GAME", name))
+@pytest.mark.parametrize("name, games, plies", [("gomoku(size=15)", 256, 8), pytest.param("chess", 128, 24, marks=pytest.mark.slow)])
+def test_memory_of_many_games(name, games, plies):
+    "All games run at once. Their trees are full after a few moves, and later moves add only the records."
+    code, out, errors = script(MEMORY.replace("GAMES", str(games)).replace("GAME", name).replace("PLIES", str(plies)))
     assert code == 0, errors
     assert float(out.split("grown by")[1]) < 600

@@ -7,6 +7,7 @@ import gc
 import json
 import multiprocessing
 import os
+import queue
 import re
 import signal
 import struct
@@ -31,7 +32,8 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.worker_process import Outbox, WorkerTraceback, receive
-from alphazero_nb.selfplay.workers import Worker
+from alphazero_nb.selfplay import engine as engine_module
+from alphazero_nb.selfplay.workers import Worker, WorkerHandler
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children
 
@@ -309,6 +311,7 @@ class DeadlyLate(Steps):
         super().play(action)
 
 
+@pytest.mark.slow
 def test_a_game_that_kills_five_workers_ends_the_run():
     game, heard = steps(functools.partial(DeadlyLate, deadly=derive_seed(1, Purpose.SELF_PLAY, 3)), 30), Heard()
     with engine(game, workers=1, listeners=[heard], simulations=4, seed=1) as playing:
@@ -525,6 +528,29 @@ def opinion(calls=None, then=None, room=None):
             if then == "raise": raise ZeroDivisionError("the card fell out")
             return (logits * torch.nan, values) if then == "nan" else (logits[:, :5], values)
     return Opinion()
+
+
+def test_an_error_behind_an_interrupt_reaches_the_next_call(monkeypatch):
+    from alphazero_nb.network.evaluator import EvaluatorError
+    usual = engine_module._next_event
+    def interrupted(events, end):
+        event = usual(events, end)
+        if getattr(event, "error", None) is None: return event
+        monkeypatch.undo()
+        events.put(event)   # As if nobody had read it
+        raise KeyboardInterrupt
+    with engine(network=opinion(150, "raise"), workers=1, max_batch=16, simulations=8) as playing:
+        monkeypatch.setattr(engine_module, "_next_event", interrupted)
+        assert type(within(600, playing.generate_games, 3000)) is KeyboardInterrupt
+        assert type(within(600, playing.generate_games, 1)) is EvaluatorError
+
+
+def test_a_worker_that_an_interrupt_kills_is_no_loss():
+    workers = types.SimpleNamespace(remove=lambda worker: worker.killed or "died", vacant=[], fill=lambda: None)
+    handler = WorkerHandler(workers, types.SimpleNamespace(source=None, active=False), queue.SimpleQueue())
+    for killed, lost in (("did not stop in time and was killed", 0), ("was silent for 60 s and was killed", 1), ("", 2)):
+        handler.replace(types.SimpleNamespace(state="playing", numbers=[0], index=0, finished=0, killed=killed))
+        assert handler.losses.lost_with[0] == lost
 
 
 @pytest.mark.parametrize("then, sentence", [
@@ -853,7 +879,7 @@ BUILDING = """
 import random
 rng, interrupted = random.Random(1), 0
 with build(listeners=()): pass
-for turn in range(12):
+for turn in range(6):
     timer, engine = threading.Timer(rng.uniform(.001, .06), os.kill, (os.getpid(), signal.SIGINT)), None
     try:
         timer.start()
@@ -1217,7 +1243,7 @@ def trained(folder, listeners=(), **options):
 def undisturbed_run(tmp_path_factory, one_thread_inside): return trained(tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-@pytest.mark.parametrize("options", [dict(threads=2), dict(workers=1)])
+@pytest.mark.parametrize("options", [pytest.param(dict(threads=2), marks=pytest.mark.slow), dict(workers=1)])
 def test_an_interrupted_run_goes_on_with_the_games_it_has(undisturbed_run, tmp_path, options):
     import torch
     from alphazero_nb.training.trainer import Trainer

@@ -24,7 +24,7 @@ from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.core.intervals import elo, linked_groups, mean_interval, score_interval
 from alphazero_nb.arena.level_curve import play_pairs
 from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
-from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, play_duplicate, play_match, play_series, play_tables,
+from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, canonical, play_duplicate, play_match, play_series, play_tables,
                                         random_openings, share_beaten)
 from alphazero_nb.cli import main
 from alphazero_nb.arena.ladder import check_match, default_baseline, default_ladder, run_ladder
@@ -180,6 +180,31 @@ def test_openings_are_as_long_as_the_game_allows():
     assert plies == 2 and {tuple(state) for state in states} == {(1, 0)}
     result = play_match(TICTACTOE, First(TICTACTOE), First(TICTACTOE), games=20, opening_plies=9)
     assert result.lengths.tolist() == [9] * 20, "eight moves, and the last free cell"
+
+
+def test_openings_with_dice_differ_while_there_are_different_ones():
+    game = get_game("pig")
+    states, plies = random_openings(game, 50, 4, 0)
+    assert plies == 4 and len({canonical(game, state) for state in states}) == 50
+
+
+def test_a_match_whose_rules_go_round_in_circles_ends():
+    def mover(state): return -1 if state[1] else state[0]
+    def legal(state, actions):
+        actions[0], actions[1] = 0, 1
+        return 2
+    def play(state, action):
+        if action == 1: state[1] = 1
+        else: state[0] = 1 - state[0]
+    def start(state, seed): pass
+    def returns(state, out): pass
+    def observe(state, planes): pass
+    class Paces(Player):
+        name = "paces"
+        def acts(self, states): return np.zeros(len(states), int)
+    game = Game("pacing", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                state_size=2, players=2, actions=2, shape=(1,), max_length=50)
+    with pytest.raises(ValueError, match="game of pacing has had .* and does not end"): play_match(game, Paces(), Paces(), 2)
 
 
 def test_a_game_that_is_over_at_once_has_no_opening():

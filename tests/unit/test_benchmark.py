@@ -226,6 +226,15 @@ def test_a_game_counts_what_the_tables_answer(monkeypatch):
             kept.append(self.stats())
             super().__exit__(*error)
     monkeypatch.setattr(benchmark, "SelfPlayEngine", Watched)
-    monkeypatch.setattr(benchmark, "measure_layouts", lambda *asked: seen.update(each=asked[-1]) or [])
+    monkeypatch.setattr(benchmark, "measure_layouts", lambda *asked, say: seen.update(each=asked[-1]) or [])
     benchmark.bench_layouts("tictactoe", "tiny", 8, "cpu", 1, .1, 200)
     assert kept[0]["cache_hits"] and seen["each"] == (kept[0]["evaluations"] + kept[0]["cache_hits"]) / 200
+
+
+def test_layouts_begin_anywhere_among_the_moves_and_say_nothing_before_the_json(monkeypatch, capsys):
+    "Rolls are no moves; and a layout that cannot play here is a warning."
+    seen, kept = {}, SelfPlayEngine.generate_games
+    monkeypatch.setattr(SelfPlayEngine, "generate_games", lambda self, *asked: seen.setdefault("games", kept(self, *asked)))
+    monkeypatch.setattr(benchmark, "measure_layouts", lambda *asked, say: seen.update(plies=asked[4].random_start_plies) or say("left out") or [])
+    with pytest.warns(UserWarning, match="left out"): benchmark.bench_layouts("pig(goal=20)", "mlp", 8, "cpu", 1, .1, 40)
+    assert seen["plies"] == int(np.mean([(record.movers >= 0).sum() for record in seen["games"]])) and not capsys.readouterr().out

@@ -19,7 +19,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.records import check_records
 from alphazero_nb.core.streams import Purpose, derive_seed, dice, uniform
 from alphazero_nb.games.blob import CARDS, hands
-from alphazero_nb.games.pig import HOLD, ROLL, PigRollouts, decide, position, solve_pig
+from alphazero_nb.games.pig import HOLD, ROLL, PigRollouts, decide, holds, play_outs, position, solve_pig
 from alphazero_nb.games.twenty48 import largest, score
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.network.networks import PolicyValueNet
@@ -103,6 +103,11 @@ def gamble(**changes):
     right = dict(start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe, chance=chance,
                  outcomes=3, state_size=2, players=1, actions=2, shape=(3,), max_length=2)
     return Game("gamble", **{**right, **changes})
+
+
+def test_a_game_that_ends_with_a_roll_is_not_cut_off():
+    from alphazero_nb.core.random_games import random_games
+    assert random_games(gamble(), 50, seconds=600).at_limit == 0
 
 
 def test_the_right_game_keeps_the_laws_and_rolls_by_hand():
@@ -408,6 +413,20 @@ def test_the_optimal_policy_of_pig_is_that_of_neller_and_presser():
     assert wins[0, 0, 0] == pytest.approx(0.5306, abs=5e-5) and (0 < wins[np.nonzero(wins)]).all() and wins.max() < 1
     roll, hold = decide(wins, 0, 0, 20)
     assert roll > hold and decide(wins, 0, 0, 21)[1] > decide(wins, 0, 0, 21)[0], "from nothing, the best play holds at 21"
+
+
+def test_playouts_of_pig_hold_where_the_rule_says_so():
+    "Holding 70 points is the position of the other player with nothing against them."
+    held, given = play_outs(np.array([[0, 0, 70], [0, 70, 0]]), 100, 20_000, np.array([1], np.uint64))
+    assert abs(held + given) < .04
+    assert not holds(0, 5, 21, 100) and holds(0, 3, 21, 100), "21 and an eighth of the difference, rounded"
+
+
+def test_rolls_of_open_spiel_have_names():
+    pytest.importorskip("pyspiel")
+    game = get_game("openspiel(game=pig)")
+    rolling = game.play(game.new(), 0)
+    assert len({game.move_name(rolling, outcome) for outcome in range(6)}) == 6
 
 
 def test_a_search_of_pig_decides_nearly_as_the_optimal_policy():

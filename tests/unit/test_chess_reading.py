@@ -112,6 +112,8 @@ def test_a_game_is_read_as_python_chess_reads_it(game, text):
 ONLY_OURS = {
     "1. e4 e5 2. ♘f3 ♞c6 3. ♗\ufe0eb5": SPANISH, "1. e2–e4 e7–e5 2. Ng1–f3 Nb8–c6 3. Bf1–b5": SPANISH,
     "1. e4 (1. d4 1-0) e5 2. Nf3 Nc6 3. Bb5": SPANISH, "(1. d4) 1. e4 e5 2. Nf3 Nc6 3. Bb5": SPANISH,
+    "1. e4 e5\n\n{Now the knight.}\n\n2. Nf3 Nc6\n; and\n\n(2... d6 (2... f6)) $12 ; the bishop\n3. Bb5 1-0": SPANISH,
+    "1. e4\n\n1. ... e5 2. Nf3 Nc6 3. Bb5": SPANISH,
     "1. e4 e5\n\n2. Nf3 Nc6\n\n3. Bb5\n\n1/2-1/2": SPANISH, "1. e4\n\n1... e5\n2. Nf3 Nc6 3. Bb5": SPANISH,
     "1. e4 e5 2. Nf3 Nc6 3. Bb5 1-0 1. d4 d5": SPANISH, '1. e4 e5 2. Nf3 Nc6 3. Bb5\n[Event "b"]\n1. d4': SPANISH,
     "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. o-o": CASTLES, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O–O": CASTLES,
@@ -126,6 +128,7 @@ def test_a_game_with_one_meaning_is_read_although_python_chess_does_not(game, te
 
 @pytest.mark.parametrize("text, words", {
     "1. e4 e5 2. Sf3 Nc6": "2. Sf3", "1. e4 e5 2. nf3 Nc6": "2. nf3", "1. e4 e5 2. Nf33": "2. Nf33", "1. e4 d5 2. ed": "2. ed", "1. e4 d5 2. exd": "2. exd",
+    "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. OO": "4. OO", "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. 00": "4. 00",
     "1. P-K4 P-K4": "K4", "1. e4 -- 2. d4": "1... --", "1. e4 Z0": "1... Z0", "1. e4 0000": "1... 0000", "1. e4 @@@@": "1... @@@@", "1. e4 e5 2. Ke3": "2. Ke3",
     "1. d4 d5 2. Nf3 Nf6 3. Nd2": "more than one meaning", "1. Nf3 a6 2. d3 a5 3. Nd2": "more than one meaning", "1. e4 e5 2. Bx": "2. Bx", "1. O-O": "1. O-O",
     with_fen(PROMOTES, "1. a8"): "1. a8", with_fen(PROMOTES, "1. a8=K"): "1. a8", "1. e4 {no end": "comment", "1. e4 (1. d4": "variation", "": "no game",
@@ -134,6 +137,11 @@ def test_a_text_that_may_mean_another_move_is_refused(game, text, words):
     "Words are skipped only if they cannot be moves. python-chess skips some of these."
     with pytest.raises(ValueError, match=words) as error: read_pgn(game, text)
     assert "\n" not in str(error.value)
+
+
+def test_the_words_of_the_next_game_do_not_belong_to_this_one(game):
+    for text in ("1. e4 e5\n\n{Another game} 1. d4", "1. e4 e5\n\n" + "; word " * 60 + "\n1. d4"):
+        assert len(read_pgn(game, text)[1]) == 2
 
 
 def spellings(move, san):

@@ -9,7 +9,7 @@ from alphazero_nb.arena.solvers import TableSolver, Unsolved
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.ui.coach import Grade, coach, explain, grade_moves, lesson_html, lesson_text
+from alphazero_nb.ui.coach import Grade, coach, explain, grade_moves, lesson_html, lesson_text, why_text
 from alphazero_nb.ui.game_line import GameLine
 from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import move_list, run_typed
@@ -185,6 +185,10 @@ def test_words_of_won_and_lost_games_are_for_whole_results():
     assert explain(lesson, lost).startswith("This lost a won game") and "80 % of the points" in explain(lesson, partly)
     nearly = replace(lost, before=0.99999994)   # The mean of a proven search, in float32
     assert explain(lesson, nearly).startswith("This lost a won game")
+    for before, noise in ((.1, .2), (.01, .001)):   # Within the error of the search; too little to see
+        close = replace(lost, before=before, after=0.0, noise=noise, exact=False)
+        assert "is as good as" in explain(lesson, close) and "better" not in why_text(lesson, close)
+    assert "better:" in why_text(lesson, replace(lost, before=.1, after=0.0, noise=.02, exact=False))
     assert len(coach(lesson.line, agent_of(game), simulations=20, plies=iter([0, 1])).grades) == 2
 
 

@@ -63,6 +63,7 @@ def test_an_archive_with_another_compression_is_refused(tmp_path):
 
 def test_arrays_come_back_as_they_were_and_in_order_of_rows(tmp_path):
     arrays = dict(a=np.asfortranarray(np.arange(12.).reshape(3, 4)), b=np.array(7), c=np.array("word"), d=np.zeros((0, 3), np.int8))
+    arrays |= dict(file=np.ones(2), allow_pickle=np.zeros(3))   # As numpy calls its own arguments
     for compress in (False, True):
         write_arrays(tmp_path / "a.npz", arrays, compress)
         found = read_arrays(tmp_path / "a.npz")

@@ -217,6 +217,7 @@ def test_every_listed_game_is_checked_and_keeps_its_name():
     ("dots(rows=3,cols=4)", "Dots and boxes 3×4"), ("othello(size=6)", "Othello 6×6"), ("pig(goal=100)", "Pig (goal 100)"),
     ("chess", "Chess"), ("chess(variant=gardner)", "Gardner chess"), ("chess(fen=8/8/8/8/8/8/8/K1k5 w - - 0 1)", "Chess"),
     ("blob(players=4,cards=5)", "Blob (players 4, cards 5)"), ("openspiel(game=tic_tac_toe)", "Tic tac toe (OpenSpiel)"),
+    ("openspiel(game=2048)", "2048 (OpenSpiel)"),
     ("go", "Go"), ("go(size=9,komi=7)", "Go 9×9 (komi 7)"), ("hex(size=7)", "Hex 7×7"), ("my_hex(size=5)", "My hex 5×5"), ("<b>", "<b>")])
 def test_a_title_is_what_people_write(name, title): assert game_title(name) == title
 
@@ -286,6 +287,12 @@ SIZES = dict(state_size=2, players=2, actions=3, shape=(11,), max_length=10)
 
 
 def nim(**changes): return Game("nim", **{**RULES, **SIZES, **changes})
+
+
+def test_a_game_has_at_most_127_players():
+    assert nim(players=127, zero_sum=False).players == 127
+    for players in (0, 128):
+        with pytest.raises(ValueError, match=f"players is {players}; a game has 1 to 127"): nim(players=players)
 
 
 # Names of games ---------------------------------------------------------------------------------

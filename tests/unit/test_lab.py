@@ -279,6 +279,13 @@ def test_a_measure_that_the_strongest_lack_is_not_told_of_weaker_players():
     assert re.search("decided after</t[hd]>\\s*<td[^>]*>–<", page), page
 
 
+def test_an_answer_changes_only_with_who_is_ahead():
+    for random, words in ((.6, "60%: the share, not the answer, changes"), (.4, "40%: the answer changes")):
+        table = samples_of("tictactoe", .9)
+        table["tictactoe", 0, "points of seat 0"] = [Sample(random, .25 / 200)] * 3
+        assert words in " ".join(describe_variant(table_rows(table)))
+
+
 def test_a_game_with_many_starts_has_no_exact_answer():
     "With the seed 0 the first player would take the only stone."
     def start(state, seed): state[0] = 1 + seed % 4

@@ -130,9 +130,11 @@ def test_pairs_play_every_opening_from_both_seats_and_the_better_one_wins():
 @pytest.mark.parametrize("seconds", [0.5, 30, 100, 400])
 def test_a_tournament_stops_with_its_time(seconds):
     "The clock counts finished games: a second each. Only the first twenty may be too many."
-    game, ended = get_game("tictactoe"), [0, 0]   # In earlier rounds, and in this one
+    game, ended, now = get_game("tictactoe"), [0, 0], []   # Ended in earlier rounds, and in this one
     agent = Agent(game, UniformEvaluator(game), simulations=4)
-    def hear(event): ended[:] = [ended[0] + ended[1] * (event.over < ended[1]), event.over]
+    def hear(event):
+        new = event.over < ended[1] or event.games not in now
+        now[:], ended[:] = [event.games], [ended[0] + ended[1] * new, event.over]
     curve = measure_curve(agent, games=600, seconds=seconds, listener=hear, clock=lambda: float(sum(ended)))
     assert curve.games == sum(ended) and curve.games <= max(20, seconds)
     assert seconds < 100 or curve.games > seconds / 2, "and the time is used"
@@ -141,6 +143,15 @@ def test_a_tournament_stops_with_its_time(seconds):
 def test_a_tournament_without_a_limit_plays_all_its_games():
     game = get_game("tictactoe")
     assert measure_curve(Agent(game, UniformEvaluator(game), simulations=4), games=150).games >= 150
+
+
+def test_a_curve_follows_from_its_seed_whatever_the_agent_has_played():
+    game = get_game("tictactoe")
+    agent = Agent(game, UniformEvaluator(game), simulations=16)
+    first = measure_curve(agent, games=120, seed=3)
+    for _ in range(5): agent.act(game.new())
+    again = measure_curve(agent, games=120, seed=3)
+    assert np.array_equal(first.elos, again.elos) and agent.asked == 5
 
 
 def test_a_calibrated_agent_keeps_its_levels(tmp_path):

@@ -13,8 +13,8 @@ import alphazero_nb.ui.match as match_module
 from alphazero_nb.arena.ladder import run_ladder
 from alphazero_nb.arena.luck import (DRAWS, FEWEST, REPEATED, NetworkAlone, OneRollAhead, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
                                      luck_evaluator, luck_slopes, quick_player, seat_values)
-from alphazero_nb.arena.matches import own_part, play_duplicate, play_match, play_tables
-from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer
+from alphazero_nb.arena.matches import MatchResult, own_part, play_duplicate, play_match, play_tables
+from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
 from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.game import Game
 from alphazero_nb.core.intervals import mean_interval
@@ -375,7 +375,7 @@ def test_an_evaluator_with_a_value_head_is_an_evaluator():
     evaluator.value = "a layer of a network"
     assert np.array_equal(seat_values(game, evaluator, [game.new()]), seat_values(game, HashEvaluator(game), [game.new()]))
     evaluator.evaluator = None   # A wrapper's inner part
-    assert quick_player(RolloutPlayer(game, 2), evaluator).evaluator is evaluator
+    assert quick_player(game, RolloutPlayer(game, 2), evaluator).evaluator is evaluator
 
 
 def test_what_plays_another_game_cannot_measure_luck():
@@ -469,13 +469,36 @@ def test_a_full_game_counts_every_deal_with_drawn_ones():
     assert DRAWS > 1 and np.std(deal) > 0
 
 
+def test_luck_of_deals_needs_no_more_of_a_player_than_a_match():
+    game = get_game("blob(players=3,cards=2)")
+    class Mine:
+        name = "mine"
+        def acts(self, states): return np.array([game.legal_actions(state)[0] for state in states])
+    agent = Agent(game, HashEvaluator(game), 2, worlds=1)
+    assert play_duplicate(game, agent, Mine(), 3, luck=True).match.luck.shape == (9,)
+
+
+def test_luck_may_be_switched_off():
+    for name in ("pig(goal=12)", "blob(players=3,cards=2)"):
+        game = get_game(name)
+        assert play_match(game, get_player("heuristic", game), RandomPlayer(game, 1), 4, luck=False).luck is None
+
+
+@pytest.mark.parametrize("results", [[1.] * 8, [1., -1.] * 4, [1., -1.]])
+def test_a_mean_result_has_an_interval_although_all_results_are_the_same(results):
+    n = len(results)
+    match = MatchResult("a", "b", (np.array(results) + 1) / 2, np.ones(n), np.repeat(np.arange(n // 2), 2), results=np.array(results), luck=np.zeros(n))
+    middle, low, high = match.means["result"]
+    assert -1 <= low < high <= 1 and low <= middle <= high
+
+
 def test_a_quick_player_answers_at_once():
     game = get_game("blob(players=3,cards=2)")
     mine, theirs = HashEvaluator(game), HashEvaluator(game)
-    assert quick_player(Agent(game, mine), theirs).evaluator is mine
-    assert quick_player(RolloutPlayer(game, 10), theirs).evaluator is theirs
+    assert quick_player(game, Agent(game, mine), theirs).evaluator is mine
+    assert quick_player(game, RolloutPlayer(game, 10), theirs).evaluator is theirs
     random = RandomPlayer(game, 3)
-    copy = quick_player(random, theirs)
+    copy = quick_player(game, random, theirs)
     state = game.new_match(1)
     copy.acts([state] * 50)
     assert random.rng.bit_generator.state == RandomPlayer(game, 3).rng.bit_generator.state   # Its own moves stay the same

@@ -18,6 +18,7 @@ from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings
 from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.trainer import Trainer
+from small_run import differ
 
 GAME = get_game("tictactoe")
 
@@ -60,6 +61,23 @@ class NotANumber(Body):
         return logits / 0, values
 
 
+class NoGradient(Body):
+    @torch.no_grad()
+    def forward(self, planes): return super().forward(planes)
+
+
+class InPlace(Body):
+    "A slip that PyTorch notices only in the backward pass."
+    def forward(self, planes):
+        logits, values = super().forward(planes)
+        values += 1 - values.detach()
+        return logits, values
+
+
+class Drops(Body):
+    def forward(self, planes): return super().forward(nn.functional.dropout(planes, .5, self.training))
+
+
 class Fails(Body):
     def forward(self, planes): return super().forward(planes[:, :1])
 
@@ -71,6 +89,7 @@ FAULTY = dict(
     one_answer=(OneAnswer, "returned shapes (9,), (9,), not (2, 9), (2, 2)"),
     actions=(lambda: Body(actions=8), "returned shapes (2, 8), (2, 2), not (2, 9), (2, 2)"),
     players=(lambda: Body(players=1), "returned shapes (2, 9), (2, 1)"), nan=(NotANumber, "it returned NaN or infinity"),
+    no_gradient=(NoGradient, "cannot be trained on two positions of tictactoe: "), in_place=(InPlace, "modified by an inplace operation"),
     fails=(Fails, "cannot evaluate two positions of tictactoe, shape (2, 2, 3, 3)"))
 
 
@@ -164,6 +183,32 @@ def test_threads_share_an_evaluator_where_each_cannot_have_its_own(monkeypatch, 
     inference = actors.Inference(GAME, PolicyValueNet(GAME, "tiny"), layout, 1, 0)
     assert inference.shared is shares
     inference.close()
+
+
+def test_a_reproducible_run_repeats_random_numbers_of_the_network(tmp_path):
+    "Also in two parts; and they are not those of the caller."
+    network, caller = Drops(), torch.random.get_rng_state()
+    def run(folder):
+        return Trainer("tictactoe", network=network, folder=tmp_path / folder, device="cpu", simulations=4, listeners=(), reproducible=True,
+                       train_settings=TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0))
+    whole = run("whole").fit(iterations=2)
+    run("parts").fit(iterations=1)
+    parts = run("parts").fit(iterations=1)
+    assert parts.iteration == 2 and not differ(network_arrays(whole.network), network_arrays(parts.network))
+    assert torch.equal(torch.random.get_rng_state(), caller)
+
+
+def test_a_run_with_an_own_network_says_how_another_begins_with_it(tmp_path):
+    Trainer("tictactoe", network=Body(), folder=tmp_path / "run", device="cpu", simulations=4, listeners=(),
+            train_settings=TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0)).fit(iterations=1)
+    with pytest.raises(ValueError, match="in place of init_from"): Trainer("tictactoe", folder=tmp_path / "next", init_from=tmp_path / "run")
+
+
+def test_a_preset_leaves_the_random_numbers_of_a_gpu_alone(monkeypatch):
+    seen, caller = [], torch.random.get_rng_state()
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seen.append)
+    PolicyValueNet(GAME, "tiny", 3)
+    assert not seen and torch.equal(torch.random.get_rng_state(), caller)
 
 
 def test_weights_with_five_dimensions_are_trained(tmp_path):

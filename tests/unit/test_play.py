@@ -16,7 +16,7 @@ from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.ui.board import Board, Square, Step, register_drawing
 from alphazero_nb.ui.coach import coach
 from alphazero_nb.ui.game_line import GameLine, Handicap, find_handicaps, register_handicaps
-from alphazero_nb.ui.match import Match, Refused, rating_words
+from alphazero_nb.ui.match import Match, Refused, rating_words, seconds_words
 from alphazero_nb.ui.match_text import player_name, result_words, write_move
 from alphazero_nb.ui.saved_game import read_saved_game
 from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, run_typed, banner_html, expected_points, explain_wait, mark_last,
@@ -650,6 +650,25 @@ def test_a_click_made_while_the_agent_thinks_is_no_move():
     board.ignore_until = 0.0
     board.widgets.grid.buttons[3].click()
     assert len(board.match.history) == 4
+
+
+def test_a_click_made_while_the_board_is_drawn_is_no_move():
+    pytest.importorskip("ipywidgets")
+    board, drawn = clickable("connect4"), []
+    draw = board.draw
+    board.draw = lambda *args, **options: (drawn.append(board.ignore_until), draw(*args, **options))
+    board.patience_s = 60
+    board.widgets.grid.buttons[3].click()
+    assert board.ignore_until > drawn[-1] == 0, "the time begins when the reply is on display"
+
+
+def test_a_proven_reply_says_nothing_about_the_time_of_others():
+    game = get_game("tictactoe")
+    match = Match(game, searcher(game, 200), seat=1)
+    for action in (0, 1, 2, 4, 3, 5, 7, 6): match.line = match.line.after(action)   # One square is left
+    match.seconds = {200: 2.0}
+    assert match.reply() and match.over and match.seconds == {200: 2.0}
+    assert seconds_words(match, 3200) == ", about 32.0 s a move"
 
 
 @pytest.mark.parametrize("mood", [RuntimeError("out of memory"), KeyboardInterrupt()])
@@ -1296,8 +1315,8 @@ def test_corners_of_othello():
                 assert (state[2:][where] == seat + 1).all()
 
 
-@pytest.mark.parametrize("name, handicap", [("chess(variant=gardner)", "knight"), ("othello(size=6)", "3 corners"), ("chess", "rook")])
-@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("name, handicap, seat", [("chess(variant=gardner)", "knight", 0), ("othello(size=6)", "3 corners", 1),
+                                                  ("chess", "rook", 0), ("chess", "rook", 1)])
 def test_a_whole_game_with_a_handicap_is_saved_taken_back_and_graded(name, handicap, seat, tmp_path):
     game = get_game(name)
     match = Match(game, searcher(game, 4), seat, handicap=handicap)

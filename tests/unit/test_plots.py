@@ -1,6 +1,7 @@
 "Plots show the numbers they were given."
 import math
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
+from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.intervals import wilson_interval
 from alphazero_nb.core.records import GameRecord
@@ -262,6 +264,13 @@ def test_of_several_players_the_mean_results_are_drawn():
     assert np.allclose(bars(axis)[0][:, 0], [.5 - spread, .5 + spread]) and np.allclose(bars(axis)[1][:, 0], [-.5, -.5])
     alone = plot_games([record(5, (1, -.5, 0))]).axes[1]
     assert [bar.get_width() for bar in alone.patches] == [1, -.5, 0], "one game has no interval"
+
+
+def test_rolls_are_no_moves():
+    game = record(4, (1, -1))
+    rolled = replace(game, movers=np.array([0, CHANCE, 0, CHANCE], np.int8))
+    assert (game.moves, rolled.moves, len(rolled)) == (4, 2, 4)
+    assert "2.0 moves" in title(plot_games([rolled]))
 
 
 def test_games_are_counted():

@@ -204,6 +204,7 @@ TEACHER = int(np.flatnonzero(TABLE["policy_counts"])[0])
     (with_number("outcome", 1, np.nan), "game 1 is damaged: its outcome is not finite"),
     (with_number("movers", -1, 2), "game 3 is damaged: a mover is not a seat below 2"),
     (with_number("values", (0, 1), np.inf), "game 0 is damaged: some values of a move are not finite"),
+    (with_number("values", (TEACHER, 0), 1e30), "game 0 is damaged: a value of a move is too large"),
     (with_number("values", TEACHER, np.nan), "game 0 is damaged: a searched move has no values"),
     (with_number("policy_visits", -1, 0), "game [23] is damaged: a visit count is not positive"),
 ])
@@ -275,7 +276,7 @@ def is_whole(game, record):
     for t, action in enumerate(record.actions.tolist()):
         legal = game.legal_actions(state)
         policy = record.policy_actions[slice(*record.policy_offsets[t:t + 2])].tolist()
-        known = np.isfinite(record.values[t])
+        known = np.isfinite(record.values[t]) & (np.abs(record.values[t]) <= 1e7)
         if action not in legal or game.mover(state) != record.movers[t]: return False
         if policy != [a for a in legal if a in policy]: return False
         if not (known.all() or (np.isnan(record.values[t]).all() and not policy)): return False

@@ -330,7 +330,8 @@ def test_a_layout_of_another_device_is_measured_again(tmp_path, monkeypatch):
     assert folders.LayoutFile(tmp_path).choose("auto", False, 60, "cpu")[0].devices == ("cpu",)
 
 
-@pytest.mark.parametrize("bad", [dict(number_format="x"), dict(backend="x"), dict(merged=65536), dict(channels_last=3)])
+@pytest.mark.parametrize("bad", [dict(number_format="x"), dict(backend="x"), dict(merged=65536), dict(channels_last=3),
+                                 dict(kind="processes", devices=("cpu", "cpu"))])
 def test_a_layout_that_cannot_be_is_measured_again(tmp_path, bad):
     folders.save_layout_file(tmp_path / "layout.json", [], replace(Layout("threads", ("cpu",), 1, 16, 16, False), **bad))
     layout, note = folders.LayoutFile(tmp_path).choose("auto", False, 60, "cpu")

@@ -38,6 +38,7 @@ from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
 from alphazero_nb.selfplay.calibration import (candidate_layouts, choose_layout, limit_games, measure_layouts, spread_starts,
                                                usual_game)
 from alphazero_nb.selfplay.engine import SelfPlayEngine
+import broken_games
 from linear_run import Slow
 from processes import children
 from reference import HashEvaluator, Node, best_actions, slow_search, visits_of
@@ -159,7 +160,7 @@ def test_weights_can_change_between_calls():
 
 class Played(SimpleNamespace):
     "A game without moves."
-    def __len__(self): return 0
+    moves = 0
 
 
 def settle(playing, looks=1):
@@ -1427,3 +1428,38 @@ def test_a_window_waits_for_the_turns_that_have_begun():
         before = [worker.process.pid for worker in pool.workers]
         calibration.play_for(pool, GameScheduler(), .3)
         assert [worker.process.pid for worker in pool.workers] == before
+
+
+@pytest.mark.parametrize("change", [dict(start=broken_games.start_over),
+                                    dict(start=broken_games.start_with_chance, play=broken_games.roll, chance=broken_games.no_chance, outcomes=1)])
+def test_a_player_moves_first(change):
+    with SelfPlayEngine(broken_games.nim(**change), None, "cpu", layout="threads", simulations=4, games=2, listeners=()) as playing:
+        with pytest.raises(GameFailed, match="at its start"): playing.generate_games(2)
+
+
+def test_a_process_without_a_game_is_refused():
+    for layout in (Layout("processes", ("cpu", "cpu"), 1, 16, 16, False), Layout("threads", ("cpu",), 1, 0, 16, False)):
+        with pytest.raises(ValueError, match="use more games or a smaller max_batch"):
+            SelfPlayEngine(get_game("tictactoe"), None, layout=layout, listeners=())
+
+
+def test_a_reproducible_engine_plays_no_games_of_its_own():
+    with SelfPlayEngine(get_game("tictactoe"), None, "cpu", reproducible=True, listeners=()) as playing:
+        with pytest.raises(ValueError, match="use generate_games"): playing.play_for(.1)
+
+
+def test_games_without_a_choice_are_played_unmeasured():
+    def forced(state, actions):
+        actions[0] = 0
+        return 1
+    told = []
+    game = broken_games.nim(name="forced", legal=forced)
+    with SelfPlayEngine(game, None, "cpu", layout="auto", simulations=4, listeners=(told.append,)) as playing:
+        assert len(playing.generate_games(3)) == 3
+    assert any("Nothing was measured" in event.text for event in told if isinstance(event, Message))
+
+
+def test_rolls_count_as_no_moves_of_an_engine():
+    with SelfPlayEngine(get_game("pig(goal=12)"), None, "cpu", layout="threads", simulations=4, games=4, reproducible=True, listeners=()) as playing:
+        records = playing.generate_games(6)
+        assert playing.stats()["moves"] == playing.moves == sum(record.moves for record in records) < sum(map(len, records))

@@ -58,6 +58,34 @@ def test_a_file_of_another_program_is_read():
     assert game.name == "go(size=9,komi=6.5)" and actions == [40, 81, 20, 81]
 
 
+def test_brackets_before_a_game_are_no_game():
+    assert read_sgf("Final (round 3): (;GM[1]SZ[9];B[ee])")[1] == [40]
+
+
+def test_at_hex_either_colour_begins_and_they_alternate():
+    assert read_sgf("(;GM[11]SZ[5];W[b1];B[swap];W[c3])")[1] == [1, 25, 12]
+    for text in ("(;GM[11]SZ[5];B[a1];B[b2])", "(;GM[11]SZ[5];W[b1];B[swap];B[c3])"):
+        with pytest.raises(ValueError, match="out of turn"): read_sgf(text)
+
+
+@pytest.mark.parametrize("suicide", [0, 1])
+def test_a_file_says_whether_a_group_may_kill_itself(suicide):
+    game = get_game("go(size=3,komi=0,suicide=1)" if suicide else "go(size=3,komi=0)")
+    lines = [random_game(game, seed)[0] for seed in range(30)]
+    for actions in lines:
+        read, again = read_sgf(write_sgf(game, actions))
+        assert again == actions and ("suicide=1" in read.name) == bool(suicide)
+    if suicide:
+        strict = get_game("go(size=3,komi=0)")
+        def follows(actions):
+            state = strict.new()
+            for action in actions:
+                if strict.over(state) or action not in strict.legal_actions(state): return False
+                state = strict.play(state, action)
+            return True
+        assert not all(map(follows, lines)), "some of these games have such a move"
+
+
 def test_long_names_of_properties_are_read():
     "FF[3] and older: only the capital letters count."
     assert read_nodes("(\n;GaMe[1]SiZe[9] C[a line\\\n goes on]\n; Black[ee])") == [{"GM": "1", "SZ": "9", "C": "a line goes on"}, {"B": "ee"}]

@@ -14,10 +14,11 @@ import pytest
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import GameFinished, Message, NodesStatus
 from alphazero_nb.core.registry import get_game
-from alphazero_nb.network.checkpoint import read_arrays, write_arrays
+from alphazero_nb.network.checkpoint import network_arrays, read_arrays, write_arrays
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.scheduler import GameScheduler
 from alphazero_nb.training import inbox as inbox_page, producer as producer_page, shared_folder
+from alphazero_nb.training.learner import TrainSettings
 from alphazero_nb.training.run_folder import RunFolder
 from alphazero_nb.training.producer import AHEAD, produce_games
 from alphazero_nb.training.inbox import GameRanges, SharedGames, SharedInbox, Tidier
@@ -25,6 +26,7 @@ from alphazero_nb.training.shared_folder import GamesFile, Reminder, list_files,
 from alphazero_nb.training.trainer import Trainer
 from linear_run import SETTINGS, Linear
 from shared_run import counted, shared_run, waiting
+from small_run import differ
 
 FAST = dict(network=Linear(), device="cpu", every_s=.02, games=16, max_batch=16, threads=1, minutes=2)
 
@@ -419,6 +421,17 @@ def test_numbers_are_apart_from_each_other_and_from_those_of_a_trainer():
 
 def test_a_plan_survives_the_file(folder):
     assert read_plan(folder) == shared_run(folder).plan.shared
+
+
+def test_producers_begin_with_the_weights_that_the_run_begins_with(tmp_path, monkeypatch):
+    def stop(games, n, most): raise KeyboardInterrupt
+    options = dict(device="cpu", simulations=4, listeners=())
+    Trainer("tictactoe", "tiny", tmp_path / "first", **options, train_settings=TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0)).fit(iterations=1)
+    monkeypatch.setattr(SharedGames, "generate_games", stop)
+    run = Trainer("tictactoe", None, tmp_path / "run", **options, from_folder=True, init_from=tmp_path / "first")
+    run.fit(iterations=1)
+    theirs = producer_page.NewestWeights(tmp_path / "run", read_plan(tmp_path / "run")).network
+    assert not differ(network_arrays(run.network), network_arrays(theirs))
 
 
 def test_an_iteration_asks_for_the_games_that_the_plan_names(tmp_path, monkeypatch):

@@ -853,6 +853,7 @@ def active_units(network, planes):
     return [int((units.transpose(0, 1).flatten(1) > 0).any(1).sum()) for units in (policy, value)]
 
 
+@pytest.mark.slow
 def test_the_units_of_the_heads_stay_alive():
     "While there is nothing to learn yet, a head that learns too fast falls silent for good."
     game, rng = get_game("connect4"), np.random.default_rng(0)

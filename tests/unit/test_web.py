@@ -205,7 +205,7 @@ def searched_line(game, rng, settings, visits, leaves):
 def test_the_tree_is_that_of_python(name, leaves, share, in_node):
     game, rng, settings = game_of(name), np.random.default_rng(leaves), SearchSettings(simulations=150)
     jobs, trees = zip(*[searched_line(game, rng, settings, 200, leaves) for _ in range(SEARCHED[name] // share)])
-    answers = in_node(game, positions=jobs, leaves=leaves)["searches"]
+    answers = in_node(game, packaged_module(game), positions=jobs, leaves=leaves)["searches"]
     compared = 0
     for job, expected, found in zip(jobs, trees, answers):
         assert not isinstance(found, dict), found
@@ -238,7 +238,7 @@ def test_traps_are_those_of_python(name, in_node):
         unlike += traps[-1] != best
         jobs.append(dict(state=state.tolist(), seed=[0, 1], line=[], settings=dict(
             simulations=64, c_puct=SearchSettings().c_puct, fpu=SearchSettings().fpu, proofs=SearchSettings().proofs, most=1000, traps=True)))
-    found = in_node(game, positions=jobs, leaves=1)["searches"]
+    found = in_node(game, packaged_module(game), positions=jobs, leaves=1)["searches"]
     wrong = [(job["state"], root[0]["trap"], trap) for job, root, trap in zip(jobs, found, traps) if root[0]["trap"] != trap]
     assert not wrong, f"{len(wrong)} of {len(jobs)} moves differ: {wrong[0]}"
     assert unlike > 0 or name in ("chess(variant=gardner)", "pig")   # Few positions there are near the end
@@ -478,7 +478,7 @@ def answers_in_node(game, network, states, in_node, **more):
     "What the module answers, (logits of the legal actions, values) for each state, and how long it took."
     packed = pack_network(game, network, **more)
     weights = base64.b64encode(packed.floats[:packed.weights].tobytes()).decode()
-    done = in_node(game, states=[state.tolist() for state in states], network=dict(
+    done = in_node(game, packaged_module(game), states=[state.tolist() for state in states], network=dict(
         steps=packed.steps.ravel().tolist(), outputs=packed.outputs.tolist(), weights=weights, floats=len(packed.floats)))
     wrong = [answer for answer in done["answers"] if "error" in answer]
     assert not wrong, wrong[0]
@@ -505,15 +505,15 @@ def test_the_network_is_that_of_pytorch(name, preset, in_node):
 
 
 def test_half_the_bits_give_the_same_moves(in_node):
-    "The agent that ships, with weights in 16 bits, against float32: the best move of 1,000 positions."
+    "The agent that ships, with weights in 16 bits, against float32: the best move of 300 positions."
     game, network = load_pretrained("connect4")
     rng = np.random.default_rng(2)
-    states = [middle_position(game, rng, 30) for _ in range(1000)]
+    states = [middle_position(game, rng, 30) for _ in range(300)]
     found, seconds = answers_in_node(game, network, states, in_node, round_to="float16")
     expected = answers_of_torch(game, network.eval(), states)
     same = sum(ours.argmax() == theirs.argmax() for (ours, _), (theirs, _) in zip(found, expected))
-    print(f"{same} of 1,000 best moves are the same; {1000 / seconds:.0f} evaluations a second")
-    assert same >= 980
+    print(f"{same} of 300 best moves are the same; {300 / seconds:.0f} evaluations a second")
+    assert same >= 294
 
 
 def test_other_networks_are_refused():
