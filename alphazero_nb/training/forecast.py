@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
+from ..arena.judge import judge, packaged_positions
 from ..core.device import Device, get_device
 from ..core.game import Game
 from ..core.registry import get_game
@@ -30,7 +31,7 @@ from .trainer import MOST_MINUTES, Trainer, require_choices
 
 # %% auto #0
 __all__ = ['LEAST', 'AGAIN', 'SHARE', 'START_S', 'T4', 'LAUNCH_S', 'SEARCH_S', 'SUSTAINED', 'OPERATORS', 'Speed', 'random_batch',
-           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'Forecast',
+           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'final_share', 'Forecast',
            'forecast_at_speed', 'forecast', 'Gpu', 'arithmetic_limits', 'arithmetic_speed', 'measured_speed',
            'forecast_gpu', 'prepare_run', 'train']
 
@@ -135,6 +136,12 @@ AGAIN = 3.0   # A network is measured again if it gets less than its number, but
 SHARE, START_S = 0.93, 15   # Of the time after the first seconds, for play and learning; the rest is saving and matches
 
 
+def final_share(trainer: Trainer, per_phase: int = 300) -> float:   # Of a game with solved positions
+    "Ask the judge about the agent at the end of a run. The run itself asked last while the learning rate was still high."
+    solved = packaged_positions(trainer.game)
+    return judge(trainer.agent(), solved.take(solved.critical).sample(per_phase))[-1].share
+
+
 @dataclass(frozen=True)
 class Forecast:
     "What a run of some minutes will be."
@@ -159,9 +166,8 @@ class Forecast:
 
     def compare(self, trainer: Trainer) -> str:
         "Return the size and the result of a run, and beside each what was expected."
-        keeps = next((row["keeps"] for row in reversed(trainer.history) if row["keeps"]), None)
-        shares = [] if keeps is None or self.share is None else [
-            f"keeps the result in {keeps[0]:.0%} of critical positions (expected {self.share:.0%})"]
+        shares = [] if self.share is None else [
+            f"keeps the result in {final_share(trainer):.0%} of critical positions (expected {self.share:.0%})"]
         counts = [(trainer.games, self.games, "games"), (trainer.replay.added, self.positions, "positions"),
                   (trainer.learner.steps, self.steps, "optimiser steps")]
         return "; ".join([f"{is_:,} {what} (expected {_round(expected)})" for is_, expected, what in counts] + shares) + "."
