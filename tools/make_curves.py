@@ -5,7 +5,7 @@
 The learning rate falls towards the end of a planned run, so a point of the curve is a whole run and not a moment of a
 longer one. With fewer positions than any of these runs, the networks that the runs of `--along` have kept are points,
 too: lower bounds, before the rate falls. The runs of a game and network replace their curve in
-alphazero_nb/training/curves.json; runs of equal length are averaged. The judge asks for a move with 64 simulations in
+alphazero_nb/training/curves.json; runs of equal length that learned about as much are averaged. The judge asks for a move with 64 simulations in
 the critical positions among up to 1,500 of each phase from the set that comes with the package.
 """
 import argparse, json, sys
@@ -37,14 +37,15 @@ def judge_run(folder, per_phase, along=None):   # along: only the kept networks 
 
 
 def make_curve(points):
-    "Return the curve of some runs. Points of different runs within a tenth of a length are one."
+    "Return the curve of some runs. Points of different runs within a tenth of a length and a quarter of the positions are one."
     from alphazero_nb.core.device import get_device
     groups = []
     for point in sorted(points, key=lambda point: point["minutes"]):
-        near = groups and point["minutes"] < 1.1 * groups[-1][0]["minutes"]
+        near = groups and point["minutes"] < 1.1 * groups[-1][0]["minutes"] and .8 < point["positions"] / groups[-1][0]["positions"] < 1.25
         if near and point["run"] not in [other["run"] for other in groups[-1]]: groups[-1].append(point)
         else: groups.append([point])
     mean = lambda group, key: sum(point[key] for point in group) / len(group)
+    groups.sort(key=lambda group: mean(group, "positions"))
     device = get_device("auto")
     return dict(minutes=[round(mean(group, "minutes"), 1) for group in groups],
                 positions=[round(mean(group, "positions")) for group in groups],

@@ -31,9 +31,9 @@ from .trainer import MOST_MINUTES, Trainer, require_choices
 
 # %% auto #0
 __all__ = ['LEAST', 'AGAIN', 'SHARE', 'START_S', 'T4', 'LAUNCH_S', 'SEARCH_S', 'SUSTAINED', 'OPERATORS', 'Speed', 'random_batch',
-           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'final_share', 'Forecast',
-           'forecast_at_speed', 'forecast', 'Gpu', 'arithmetic_limits', 'arithmetic_speed', 'measured_speed',
-           'forecast_gpu', 'prepare_run', 'train']
+           'step_rate', 'measure_speed', 'read_curves', 'expected_share', 'expected_games', 'pays', 'final_share',
+           'Forecast', 'forecast_at_speed', 'forecast', 'Gpu', 'arithmetic_limits', 'arithmetic_speed',
+           'measured_speed', 'forecast_gpu', 'prepare_run', 'train']
 
 # %% ../../nbs/64_training.forecast.ipynb #ca774a0e
 @dataclass(frozen=True)
@@ -136,6 +136,15 @@ AGAIN = 3.0   # A network is measured again if it gets less than its number, but
 SHARE, START_S = 0.93, 15   # Of the time after the first seconds, for play and learning; the rest is saving and matches
 
 
+def pays(name: str, learned: float, smaller: str, learned_by_smaller: float) -> bool:
+    "Return True if a network learns enough, and will be stronger than a smaller one that learns more in the time, by Connect Four's curves."
+    if learned < LEAST[name]: return False
+    curves = read_curves().get("connect4", {})
+    if not {name, smaller} <= curves.keys(): return True
+    share = lambda preset, number: np.interp(math.log(number), np.log(curves[preset]["positions"]), curves[preset]["share"])
+    return bool(share(name, learned) >= share(smaller, learned_by_smaller))
+
+
 def final_share(trainer: Trainer, per_phase: int = 300) -> float:   # Of a game with solved positions
     "Ask the judge about the agent at the end of a run. The run itself asked last while the learning rate was still high."
     solved = packaged_positions(trainer.game)
@@ -210,6 +219,7 @@ def forecast(
     play, train, found = play or default_settings(game), train or default_training(game), None
     usual = usual_game(game, play)
     names = [preset] if preset else [*LEAST] if default_preset(game) in LEAST else [default_preset(game)]
+    smaller = ()   # Name of the network found so far, and what it learns
     for name in names:
         starts = spread_starts(play, usual[0])
         for _ in range(2):
@@ -217,9 +227,9 @@ def forecast(
             expected, learned = forecast_at_speed(game, minutes, device, speed, play, train, usual)
             say(f"{name}: {speed.evals_per_s:,.0f} evaluations/s, {speed.steps_per_s:.1f} optimiser steps/s, "
                 f"{_round(expected.positions)} positions in {minutes:g} min")
-            if not found or not LEAST[name] / AGAIN < learned < LEAST[name]: break
-        if found and learned < LEAST[name]: break
-        found = expected
+            if not found or pays(name, learned, *smaller) or learned <= LEAST[name] / AGAIN: break
+        if found and not pays(name, learned, *smaller): break
+        found, smaller = expected, (name, learned)
     return found
 
 # %% ../../nbs/64_training.forecast.ipynb #51422550
