@@ -287,7 +287,8 @@ def bench_layouts(
     with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
                         reproducible=True) as engine:
         records, stats = engine.generate_games(whole_games), engine.stats()
-        evals_per_game, length = (stats["evaluations"] + stats["cache_hits"]) / whole_games, float(np.mean([record.moves for record in records]))
+        evals_per_game = (stats["evaluations"] + stats["cache_hits"]) / whole_games
+        length = float(np.mean([record.moves for record in records]))
     layouts = candidate_layouts(game, network, base)
     spread = spread_starts(settings, length)   # Or the tables answer most questions of a short window
     rows = measure_layouts(game, network, layouts, windows * seconds * len(layouts), spread, seed, windows,

@@ -246,7 +246,7 @@ class ProgramPlayer(Player):
     patience_s = 30.0   # Time for a move beyond its limit, or without any, before the program counts as hanging
     room = 50_000       # Positions whose game is known; more where more tables are played at once
 
-    def __init__(self, game: Game, spec: EngineSpec, name: str):   # name: with its limits and options, which tell two apart
+    def __init__(self, game: Game, spec: EngineSpec, name: str):   # name: with limits and options
         self.game, self.spec, self.name, self.lines = game, spec, name, {}
 
     def begin(self, state) -> EngineLine:

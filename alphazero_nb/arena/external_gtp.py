@@ -136,7 +136,7 @@ class GtpPlayer(ProgramPlayer):
         return EngineLine(_STARTS[self.kind](self.game, state), (), self.spec.clock_s)
 
     def bring(self, moves: list, limit_s: float) -> None:
-        "Bring the program's board to the position after these moves. It may have to end a move that nobody waits for."
+        "Bring the program's board to the position after these moves, once it has answered what an interrupt left open."
         told, self.told = self.told, None   # Unknown until every answer has come
         if told is None or moves[:len(told)] != told:
             self.engine.ask("clear_board", limit_s)

@@ -54,7 +54,7 @@ def random_openings(
     if game.over(start): raise ValueError(f"{game.name} is over before the first move, so there is nothing to play.")
     for share in (2, 8, 32, 128):
         states, depth, complete, limit = starts, 0, True, share * max(count, 16)
-        if game.has_chance: limit = min(limit, max(2 * count, 10_000))   # Rolls make a number of positions that nobody knows
+        if game.has_chance: limit = min(limit, max(2 * count, 10_000))   # How many positions rolls can make is not known
         while depth < plies:
             longer, every = next_positions(game, states, limit, rng)
             complete = complete and every
@@ -179,7 +179,8 @@ class MatchResult:
     @property   # result, adjusted: the mean result as it was and without luck, with 95 % intervals; {}: not measured
     def means(self) -> dict[str, list]:
         if self.luck is None: return {}
-        return dict(result=mean_result(self._by_deal(self.results), self.groups), adjusted=mean_interval(self.without_luck, self.groups))
+        return dict(result=mean_result(self._by_deal(self.results), self.groups),
+                    adjusted=mean_interval(self.without_luck, self.groups))
 
     @property
     def without_luck(self) -> np.ndarray:   # The mean result of each opening or deal, without the luck that it had

@@ -137,12 +137,10 @@ SHARE, START_S = 0.93, 15   # Of the time after the first seconds, for play and 
 
 
 def pays(name: str, learned: float, smaller: str, learned_by_smaller: float) -> bool:
-    "Return True if a network learns enough, and will be stronger than a smaller one that learns more in the time, by Connect Four's curves."
+    "Return True if a network learns enough, and by Connect Four's curves keeps more results than a smaller one that learns more."
     if learned < LEAST[name]: return False
-    curves = read_curves().get("connect4", {})
-    if not {name, smaller} <= curves.keys(): return True
-    share = lambda preset, number: np.interp(math.log(number), np.log(curves[preset]["positions"]), curves[preset]["share"])
-    return bool(share(name, learned) >= share(smaller, learned_by_smaller))
+    shares = [expected_share(get_game("connect4"), *each) for each in ((name, learned), (smaller, learned_by_smaller))]
+    return None in shares or shares[0] >= shares[1]   # None: there is no curve
 
 
 def final_share(trainer: Trainer, per_phase: int = 300) -> float:   # Of a game with solved positions

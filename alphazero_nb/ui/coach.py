@@ -236,7 +236,7 @@ def explain(lesson: Lesson, grade: Grade) -> str:
         known = {(1, -1): f"This lost a won game: {best} wins.", (0, -1): f"This lost a drawn game: {best} holds the draw.",
                  (1, 0): f"This let a win go: {best} wins, and after {played} it is a draw."}
         if words := known.get((round(grade.before), round(grade.after))): return words + answer
-    if not grade.clear: return f"{played} is as good as {best}, as far as the coach can tell."
+    if not grade.clear: return f"The coach sees no difference between {played} and {best}."
     share = lambda value: f"{50 * (1 + value):.0f} %"
     error = f", give or take {50 * grade.noise:.0f}" if grade.noise >= .01 else ""
     first = "Proven" if grade.exact else "This probably changed the result" if grade.costly else "There was a better move"

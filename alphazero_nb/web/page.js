@@ -510,7 +510,7 @@ function swapSides() {
 // Strength ----------------------------------------------------------------------------------------
 
 const rating = new Rating(data.levels);
-let gameLevel = rating.level, counted = false;   // The level that matches the person, for a whole game; true if the game (no longer) counts
+let gameLevel = rating.level, counted = false;   // The level for a whole game; true if the game has been counted, or may not be
 
 function strength() {   // The simulations and the temperature that the agent plays with
   const { value } = at("level");

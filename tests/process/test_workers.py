@@ -537,7 +537,7 @@ def test_an_error_behind_an_interrupt_reaches_the_next_call(monkeypatch):
         event = usual(events, end)
         if getattr(event, "error", None) is None: return event
         monkeypatch.undo()
-        events.put(event)   # As if nobody had read it
+        events.put(event)   # The next call finds it
         raise KeyboardInterrupt
     with engine(network=opinion(150, "raise"), workers=1, max_batch=16, simulations=8) as playing:
         monkeypatch.setattr(engine_module, "_next_event", interrupted)
