@@ -496,7 +496,7 @@ _SELFPLAY = {
                     help="in self-play, games at a time, on a cluster for each worker; "
                          "in arena, games of the match, or deals with hidden cards (100); "
                          "in levels, games of the tournament (1200)"),
-    "--threads": dict(type=_count, help="actor threads per process (one per core)"),
+    "--threads": dict(type=_count, help="threads per process (one per core, on a GPU at most 4; rules in Python: 1)"),
     "--max-batch": dict(type=_count,
                         help="slots per block, the batch shape (128 on a CPU, 256 on a GPU or with hidden cards)"),
     "--layout": dict(default="auto",
@@ -618,7 +618,7 @@ _MEASURE_COMMANDS = {
     "study": (_study, "train agents for a game and its variants, and report what their games say about the rules",
               dict(game="a game, or a Python file that registers one"),
               ["--variants", "--minutes", "--seeds", "--folder", "--rules", "--json"]),
-    "page": (_page, "write an agent as one HTML file that plays in any browser",
+    "page": (_page, "write an agent as one HTML file that plays in any browser (no hidden cards, compiled rules)",
              dict(agent="the folder of a run, or pretrained:GAME for an agent of the package"),
              ["--out", "--title", "--author", "--note", "--simulations", "--rules"]),
     "report": (_report, "write an HTML page about a run", dict(folder="the folder of a run"), ["--rules"]),

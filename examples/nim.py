@@ -1,6 +1,6 @@
 """Nim: take one, two or three stones from a heap; whoever takes the last one wins.
 
-    alphazero-nb train "nim(stones=15)" --rules examples/nim.py --preset tiny --minutes 1
+    alphazero-nb train "nim(stones=15)" --rules examples/nim.py --preset tiny --minutes 1 --folder runs/nim-15
 
 A heap whose stones are a multiple of four is lost for the player to move. All others are won.
 """

@@ -34,7 +34,7 @@ function evaluate(game, rows) {   // The same numbers as `evaluate` of the test,
 function search(game, settings) {
   for (let rows; (rows = game.gather(settings, settings.most)) === null || rows.count > 0;) if (rows) evaluate(game, rows);
   const root = game.root();
-  return settings.traps ? { ...root, trap: game.trap() } : root;
+  return settings.traps ? { ...root, stopped: game.trap(0), trap: game.trap() } : root;
 }
 
 function searches(game, { state, seed, line, settings }) {   // The root after each move of a line, the subtree kept

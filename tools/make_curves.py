@@ -23,8 +23,8 @@ def judge_run(folder, per_phase, along=None):   # along: only the kept networks 
     from alphazero_nb.network.saved_run import read_config, read_saved
     from alphazero_nb.search.agent import Agent
     config = read_config(folder / "config.json")
-    rows = [json.loads(line) for line in (folder / "iterations.jsonl").read_text(encoding="utf-8").splitlines()]
-    kept = [folder / f"network-{iteration:06}.npz" for iteration in sorted(read_saved(folder).checkpoint.networks)]
+    saved = read_saved(folder)
+    rows, kept = saved.rows(), [folder / f"network-{iteration:06}.npz" for iteration in sorted(saved.checkpoint.networks)]
     learned = lambda last: sum(row["positions"] for row in rows[:last])
     networks = [network for network in kept if learned(int(network.stem[8:])) < along] if along else [folder]
     for network in networks:

@@ -124,7 +124,7 @@ def measure_curve(
     games: int = 1200,     # About so many; two of each pair at least
     count: int = 8,        # Levels
     gap: float = 100.0,    # Elo
-    seconds: float | None = None,   # Begin no round that would end later; the first, of 20 games, is always played
+    seconds: float | None = None,   # Begin no round that would end later, after the first: ten pairs from each seat
     seed: int = 0,
     listener: Callable | None = None,   # Called with MatchMoved
     clock: Callable = time.perf_counter,

@@ -67,7 +67,9 @@ def pool(samples: dict, measure: str, strength: int) -> tuple:   # As from `pool
 
 
 def _estimate(measure: str, given: list, pooled: tuple, questions: int) -> Estimate:
-    return estimate(given, pooled, questions, is_share(measure), -math.inf if measure.startswith(_SIGNED) else 0.0)
+    least = -1.0 if measure == "result" else -math.inf if measure.startswith(_SIGNED) else 0.0
+    found = estimate(given, pooled, questions, is_share(measure), least)
+    return found._replace(high=min(1.0, found.high)) if measure == "result" else found
 
 
 def table_gaps(samples: dict, bounds: set = frozenset()) -> list[dict]:   # bounds: as for `table_rows`

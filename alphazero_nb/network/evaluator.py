@@ -152,17 +152,18 @@ class _Batches(_Forward):
         "`_begin` on another device, which gets one array, the places of the edges and the inputs, and returns one."
         import torch
         rows, edges, width = len(inputs), len(edge_actions), inputs.shape[1]
-        array = np.zeros(4 * edges + shape * width, np.int8)
+        room = 1 << max(0, edges - 1).bit_length()   # Few sizes: MPS compiles a graph for each, and keeps it
+        array = np.zeros(4 * room + shape * width, np.int8)
         flat_edges(self.game.actions, edge_offsets, edge_actions, array[:4 * edges].view(np.int32))
-        array[4 * edges:].reshape(shape, width)[:rows] = inputs
-        places, inputs = send(array, self.device).split([4 * edges, shape * width])
+        array[4 * room:].reshape(shape, width)[:rows] = inputs
+        places, inputs = send(array, self.device).split([4 * room, shape * width])
         logits, values = self._run(inputs.view(shape, *self.game.input_shape))
         picked = logits.flatten().index_select(0, places.view(torch.int32))
-        read = read_later(torch.cat([picked, values[:rows].flatten()]), self.device)
+        read = read_later(torch.cat([picked, values.flatten()]), self.device)
 
         def result():
-            answer = read()
-            return answer[:edges], answer[edges:].reshape(rows, self.game.players)
+            answer, players = read(), self.game.players
+            return answer[:edges], answer[room:room + rows * players].reshape(rows, players)
         return result
 
     def _begin(self, shapes, inputs, edge_offsets, edge_actions) -> Callable:

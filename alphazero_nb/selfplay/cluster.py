@@ -104,7 +104,8 @@ def at_place(layout: Layout, place: Place) -> Layout:
     games = layout.games or layout.max_batch * max(2, threads)
     threads = min(threads, -(-games // layout.max_batch))
     shared = place.gpu or threads > 1 if layout.shared is None else layout.shared
-    return Layout("threads", (place.device,), threads, games, layout.max_batch, shared, backend=layout.backend)
+    return Layout("threads", (place.device,), threads, games, layout.max_batch, shared, backend=layout.backend,
+                  number_format=layout.number_format, channels_last=layout.channels_last)
 
 
 def of_cluster(layout: Layout, places: list[Place]) -> Layout:

@@ -15,8 +15,8 @@ from ..core.registry import did_you_mean
 from ..search.search import require_number
 
 # %% auto #0
-__all__ = ['MOST_PROCESSES', 'MOST_THREADS', 'MOST_GAMES', 'MOST_ROWS', 'LAYOUTS', 'Layout', 'read_layout', 'choose_devices',
-           'choose_kind', 'plan_devices', 'require_ray', 'plan_cluster', 'plan_layout']
+__all__ = ['MOST_PROCESSES', 'MOST_THREADS', 'MOST_GAMES', 'MOST_ROWS', 'LAYOUTS', 'ON_A_GPU', 'Layout', 'read_layout',
+           'choose_devices', 'choose_kind', 'plan_devices', 'require_ray', 'plan_cluster', 'plan_layout']
 
 # %% ../../nbs/41_selfplay.layout.ipynb #7559b525
 @dataclass(frozen=True)
@@ -115,6 +115,9 @@ def choose_kind(game: Game, layout: str | None, devices, workers: int | None) ->
     return layout or ("processes" if several or game.in_python and usable_cores() > 1 else "threads")
 
 # %% ../../nbs/41_selfplay.layout.ipynb #68497360
+ON_A_GPU = 8   # Processes on a GPU at most, if nothing else is asked for: each has a context and weights there
+
+
 def plan_devices(game: Game, network, kind: str, device: str, devices, workers: int | None) -> list[str]:
     "Return the device of each process of a layout of this kind."
     if network is None and devices == "all":
@@ -124,6 +127,7 @@ def plan_devices(game: Game, network, kind: str, device: str, devices, workers: 
     if network is None: names = ["cpu"] * (workers or (len(devices) if isinstance(devices, (list, tuple)) else 1))
     else: names = choose_devices(device, devices, workers)
     if kind == "threads": return names[:1]
+    if free and names[0] != "cpu": names = names[:ON_A_GPU * len(set(names))]   # The names take turns
     return ["cpu"] * usable_cores() if free and names == ["cpu"] else names
 
 # %% ../../nbs/41_selfplay.layout.ipynb #41c1a502

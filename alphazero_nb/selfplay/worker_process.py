@@ -254,7 +254,9 @@ def _execute(commands, pool: ActorPool, source: RemoteScheduler) -> None:
         elif command == "games": source.add(*content)
         elif command == "rest": source.rest(*content)
         elif command == "pause": pool.stop()
-        elif command == "network": pool.set_network(unpack(content[0]), content[1])
+        elif command == "network":
+            if pool.generation is None or pool.generation.ended: pool.join()   # Its last batch may still run
+            pool.set_network(unpack(content[0]), content[1])
         elif command == "play":
             pool.join()
             source.open = True

@@ -15,10 +15,10 @@ from typing import Callable
 import numpy as np
 from ..arena.judge import judge, packaged_positions
 from ..core.device import Device, get_device
+from ..core.events import RunDone
 from ..core.game import Game
 from ..core.registry import get_game
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
-from ..network.saved_run import read_config
 from ..search.search import count_worlds, require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.layout import Layout, plan_layout
@@ -27,7 +27,7 @@ from ..selfplay.pools import make_pool
 from ..selfplay.calibration import measure_window, spread_starts, usual_game, warm_up
 from .replay import Batch
 from .learner import Learner, StepThreads, TrainSettings, default_training
-from .trainer import MOST_MINUTES, Trainer, require_choices
+from .trainer import MOST_MINUTES, Trainer, require_choices, saved_preset
 
 # %% auto #0
 __all__ = ['LEAST', 'AGAIN', 'SHARE', 'START_S', 'T4', 'LAUNCH_S', 'SEARCH_S', 'SUSTAINED', 'OPERATORS', 'Speed', 'random_batch',
@@ -293,13 +293,6 @@ def forecast_gpu(
                 learning=expected.steps / speed.steps_per_s / (60 * minutes))
 
 # %% ../../nbs/64_training.forecast.ipynb #b7d1e0a3
-def _preset_of(folder: str | Path) -> str | None:
-    "Return the network preset of the run in a folder, if there is one."
-    file = Path(folder).expanduser() / "config.json"
-    preset = read_config(file)["preset"] if file.is_file() else None
-    return preset if preset in PRESETS else None
-
-
 def prepare_run(
     game: Game | str,
     minutes: float | None,                  # None: until it is stopped, so without a forecast
@@ -310,7 +303,7 @@ def prepare_run(
     **options,                              # Of Trainer: seed, simulations, train_settings, listeners and others
 ) -> tuple[Trainer, Forecast | None]:
     "Return the trainer of a run, and the forecast if the run is new and lasts for at least a minute."
-    preset = preset or _preset_of(folder)
+    preset = preset or saved_preset(folder)
     trainer = Trainer(game, preset, folder, device, **options)
     # Nothing to choose, nothing to measure, or nothing that may depend on a measurement
     run = trainer.plan
@@ -328,6 +321,8 @@ def train(game: Game | str, minutes: float, folder: str | Path = "runs/run", *ar
           **options) -> Trainer:   # Arguments as for `prepare_run`
     "Train for some minutes with the network that pays. Print the forecast before and the result after."
     trainer, expected = prepare_run(game, minutes, folder, *args, say=say, **options)
+    stops = []
+    trainer.events.listeners.append(lambda event: stops.append(event.stopped) if isinstance(event, RunDone) else None)
     trainer.fit(minutes=minutes)
-    if expected: say(expected.compare(trainer))
+    if expected and stops == [False]: say(expected.compare(trainer))   # Of a whole run
     return trainer

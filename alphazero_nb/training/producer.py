@@ -19,8 +19,8 @@ from ..network.networks import PolicyValueNet
 from ..network.saved_run import read_saved
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
-from .shared_folder import (Reminder, SharedPlan, list_files, producer_seed, read_plan, read_start,
-                                                 write_games)
+from .shared_folder import (PRODUCER_GAMES, Reminder, SharedPlan, list_files, producer_seed,
+                                                 read_plan, read_start, write_games)
 
 # %% auto #0
 __all__ = ['AHEAD', 'NewestWeights', 'claim_producer', 'GamesWriter', 'without_ends', 'Producer', 'produce_games']
@@ -149,9 +149,10 @@ class Producer:
         except (ValueError, OSError): return False   # A drive may be away for a moment
 
     def run(self, end: float, enough: float, every_s: float) -> bool:
-        "Play until the time `end`, or until `enough` games are written. Return False if the plan has changed."
+        """Play until the time `end`, or until `enough` games are written. Return False if another producer must go on:
+        the plan has changed, or this one has written as many games as its numbers allow."""
         while (left := end - time.monotonic()) > 0 and self.writer.written < enough:
-            if self.plan_changed(): return False
+            if self.plan_changed() or self.writer.written + len(self.writer.held) >= PRODUCER_GAMES: return False
             self.load_weights()
             if self.writer.has_room(): self.engine.play_for(min(every_s, left))
             else: time.sleep(min(1.0, left))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 from ..core.help import see
-from ..core.device import HOSTS, device_names, find_host, usable_cores
+from ..core.device import HOSTS, device_names, find_host, get_device, usable_cores
 from ..core.events import FolderAway, plain_number
 from ..core.records import GameRecord, join_records, split_records
 from ..network.checkpoint import (WAITS_S, exists, is_away, json_bytes, patiently, read_arrays, read_json,
@@ -247,9 +247,15 @@ class _HeldFolder:
             for part in (self.path, self.path / "games"):
                 with os.scandir(part) as files: left = [file.path for file in files if _PART.fullmatch(file.name)]
                 for path in map(Path, left): _remove(path)
-            if not (self.path / "config.json").exists(): write_json(self.path / "config.json", self.config)
+            self._write_config(self.path / "config.json")
             self.begun = True
             yield
+
+    def _write_config(self, path: Path) -> None:
+        "Write what identifies the run, and the training settings that are in use now."
+        before = read_config(path) if path.exists() else {}
+        same = before.get("settings") == json.loads(json.dumps(self.config.get("settings"), default=plain_number))
+        if not (before and ("settings" not in self.config or same)): write_json(path, before | self.config)
 
     def keep(self, records: list[GameRecord]) -> None:
         "Save the finished games of an interrupted iteration. Without games, remove those saved before."
@@ -370,21 +376,43 @@ def newest_games(
     return games[len(games) - min(most, len(games)):]
 
 # %% ../../nbs/62_training.run_folder.ipynb #669a905e
-def _machine() -> dict: return dict(cores=usable_cores(), devices=device_names())
+def _machine(used) -> dict:   # used: names of devices
+    names = device_names()
+    return dict(cores=usable_cores(), devices=names,   # Two GPUs have the same name; the others are left alone
+                cards={name: get_device(name).description for name in sorted(set(used)) if name in names})
+
+
+def _of_this_machine(saved: dict, used: set | None = None) -> bool:   # used: the only devices that may be asked
+    machine = saved["machine"]
+    cards = machine.get("cards") if isinstance(machine, dict) else None
+    if not isinstance(cards, dict) or machine != dict(_machine(()), cards=cards): return False
+    if used is not None and set(cards) != used: return False
+    try: return machine == _machine(cards)
+    except RuntimeError: return False   # A GPU that does not answer
+
+
+def _measured_rows(path: Path, layout: Layout) -> list[dict]:
+    "Return the table of a layout file of this machine and of the layout's device; empty if there is none."
+    try: saved = read_json(path, "measured layout", ("machine", "measured")) if exists(path) else None
+    except ValueError: return []
+    rows = saved["measured"] if saved and _of_this_machine(saved, set(layout.devices)) else []
+    return rows if isinstance(rows, list) and all(isinstance(row, dict) and "layout" in row for row in rows) else []
 
 
 def save_layout_file(path: Path, table: list[dict], layout: Layout) -> None:
-    "Save a measured layout, or a layout with a smaller batch because its device is short of memory."
+    """Save a measured layout and its table, or a layout with a smaller batch because its device is short of memory:
+    without a table, the one in the file stays."""
+    table = table or _measured_rows(path, layout)
     table = [dict(row, layout=str(row["layout"])) for row in table]
-    write_json(path, dict(machine=_machine(), layout=asdict(layout), measured=table))
+    write_json(path, dict(machine=_machine(layout.devices), layout=asdict(layout), measured=table))
 
 
-def read_layout_file(path: Path) -> Layout | None:
+def read_layout_file(path: Path, device: str | None = None) -> Layout | None:   # device: ignore layouts of others
     "Return the layout that was measured on this machine, if any. Raise a ValueError if the file is damaged."
     from alphazero_nb.network.inference import BACKENDS, DTYPES
     if not exists(path): return None
     saved = read_json(path, "measured layout", ("machine", "layout"))
-    if saved["machine"] != _machine(): return None
+    if not _of_this_machine(saved, {device} if device else None): return None
     try: layout = read_layout(saved["layout"])
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
     counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, layout.merged, len(layout.devices)]
@@ -413,7 +441,7 @@ class LayoutFile:
     ) -> tuple:                  # A layout, "auto" to measure now, or None for the default; and a note or ""
         "Return the layout to start with."
         if layout != "auto": return layout, ""
-        try: found, note = read_layout_file(self.path), ""
+        try: found, note = read_layout_file(self.path, device), ""
         except ValueError as error: found, note = None, f"{str(error).rstrip('.')}. The layout is measured again."
         if found and device and set(found.devices) != {device}: found = None
         if found: self.max_rows = found.max_rows

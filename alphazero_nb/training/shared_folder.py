@@ -22,11 +22,12 @@ from ..search.search import SearchSettings
 from ..selfplay.settings import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['FORMAT', 'GamesFile', 'list_files', 'list_producers', 'is_games_file', 'producer_seed', 'write_games', 'NotWhole',
-           'read_games', 'SharedPlan', 'write_start', 'read_start', 'read_plan', 'Reminder']
+__all__ = ['PRODUCER_GAMES', 'FORMAT', 'GamesFile', 'list_files', 'list_producers', 'is_games_file', 'producer_seed',
+           'write_games', 'NotWhole', 'read_games', 'SharedPlan', 'write_start', 'read_start', 'read_plan', 'Reminder']
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #93fafa1d
 _INDEX_BITS = 24   # A producer plays fewer games than this many bits can count
+PRODUCER_GAMES = 1 << _INDEX_BITS - 1   # After about so many it goes on as another one, with a new number
 _FOLDER, _FILE = re.compile(r"[89a-f][0-9a-f]{7}", re.ASCII), re.compile(r"(\d{8})-([1-9]\d{0,7})\.npz", re.ASCII)
 
 
@@ -51,8 +52,9 @@ def list_files(shared: Path) -> list[GamesFile]:
     found = []
     for producer in list_producers(shared):
         with suppress(OSError), os.scandir(shared / producer) as files:   # It may just have been removed
-            names = [_FILE.fullmatch(file.name) for file in files]
-            found += [GamesFile(int(match[1]), int(producer, 16), int(match[2])) for match in names if match]
+            matches = [match for file in files
+                       if (match := _FILE.fullmatch(file.name)) and file.is_file(follow_symlinks=False)]
+            found += [GamesFile(int(match[1]), int(producer, 16), int(match[2])) for match in matches]
     return sorted(found)
 
 
@@ -82,6 +84,7 @@ def producer_seed(seed: int, producer: int) -> int: return derive_seed(seed, Pur
 def write_games(shared: Path, producer: int, records: list[GameRecord], **about) -> GamesFile:
     "Write consecutive games of a producer, numbered from 0, as one whole file. Raise an OSError if that fails."
     file = GamesFile(records[0].number, producer, len(records))
+    if records[-1].number >> _INDEX_BITS: raise ValueError(f"a producer plays at most {1 << _INDEX_BITS:,} games.")
     about = json.dumps(dict(about, format=FORMAT, version=_version()), default=plain_number).encode()
     table = join_records([replace(record, number=producer << _INDEX_BITS | record.number) for record in records])
     path = shared / file.name

@@ -24,7 +24,7 @@ from ..core.help import see
 from ..core.registry import check_loadable, get_game
 from ..core.game_check import check_new_rules
 from ..core.records import check_records
-from ..network.networks import PolicyValueNet, default_preset
+from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..network.int8 import can_use_int8
 from ..network.checkpoint import check_network, fill_network, is_away, network_arrays
 from ..network.evaluator import NetworkEvaluator
@@ -49,10 +49,10 @@ from .inbox import SharedGames
 from .shared_folder import SharedPlan, write_start
 
 # %% auto #0
-__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'read_weights', 'make_plan', 'RunState', 'load_state', 'RunProgress',
-           'describe_cooldown', 'RunReport', 'own_random_numbers', 'learn', 'make_agent', 'evaluate', 'judge_state',
-           'judge_baselines', 'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue',
-           'games_from', 'Session', 'Trainer']
+__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'saved_preset', 'read_weights', 'make_plan', 'RunState', 'load_state',
+           'RunProgress', 'describe_cooldown', 'RunReport', 'own_random_numbers', 'repeatable', 'learn', 'make_agent',
+           'evaluate', 'judge_state', 'judge_baselines', 'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps',
+           'TrainingLoop', 'Rescue', 'games_from', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -128,6 +128,13 @@ def require_choices(game: Game, games: int = 100) -> None:
                      f"legal action.")
 
 # %% ../../nbs/63_training.trainer.ipynb #f3500003
+def saved_preset(folder: str | Path) -> str | None:
+    "Return the network preset of the run in a folder, if there is one."
+    file = Path(folder).expanduser() / "config.json"
+    preset = read_config(file)["preset"] if file.is_file() else None
+    return preset if preset in PRESETS else None
+
+
 def read_weights(
     path: str | Path,    # A run folder, or one of its network-*.npz files
     game: Game,
@@ -313,6 +320,16 @@ def own_random_numbers(device: Device, seed: int):
         yield
 
 
+@contextmanager
+def repeatable(wanted: bool):
+    """Let cuDNN choose only among algorithms that repeat their results, for a while: not all do that by themselves
+    (https://docs.pytorch.org/docs/stable/notes/randomness.html)."""
+    cudnn = torch.backends.cudnn
+    before, cudnn.deterministic = cudnn.deterministic, wanted or cudnn.deterministic
+    try: yield
+    finally: cudnn.deterministic = before
+
+
 def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, busy: int = 0,
           lr_decay: Callable = lambda: 0.0) -> tuple:   # lr_decay(): see `learning_rate`
     """Take optimiser steps for this many new positions, while `busy` cores play. Return mean policy and value loss;
@@ -323,6 +340,7 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
     steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
     sums = torch.zeros(2, device=plan.device.name)
     with (own_random_numbers(plan.device, derive_seed(plan.seed, Purpose.BATCHES, state.iteration)),
+          repeatable(plan.reproducible),
           StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads):
         for step in range(steps):
             batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
@@ -641,7 +659,7 @@ class Trainer(_TrainedRun):
     def __init__(
         self,
         game: Game | str,
-        preset: str | None = None,         # Network preset; default: small (card games: cards); "custom" with `network`
+        preset: str | None = None,         # Of the network; default: that of the run in the folder, or else of the game
         folder: str | Path = "runs/run",
         device: str | Device = "auto",
         simulations: int | None = None,    # Shorthand for `play_settings` with this budget per full search
@@ -657,6 +675,7 @@ class Trainer(_TrainedRun):
         **engine,                          # games, threads, max_batch, devices, workers of the SelfPlayEngine
     ):
         game = get_game(game) if isinstance(game, str) else game
+        if network is None and init_from is None: preset = preset or saved_preset(folder)
         notes = check_new_rules(game)   # Before anything plays; a ContractError names a mistake in the rules
         plan = make_plan(game, preset, device, simulations, seed, train_settings, play_settings, reproducible, network,
                          layout, engine, from_folder, init_from)

@@ -520,8 +520,11 @@ def _device_bars(state: DashboardState) -> str:
     facts, games = _by_node(state, state.status.devices if state.status else {})
     names = sorted(facts, key=lambda name: (len(name), name))   # cuda:10 after cuda:9
     most = max((device.get("evals_per_s", 0.0) for device in facts.values()), default=0) or 1
-    rows = [(facts[name].get("evals_per_s", 0.0) / most,
-             ", ".join([f"{name}: {games[name]:,} games", *_device_facts(facts[name])])) for name in names if name]
+    names = [name for name in names if name]
+    counts = [f"{games[name]:,} games" for name in names] if len(names) > 1 else [""]   # The head has those of the run
+    words = [f"{name}: " * bool(text) + (text or name) for name, count in zip(names, counts)
+             for text in [", ".join(filter(None, [count, *_device_facts(facts[name])]))]]
+    rows = [(facts[name].get("evals_per_s", 0.0) / most, text) for name, text in zip(names, words)]
     if len(rows) == 1: return f"<div>{html.escape(rows[0][1])}</div>"
     return "".join(_bar(share, text, GREY, 8, long=False) for share, text in rows)
 

@@ -9,7 +9,7 @@ import io, math
 
 import numpy as np
 from ..core.game import Game
-from ..core.intervals import elo, mean_interval, wilson_interval
+from ..core.intervals import elo, independent_count, mean_interval, wilson_interval
 from ..core.records import GameRecord
 from ..search.agent import Agent
 from ..arena.luck import seat_values
@@ -383,7 +383,8 @@ def calibration(
     parts = [part for part in parts if len(part)]
     means = [np.array([column[part].mean() for part in parts]) for column in (predicted, outcome)]
     count = np.array([len(np.unique(games[part])) for part in parts])
-    low, high = wilson_interval((means[1] + 1) / 2, count)
+    alone = [independent_count((outcome[part] + 1) / 2, games[part]) for part in parts]   # A long game fills a bin
+    low, high = wilson_interval((means[1] + 1) / 2, alone)
     return dict(predicted=means[0], outcome=means[1], low=2 * low - 1, high=2 * high - 1,
                 positions=np.array([len(part) for part in parts]), games=count)
 

@@ -364,11 +364,11 @@ function endWorker(reason) {
 
 function watch() {   // A rule that never returns ends the worker
   clearTimeout(watchdog);
-  if (pending.size)
-    watchdog = setTimeout(
-      () => endWorker(`the rules did not answer within ${data.patience} seconds`),
-      1000 * data.patience,
-    );
+  if (!pending.size) return;
+  const late = performance.now() + 1000 * data.patience + 1000;
+  const end = () => performance.now() > late ? watch()   // The browser slept, or holds a hidden page back
+    : endWorker(`the rules did not answer within ${data.patience} seconds`);
+  watchdog = setTimeout(end, 1000 * data.patience);
 }
 
 function ask(kind, more = {}) {
@@ -407,7 +407,7 @@ const who = (seat) =>
     ? "You"
     : humans().includes(seat)
       ? seatName(seat)
-      : humans().length
+      : humans().length && data.seats.length === 2
         ? "The agent"
         : seatName(seat);
 
@@ -563,6 +563,7 @@ function linkText() {
 let written = "";
 function writeLink() {
   written = linkText();
+  at("link").hidden = true;   // It shows an earlier position
   try {
     history.replaceState(null, "", position.moves.length ? written : "#");
   } catch {
@@ -642,23 +643,27 @@ function placeName(board, place, marks) {
   const columns = board.widths.length,
     row = Math.floor(place / columns),
     column = place % columns,
-    { seat, sign, action } = board.squares[place];
-  const name = board.columns[column] ?? `column ${column + 1}`;
-  const label = `${name}${board.rows.length ? "" : ", row "}${board.rows[row] ?? row + 1}`;
-  const on =
-    seat < 0
-      ? sign
-        ? "drawn"
-        : "empty"
-      : board.look === "tiles"
-        ? sign
-        : `${seatName(seat)}${board.look === "chess" ? ` ${MEN[sign]}` : ""}`;
+    { seat, sign, action, alert } = board.squares[place];
+  const file = board.columns[column] ?? column + 1,   // Connect Four counts rows from the ground
+    rank = board.rows[row] ?? (board.look === "holes" ? board.heights.length - row : row + 1);
+  const label = board.rows.length && board.columns.length ? `${file}${rank}` : `column ${file}, row ${rank}`;
+  const owner = data.seats[seat] ?? "piece",
+    on = seat < 0 ? (sign ? "drawn" : "empty") : board.look === "chess" ? `${owner} ${MEN[sign]}` : owner;
   const playable = marks.legal.has(place) || (action >= 0 && position.legal.some((each) => each.action === action));
-  return `${label}: ${on}${playable && yours() ? ", can be played" : ""}${place === chosen ? ", chosen" : ""}`;
+  const noted = [[playable && yours(), "can be played"], [place === chosen, "chosen"], [place === marks.best, "suggested"],
+                 [alert, "check"], [marks.last.has(place), "last move"],
+                 [marks.won.some((line) => line.includes(place)), "winning line"]];
+  return [`${label}: ${on}`, ...noted.filter(([holds]) => holds).map(([, word]) => word)].join(", ");
 }
 
-function clickable(board, place) {
-  return board.squares[place].action >= 0 || (board.steps.length > 0 || board.look === "chess");
+// A board with steps keeps its buttons where no step is legal, and so the keyboard
+const clickable = (board, place) =>
+  board.squares[place].action >= 0 || board.steps.length > 0 || board.look === "chess" || Boolean(data.drawing?.moves);
+
+function boardWords(board) {   // Row by row, for a board without buttons
+  const words = board.squares.map(({ seat, sign }) => sign || (seat < 0 ? "empty" : data.seats[seat] ?? "piece")),
+    wide = board.widths.length;
+  return board.heights.map((_, row) => words.slice(row * wide, (row + 1) * wide).join(", ")).join("; ");
 }
 
 function drawBoard() {
@@ -670,6 +675,11 @@ function drawBoard() {
   frame.style.maxWidth = `${Math.max(300, Math.min(560, Math.round(1.4 * plan.width)))}px`;
   const places = board.squares.map((_, place) => place).filter((place) => clickable(board, place));
   if (!places.includes(cursor)) [cursor = 0] = places;
+  if (!places.length) {
+    made.removeAttribute("aria-hidden");
+    made.setAttribute("role", "img");
+    made.setAttribute("aria-label", boardWords(board));
+  }
   for (const place of places) {
     const [x, y, w, h] = plan.places[place],
       wide = board.look === "edges" ? [Math.max(w, 26), Math.max(h, 26)] : [w, h];
@@ -791,12 +801,17 @@ function drawMoves() {   // Rolls have no number
   let number = 0;
   const entry = (name, i) => {
     const chance = position.movers[i] === -2, current = i + 1 === shown ? { "aria-current": "true" } : {};
-    const words = chance ? name : `${++number}. ${name}`;
+    const seat = chance || data.seats.length < 3 ? "" : `${seatName(position.movers[i])}: `;
+    const words = chance ? name : `${++number}. ${seat}${name}`;
     return element("li", {}, element("button", { type: "button", class: chance ? "chance" : "", "data-key": i, ...current,
                                                  onclick: () => look(i + 1) }, words));
   };
   list.replaceChildren(...position.names.map(entry));
-  list.querySelector("[aria-current]")?.scrollIntoView?.({ block: "nearest" });
+  const current = list.querySelector("[aria-current]"), frame = list.getBoundingClientRect();
+  if (current) {   // In the list alone: `scrollIntoView` would take the board of a small screen away
+    const { top, bottom } = current.getBoundingClientRect();
+    list.scrollTop += Math.min(0, top - frame.top) + Math.max(0, bottom - frame.bottom);
+  }
   at("back").hidden = !viewed;
 }
 
@@ -843,7 +858,7 @@ function drawCurve() {
       {
         viewBox: "0 0 360 132",
         role: "img",
-        "aria-label": points.map(([ply, means]) => `move ${ply}: ${chanceOf(means[0])} %`).join(", "),
+        "aria-label": points.map(([ply, means]) => `move ${movesIn(ply)}: ${chanceOf(means[0])} %`).join(", "),
       },
       ...[1, 0, -1].map((mean) => stroke(44, y(mean), 344, y(mean), "#8a93a0", 0.7, 0.6)),
       ...[1, 0, -1].map((mean) =>

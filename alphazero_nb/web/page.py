@@ -188,6 +188,8 @@ def find_agent(agent) -> tuple:   # Game, network, facts
         return game, network, _pretrained_facts(game)
     if isinstance(source, (str, Path)):
         game, network, _ = load_network(source)
+        if getattr(agent, "fingerprint", None) not in (None, network.fingerprint):
+            raise ValueError(f"{source} has trained on since this agent was loaded; load it again, or give the folder.")
         return game, network, _run_facts(Path(source))
     raise ValueError("a page needs the network of an agent that was trained here; give its run folder, or "
                      "pretrained:GAME.")

@@ -123,7 +123,7 @@ function found(over = false) {
     shares,
     evaluations: job.evaluations,
     seconds: (performance.now() - job.begin) / 1000,
-    action: over && job.temperature === 0 ? game.trap()
+    action: over && job.temperature === 0 ? game.trap(job.stop ? 0 : undefined)   // After a stop it looks for no trap
       : root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())],
   };
 }

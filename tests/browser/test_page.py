@@ -136,6 +136,9 @@ def test_2048_with_keys(exported, visit):
     state, played = game_of("2048").new(page.evaluate("seed")), moves(page)
     for action in played: state = game_of("2048").play(state, action)
     score, = re.findall(r"\d+", page.locator("#caption").inner_text())
+    label = page.locator("#board svg").get_attribute("aria-label")   # Row by row, for who cannot see the tiles
+    tiles = [0 if word == "empty" else int(word) for row in label.split("; ") for word in row.split(", ")]
+    assert tiles == [2**int(sign) if sign else 0 for sign in state[:16]]
     assert len(played) > 15 and f"score {score}" in game_of("2048").text(state)
 
 
@@ -191,6 +194,84 @@ def test_a_shared_first_place_is_no_draw(exported, visit):
         return said;
     }""", results)
     assert " and " in said([1, 1, -1]) and said([1, 1, -1]).endswith(" won.") and said([0, 0, 0]) == "The game is a draw."
+    assert said([-1, 1, 1]) == "East and West won.", "two of three would both be called the agent"
+
+
+def test_with_three_players_a_move_names_its_seat(tmp_path, visit):
+    import_rules(Path(__file__).resolve().parents[2]/"examples"/"race.py")
+    game = get_game("race")
+    page = visit(write(tmp_path/"race.html", page_data(game, PolicyValueNet(game, "mlp", seed=1), even_levels(16), title="", author="", note="", facts=[])))
+    click_a_move(page, 0)
+    wait(page, "yours() || over()")
+    page.locator("#said", has_text=re.compile("^Player [23] played .+[.]$")).wait_for()
+    listed = page.locator("#moves button:not(.chance)").all_inner_texts()
+    assert listed[0].startswith("1. Player 1: runner ") and any("Player 2: " in entry for entry in listed)
+
+
+def test_a_move_does_not_scroll_the_page(exported, visit):
+    "On a small screen the list of moves is below the window, and the board is where one looks."
+    page = visit(exported("connect4"))
+    page.set_viewport_size(dict(width=360, height=420))
+    for turn in range(12): page.evaluate(f"() => {{ position.names.push('a long name of a move {turn}'); position.movers.push(0); position.moves.push(0); }}")
+    page.evaluate("() => { scrollTo(0, 0); render(); }")
+    assert page.evaluate("document.documentElement.scrollHeight > innerHeight"), "the window holds the whole page"
+    assert page.evaluate("scrollY") == 0 < page.evaluate("at('moves').scrollTop")
+
+
+def test_squares_are_named_as_on_the_board_of_the_notebook(exported, visit):
+    page = visit(exported("connect4"), "#moves=3,0,3,0,3,0,3")
+    status(page, "won")
+    labels = page.locator("#board button").evaluate_all("all => all.map((each) => each.ariaLabel)")
+    assert labels[0].startswith("column 0, row 6: empty") and labels[-4].startswith("column 3, row 1: ")
+    assert labels[-4].endswith("winning line") and sum("winning line" in label for label in labels) == 4
+    assert sum("last move" in label for label in labels) == 1
+    page = visit(exported(PAWN))
+    page.evaluate("() => { hint = { action: -2, shares: [] }; position.board.squares[0].alert = true; position.board.squares[1].seat = 5; render(); }")
+    labels = page.locator("#board button").evaluate_all("all => all.map((each) => each.ariaLabel)")
+    assert labels[0].endswith(", check") and labels[1].startswith("b8: piece ")
+
+
+def test_a_board_with_steps_keeps_its_buttons_where_there_is_none(exported, visit):
+    "They hold the keyboard, from the last move to the next game."
+    page = visit(exported("tictactoe"))
+    page.evaluate("() => { data.drawing.moves = [0]; for (const square of position.board.squares) square.action = -1; render(); }")
+    assert page.locator("#board button").count() == 9
+
+
+def test_a_browser_that_slept_does_not_end_the_worker(exported, visit):
+    "On a phone the page and its worker stop together; the clock goes on. The rest of the patience is the worker's."
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    assert page.evaluate("""() => {
+        const [timer, clock] = [window.setTimeout, performance.now];
+        let [now, ring] = [0, null];
+        window.setTimeout = (call) => { ring = call; return 0; };
+        performance.now = () => now;
+        pending.set(0, { reject() {} });
+        watch();
+        const seen = [];
+        for (const later of [1000 * data.patience + 60000, 1000 * data.patience]) { now += later; ring(); seen.push(worker !== null); }
+        [window.setTimeout, performance.now] = [timer, clock];
+        return seen;
+    }""") == [True, False]
+
+
+def test_an_old_link_is_not_shown_beside_a_later_position(exported, visit):
+    page = visit(exported("tictactoe"))
+    status(page, "Your move")
+    page.evaluate("() => { navigator.clipboard ? (navigator.clipboard.writeText = () => Promise.reject(new Error('no'))) : 0; }")
+    page.locator("#copy").click()
+    page.locator("#link").wait_for()
+    click_a_move(page, 0)
+    assert page.locator("#link").is_hidden()
+
+
+def test_without_javascript_the_page_says_so(exported, chromium):
+    context = chromium.new_context(offline=True, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(exported("tictactoe").as_uri())
+    assert "needs JavaScript" in page.locator("main").inner_text()
+    context.close()
 
 
 def test_a_search_that_was_called_off_leaves_nothing_open(exported, visit):

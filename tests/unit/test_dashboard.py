@@ -601,3 +601,12 @@ def test_a_run_with_odd_lines_is_drawn(tmp_path):
     state = DashboardState(compare=tmp_path)
     state(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), 3))
     assert render(state)
+
+
+def test_a_single_device_repeats_no_count_of_games():
+    "The head of the page has the games of the run; those of one call are others."
+    state = DashboardState()
+    for k in range(30): state(GameFinished(k, k, 99, k + 1, 9, (1., -1.), k / 9 + 1, 9 * k, "cpu"))
+    state(EngineStatus(4., 900., 9., 9., .5, 0, dict(cpu=dict(evals_per_s=300.))))
+    seen = words(render(state))
+    assert "cpu: 300 evaluations/s" in seen and "cpu: 30 games" not in seen

@@ -759,3 +759,13 @@ def test_a_gpu_computes_the_next_batch_while_the_last_one_travels():
     with BatchedEvaluator(bare, max_batch=64) as evaluator:
         found = in_threads([lambda asks=asks: [evaluator.evaluate(*ask) for ask in asks] for asks in asked])
     for got, want in zip(found, wanted): assert all(same(a, b) for a, b in zip(got, want))
+
+
+def test_a_device_gets_few_shapes(monkeypatch):
+    "Each number of edges would be a shape of its own, and Apple's GPUs compile and keep a graph for each shape."
+    sizes, send = set(), evaluator_module.send
+    monkeypatch.setattr(evaluator_module, "send", lambda array, device: (sizes.add(len(array)), send(array, device))[1])
+    evaluator, rng = NetworkEvaluator(GAME, PolicyValueNet(GAME, "tiny"), "cpu", shapes=(64,)), np.random.default_rng(0)
+    evaluator.gathers = True
+    edges = {len(ask[2]) for rows in range(1, 65) if evaluator.evaluate(*(ask := request(GAME, rng, rows)))}
+    assert len(edges) > 30 and len(sizes) <= 9

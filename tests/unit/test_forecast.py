@@ -343,6 +343,24 @@ def test_the_operators_are_those_of_the_page_of_transfers():
     assert OPERATORS.items() <= told.items()
 
 
+def test_a_stopped_run_is_not_compared_with_its_whole_time(monkeypatch, tmp_path):
+    at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1), medium=(1, 1)))
+    def stop(event):
+        if type(event).__name__ == "PhaseStarted": raise KeyboardInterrupt
+    said, options = [], dict(device="cpu", train_settings=QUICK, simulations=4)
+    page.train("tictactoe", 1, tmp_path / "run", say=said.append, listeners=[stop], **options)
+    assert any("Forecast" in text for text in said) and not any("expected" in text for text in said)
+
+
+def test_a_trainer_takes_the_network_of_the_run_in_its_folder(monkeypatch, tmp_path):
+    at_speeds(monkeypatch, dict(tiny=(2000, 10), small=(20, 1), medium=(1, 1)))
+    options = dict(device="cpu", train_settings=QUICK, simulations=4, listeners=())
+    page.prepare_run("tictactoe", 1, tmp_path / "run", say=lambda text: None, **options)[0].fit(iterations=1)
+    again = page.Trainer("tictactoe", folder=tmp_path / "run", **options)
+    assert (again.iteration, again.preset) == (1, "tiny")
+    with pytest.raises(ValueError, match="holds a run with preset 'tiny'"): page.Trainer("tictactoe", "small", tmp_path / "run", **options)
+
+
 def test_a_run_that_was_stopped_at_once_keeps_its_network(monkeypatch, tmp_path):
     speeds = dict(tiny=(2000, 10), small=(20, 1), medium=(1, 1))
     at_speeds(monkeypatch, speeds)

@@ -320,3 +320,8 @@ def test_games_with_dice_have_luck_and_others_have_none():
     games = play_strong(agent_of("pig(goal=20)"), 8, 6)
     assert all(len(game.luck) == 2 for game in games) and all(not game.luck for game in play_strong(agent_of("pig(goal=20)"), 0, 3))
     assert all(not game.luck for game in play_strong(agent_of("tictactoe"), 8, 3))
+
+
+def test_a_result_of_one_player_stays_between_its_bounds():
+    found = find_row(table_rows({("2048", strength, "result"): [Sample(.95, .01)] * 3 for strength in (0, 64)}), "result")
+    assert -1 <= found["low"] < .95 < found["high"] <= 1

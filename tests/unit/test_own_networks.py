@@ -231,3 +231,18 @@ def test_an_array_of_objects_is_not_written(tmp_path):
     with pytest.raises(TypeError, match="note holds Python objects"):
         write_arrays(tmp_path / "a.npz", dict(note=np.array([dict(a=1)], object)))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("reproducible", [True, False])
+def test_a_reproducible_run_asks_cudnn_for_algorithms_that_repeat(reproducible, tmp_path):
+    seen, before = [], torch.backends.cudnn.deterministic
+
+    class Looks(Body):
+        def forward(self, planes):
+            if self.training and torch.is_grad_enabled(): seen.append(torch.backends.cudnn.deterministic)
+            return super().forward(planes)
+    run = Trainer("tictactoe", network=Looks(), folder=tmp_path / "run", device="cpu", simulations=4, reproducible=reproducible,
+                  train_settings=TrainSettings(games_per_iteration=8, batch_size=16, evaluate_every=0), games=8, listeners=())
+    seen.clear()   # The check of the network trains it, too
+    run.fit(iterations=1)
+    assert seen and set(seen) == {reproducible or before} and torch.backends.cudnn.deterministic == before

@@ -11,7 +11,7 @@ from matplotlib.container import ErrorbarContainer
 
 from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.registry import get_game
-from alphazero_nb.core.intervals import wilson_interval
+from alphazero_nb.core.intervals import independent_count, wilson_interval
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.evaluator import BatchedEvaluator, UniformEvaluator
@@ -346,7 +346,8 @@ def test_calibration_by_hand():
     table = calibration([-.5, -.3, .2, .4, 1.0], [-1, -1, 1, 1, 0], [7, 7, 7, 7, 9], bins=2)
     assert np.allclose(table["predicted"], [-.4, 1.6 / 3]) and np.allclose(table["outcome"], [-1, 2 / 3])
     assert table["positions"].tolist() == [2, 3] and table["games"].tolist() == [1, 2]
-    p, n, z = 5 / 6, 2, 1.96
+    p, n, z = 5 / 6, independent_count([1, 1, .5], [7, 7, 9]), 1.96
+    assert 1 < n < 2
     centre, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     assert math.isclose(table["low"][1], 2 * (centre - spread) / (1 + z * z / n) - 1)
     assert math.isclose(table["high"][1], min(1, 2 * (centre + spread) / (1 + z * z / n) - 1))
@@ -361,6 +362,15 @@ def test_calibration_by_hand():
 def test_the_ends_of_the_scale_have_a_bin():
     table = calibration([-1, 1], [-1, 1], bins=4)
     assert table["predicted"].tolist() == [-1, 1] and table["positions"].tolist() == [1, 1]
+
+
+def test_a_long_game_counts_once_among_short_ones():
+    "Ten games of 20 positions and ten of one, all coins: 95 of 100 intervals contain the middle, or nearly."
+    rng, sizes = np.random.default_rng(0), np.repeat([1, 20], 10)
+    games = np.repeat(np.arange(20), sizes)
+    tables = [calibration(np.zeros(210), np.repeat(rng.choice([-1., 1.], 20), sizes), games) for _ in range(400)]
+    assert np.mean([table["low"][0] < 0 < table["high"][0] for table in tables]) > .93
+    assert {int(table["games"][0]) for table in tables} == {20}
 
 
 def test_positions_of_one_game_do_not_narrow_the_interval():

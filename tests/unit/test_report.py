@@ -173,6 +173,12 @@ def test_a_run_is_continued_with_all_its_settings(folder):
     assert "play_settings=SelfPlaySettings(search=SearchSettings(simulations=20))" in page and "train_settings=TrainSettings()" in page
 
 
+def test_a_run_resumed_with_other_settings_shows_them(folder):
+    Trainer("tictactoe", folder=folder, train_settings=replace(QUICK, batch_size=64), **SMALL).fit(iterations=1)
+    config = json.loads((folder / "config.json").read_text())
+    assert "batch_size=64" in continued(folder)["train_settings"] and (config["game"], config["seed"]) == ("tictactoe", 0)
+
+
 def test_the_commands_name_the_file_of_the_rules(folder, monkeypatch):
     config = json.loads((folder / "config.json").read_text()) | dict(game="nim(stones=15)")
     file = Path(__file__).resolve().parents[2]/"examples"/"nim.py"

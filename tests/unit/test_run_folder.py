@@ -14,6 +14,7 @@ import pytest
 
 import alphazero_nb.training.run_folder as folders
 import alphazero_nb.training.trainer as train
+from alphazero_nb.core.device import Device
 from alphazero_nb.network.saved_run import read_saved
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.levels import level_on_path, store_levels
@@ -353,3 +354,36 @@ def test_a_run_in_a_layout_of_its_own_keeps_the_measured_one(tmp_path):
     again = linear_run(tmp_path, settings=QUIET)
     again.fit(iterations=1)
     assert again.iteration == 2 and folders.read_layout_file(tmp_path / "layout.json") == measured
+
+
+def test_a_smaller_batch_keeps_the_measured_layouts(tmp_path):
+    layout, file = Layout("threads", ("cpu",), 1, 16, 16, False), folders.LayoutFile(tmp_path)
+    file.save([dict(name="threads", layout=layout, evals_per_s=5.0)], layout)
+    file.save([], replace(layout, max_rows=8))
+    saved = json.loads((tmp_path / "layout.json").read_text())
+    assert saved["measured"] == [dict(name="threads", layout=str(layout), evals_per_s=5.0)] and saved["layout"]["max_rows"] == 8
+    (tmp_path / "layout.json").write_text(json.dumps(dict(saved, machine={})))   # From elsewhere
+    file.save([], layout)
+    assert json.loads((tmp_path / "layout.json").read_text())["measured"] == []
+
+
+def test_a_layout_of_another_gpu_is_measured_again(tmp_path, monkeypatch):
+    "Two GPUs have the same name in PyTorch, cuda:0."
+    card, asked, path = "L4, 22 GB", [], tmp_path / "layout.json"
+    def get_device(name):
+        asked.append(name)
+        return Device(name, card if name == "cuda:0" else "CPU", "float16", "bfloat16", True, True)
+    monkeypatch.setattr(folders, "device_names", lambda: ["cuda:0", "cpu"])
+    monkeypatch.setattr(folders, "get_device", get_device)
+    for device in ("cuda:0", "cpu"):   # The second layout takes the place of the first
+        card = "L4, 22 GB"
+        folders.save_layout_file(path, [], Layout("threads", (device,), 1, 16, 16, False))
+        assert folders.read_layout_file(path).devices == (device,)
+        card = "A100, 40 GB"
+        assert (folders.read_layout_file(path) is None) == (device == "cuda:0")
+        assert set(asked) == {device}, "the other device is left alone"
+        asked.clear()
+        assert folders.LayoutFile(tmp_path).choose("auto", False, 60, "cuda:1")[0] == "auto" and not asked
+    folders.save_layout_file(path, [], Layout("threads", ("cuda:0",), 1, 16, 16, False))
+    monkeypatch.setattr(folders, "get_device", lambda name: (_ for _ in ()).throw(RuntimeError("no CUDA GPUs are available")))
+    assert folders.read_layout_file(path) is None

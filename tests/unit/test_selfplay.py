@@ -32,6 +32,7 @@ from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, 
 from alphazero_nb.selfplay.contracts import Generation, PoolReport
 from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
 from alphazero_nb.selfplay.actors import Actor, ActorPool, shielded
+from alphazero_nb.selfplay import cluster, worker_process
 from alphazero_nb.selfplay.worker_process import RemoteScheduler
 from alphazero_nb.selfplay.workers import WorkerPlay, WorkerPool
 from alphazero_nb.selfplay.pools import GamePool, make_pool, register_pool
@@ -1463,3 +1464,30 @@ def test_rolls_count_as_no_moves_of_an_engine():
     with SelfPlayEngine(get_game("pig(goal=12)"), None, "cpu", layout="threads", simulations=4, games=4, reproducible=True, listeners=()) as playing:
         records = playing.generate_games(6)
         assert playing.stats()["moves"] == playing.moves == sum(record.moves for record in records) < sum(map(len, records))
+
+
+@pytest.mark.parametrize("cards", [["cuda:0"], ["cuda:0", "cuda:1"], ["mps"]])
+def test_rules_in_python_do_not_fill_a_gpu_with_processes(monkeypatch, cards):
+    for module in (calibration, layout_module): monkeypatch.setattr(module, "usable_cores", lambda: 64)
+    monkeypatch.setattr(layout_module, "device_names", lambda: [*cards, "cpu"])
+    rules = SimpleNamespace(in_python=True)
+    devices = layout_module.plan_devices(rules, True, "processes", "auto", None, None)
+    assert Counter(devices) == {card: layout_module.ON_A_GPU for card in cards}
+    assert len(layout_module.plan_devices(rules, True, "processes", cards[0], None, 20)) == 20, "what is asked for is given"
+    assert len(layout_module.plan_devices(rules, True, "processes", "cpu", None, None)) == 64
+
+
+def test_a_cluster_keeps_a_number_format(monkeypatch):
+    layout = Layout("ray", (), 1, 8, 8, True, number_format="float32", channels_last=False)
+    there = cluster.at_place(layout, cluster.Place("n", "n", 0, True, 2))
+    assert (there.number_format, there.channels_last) == ("float32", False)
+
+
+@pytest.mark.parametrize("ended, order", [(True, ["join", "network"]), (False, ["network"])])
+def test_new_weights_wait_for_the_last_batch_of_a_worker(ended, order):
+    "On an Apple GPU two threads must not compute at once. Where the play goes on, nothing waits."
+    seen = []
+    pool = SimpleNamespace(generation=SimpleNamespace(ended=ended), join=lambda: seen.append("join"),
+                           set_network=lambda *given: seen.append("network"))
+    worker_process._execute(iter([("network", worker_process.pack(None), 1)]), pool, None)
+    assert seen == order

@@ -97,6 +97,27 @@ def test_a_wrong_clock_changes_nothing(folder, year):
     shared_run(folder).fit(iterations=1)
 
 
+def test_a_producer_begins_again_before_its_numbers_end(folder):
+    "Numbers of 24 bits: one more would be that of another game, or of another producer."
+    produce(folder, 1)
+    record = take_all(inbox(folder))[0]
+    with pytest.raises(ValueError, match="at most 16,777,216 games"):
+        shared_folder.write_games(folder / "shared", 0x80000001, [dataclasses.replace(record, number=1 << 24)])
+    producer = producer_page.Producer(folder, Linear(), lambda event: None, device="cpu", games=16, max_batch=16, threads=1)
+    with producer.engine:
+        producer.writer.written = shared_folder.PRODUCER_GAMES
+        assert producer.run(time.monotonic() + 600, float("inf"), .02) is False
+
+
+def test_links_and_folders_with_the_name_of_a_file_are_no_games(folder):
+    produce(folder, 1)
+    there = list_files(folder / "shared")
+    own = (folder / "shared" / there[0].name).parent
+    (own / "00009999-4.npz").mkdir()
+    (own / "00008888-4.npz").symlink_to(folder / "shared" / there[0].name)
+    assert list_files(folder / "shared") == there
+
+
 def harm(folder, how):
     "Harm the first file of games; return it."
     file = list_files(folder / "shared")[0]

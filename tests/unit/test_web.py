@@ -3,6 +3,7 @@ import base64, functools, hashlib, importlib.util, json, re, subprocess, sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -241,6 +242,8 @@ def test_traps_are_those_of_python(name, in_node):
     found = in_node(game, packaged_module(game), positions=jobs, leaves=1)["searches"]
     wrong = [(job["state"], root[0]["trap"], trap) for job, root, trap in zip(jobs, found, traps) if root[0]["trap"] != trap]
     assert not wrong, f"{len(wrong)} of {len(jobs)} moves differ: {wrong[0]}"
+    for (root,) in found:   # After a stop it looks at no position, and plays what the search prefers
+        assert root["playable"][root["actions"].index(root["stopped"])] == max(root["playable"])
     assert unlike > 0 or name in ("chess(variant=gardner)", "pig")   # Few positions there are near the end
 
 
@@ -803,3 +806,15 @@ def test_games_and_networks_that_cannot_become_a_page_are_named_in_a_sentence(mo
 def test_agents_that_cannot_become_a_page_are_named_in_a_sentence(agent, words, tmp_path):
     with pytest.raises(ValueError, match=re.escape(words)) as error: page.export_page(agent, tmp_path/"page.html")
     assert "\n" not in str(error.value) and list(tmp_path.iterdir()) == []
+
+
+def test_a_page_is_of_the_weights_that_its_agent_has(monkeypatch):
+    "A run may train on after its agent was loaded; the levels on the page would belong to other weights."
+    network = PolicyValueNet(get_game("tictactoe"), "tiny")
+    network.fingerprint = "new"
+    monkeypatch.setattr(page, "load_network", lambda source: (get_game("tictactoe"), network, "run"))
+    monkeypatch.setattr(page, "_run_facts", lambda path: [])
+    for agent in ("run", SimpleNamespace(source="run"), SimpleNamespace(source="run", fingerprint="new")):
+        assert page.find_agent(agent)[1] is network
+    with pytest.raises(ValueError, match="run has trained on since this agent was loaded"):
+        page.find_agent(SimpleNamespace(source="run", fingerprint="old"))
