@@ -149,7 +149,7 @@ def test_a_fold_of_the_dashboard_stays_open_during_a_run(page):
         if words: seen.add(words[-1])
         return len(seen) > 3
     page.until(redrawn, "redraws of what is inside the fold", 300)
-    inside = cell.locator("[class^=azb-]:visible", has_text=re.compile(r": [\d,]+ games"))
+    inside = cell.locator("[class^=azb-]:visible", has_text=re.compile(r": [\d,]+ evaluations/s"))
     assert inside.count(), "the devices can be seen"
     page.shot("l5-fold", cell.locator(".jp-Cell-outputArea"))
     page.stop()   # A call that is stopped ends with a traceback, so `ended` would fail
