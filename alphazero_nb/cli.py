@@ -210,8 +210,8 @@ def _ladder(trainer, args) -> list[dict]:
         print(f"Playing the ladder at {simulations} simulations{worlds}. "
               f"Against each opponent: {args.ladder_games} {what}.")
     progress = None if args.json else TextProgress()
-    agent = trainer.agent(simulations, worlds=search.worlds)
-    for match in run_ladder(trainer.game, agent, args.ladder_games, listener=progress, luck=True):
+    agent = trainer.agent(simulations, worlds=search.worlds, seed=args.seed)
+    for match in run_ladder(trainer.game, agent, args.ladder_games, seed=args.seed, listener=progress, luck=True):
         rows.append(match.to_dict())
         if not args.json: progress(Message(_match_line(rows[-1])))
     return rows
@@ -238,7 +238,7 @@ def _play(args):
     from alphazero_nb.search.agent import Agent
     a_run = Path(args.folder).exists()
     if args.game and not a_run: raise ValueError(f"--game is for the folder of a run; leave it out with {args.folder}.")
-    given = _given(worlds=args.worlds, game=args.game and _get_game(args))
+    given = _given(worlds=args.worlds, game=args.game and _get_game(args), seed=args.seed)
     agent = (Agent.load if a_run else Agent.pretrained)(args.folder, args.simulations or 200, args.device, **given)
     _check_worlds(agent.game, args, "worlds")
     if not 0 <= args.seat < agent.game.players:

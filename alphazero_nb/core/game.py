@@ -116,7 +116,11 @@ class _CompiledRules(Sendable):
         self.input_size = self.observation_size + privileged_size
         self.input_shape = (self.input_size,) if privileged_size else self.shape
         self.symmetries = _symmetry_arrays(symmetries, self.input_size, self.actions)
-        self.start_symmetries = tuple(range(len(self.symmetries[0])) if start_symmetries is None else start_symmetries)
+        count = len(self.symmetries[0])
+        self.start_symmetries = tuple(range(count) if start_symmetries is None else start_symmetries)
+        if not self.start_symmetries or any(number not in range(count) for number in self.start_symmetries):
+            raise ValueError(f"{self.name}: start_symmetries is {self.start_symmetries}; give numbers from 0, the identity, "
+                             f"to {count - 1}, or leave it out if all symmetries keep the start.")
 
     def _set_rules(self, functions: dict) -> None:
         "Compile the functions of the contract by name; those that are None are left out."

@@ -5,7 +5,7 @@
 # %% ../../nbs/01a_core.game_check.ipynb #01abbfe7
 from __future__ import annotations
 
-import hashlib, importlib.util, json, mmap, os, pickle, signal, struct, subprocess, sys, tempfile, threading, time, weakref
+import hashlib, importlib.util, inspect, json, mmap, os, pickle, signal, struct, subprocess, sys, tempfile, threading, time, weakref
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from .base_game import BaseGame
 from .calls import CHANCE, OVER
-from .compiled import VERSIONS, Rewired
+from .compiled import VERSIONS, Rewired, digest
 from .random_games import random_games
 from .registry import file_stem
 
@@ -189,9 +189,16 @@ class Checker(_Checker):
         self.keep("legal", broken_by_legal(game, actions, count))
         legal = actions[:count].tolist()
         self.hidden(state, mover, legal, self.seen(state))
+        if game.heuristic is not None: self.advised(state, legal)
         if self.game.has_material: self.counted(state)
         if self.game.rewards: self.result(state)
         return legal
+
+    def advised(self, state, legal: list) -> None:
+        if self.trace: self.trace("heuristic", self.history, self.seed)
+        try: choice = self.game.heuristic(state.copy())
+        except Exception as error: self.failed("heuristic", error)
+        self.law(choice in legal, "heuristic", f"it must return a legal action, not {choice!r}")
 
     def counted(self, state) -> None:
         out = np.zeros(self.game.players, np.float32)
@@ -212,11 +219,35 @@ class Checker(_Checker):
 
     def hidden(self, state, mover, legal, planes) -> None:
         world, actions = state.copy(), np.zeros(self.game.max_legal, np.int32)
-        self.call("resample_hidden", world, self.seed)
+        large = self.game.in_python and len(self.history) % 2   # A run has seeds of up to 63 bits
+        self.call("resample_hidden", world, 2**63 - 1 - self.seed if large else self.seed)
         known = slice(self.game.observation_size)
         same = self.read("mover", world) == mover and np.array_equal(self.seen(world)[known], planes[known])
         same = same and actions[:self.read("legal", world, actions)].tolist() == legal
         self.law(same, "resample_hidden", "it must not change the mover, the legal actions or the observation")
+
+    def world(self, state, rng, end: float) -> None:
+        "Check that a world in which hidden things are drawn anew can be played on to its end, as a search does."
+        world = state.copy()
+        self.call("resample_hidden", world, self.seed)
+        try: self._play_on(world, rng, end)
+        except ContractError as error:
+            law = f"the world that it draws must be one that can be played on; {str(error).removesuffix('.')}"
+            self.law(False, "resample_hidden", law, error)
+
+    def _play_on(self, world, rng, end: float) -> None:
+        for _ in range(self.game.max_length):
+            if time.monotonic() > end: return
+            mover = self.read("mover", world)
+            if mover == OVER: return
+            self.law(mover == CHANCE or 0 <= mover < self.game.players, "mover", seat_law(self.game.players, mover, ""))
+            if mover == CHANCE: moves = self.rolls(world)
+            else:
+                actions = np.full(self.game.max_legal, UNWRITTEN, np.int32)
+                count = self.read("legal", world, actions)
+                self.keep("legal", broken_by_legal(self.game, actions, count))
+                moves = actions[:count].tolist()
+            self.call("play", world, int(rng.choice(moves)))
 
 # %% ../../nbs/01a_core.game_check.ipynb #01a82a5f
 @dataclass(frozen=True)
@@ -309,10 +340,14 @@ def _play_one(checker: Checker, tally: _Tally, rng, turn: int, end: float) -> No
     game, checker.history = checker.game, []
     state, twin = np.zeros((2, game.state_size), np.int16)
     for row in (state, twin): checker.call("start", row, checker.seed)
-    legal = checker.position(state)
+    legal, own = checker.position(state), np.random.default_rng([checker.seed, turn])
+    look = int(own.integers(10)) if game.has_hidden_information else -1   # The move before which a world is played; −1: none
     while legal:
         if time.monotonic() > end: return
         mover = checker.mover
+        if 0 <= look <= len(checker.history) and mover != CHANCE:
+            checker.world(state, own, end)
+            look = -1
         _compare(checker, state, twin, legal, turn)
         move, left = legal[rng.integers(len(legal))], state.copy()
         checker.call("play", state, move)
@@ -330,7 +365,8 @@ def _play_one(checker: Checker, tally: _Tally, rng, turn: int, end: float) -> No
 # %% ../../nbs/01a_core.game_check.ipynb #01aa6608
 def _check_starts(checker: Checker, seeds: range) -> None:
     "Check that a player moves first."
-    for checker.seed in seeds:
+    large = (2**32, 2**63 - 1) if checker.game.in_python else ()   # A run has seeds of 63 bits
+    for checker.seed in (*seeds, *large):
         state = np.zeros(checker.game.state_size, np.int16)
         checker.call("start", state, checker.seed)
         mover = checker.read("mover", state)
@@ -367,9 +403,14 @@ def _look_at_many(game: BaseGame, games: int, seed: int, seconds: float, trace) 
     "Return the warnings of many random games."
     if seconds <= 0: return []
     if trace: trace("a random game", [], seed)
-    try: return random_games(game, games, seconds, seed).warnings(game.action_name)
+    try: found = random_games(game, games, seconds, seed)
     except Exception as error:
         raise ContractError(f"{game.name}: a rule raised {game.cause(error)!r} in one of up to {games:,} random games.") from error
+
+    def name(action: int) -> str:
+        try: return str(game.action_name(action))
+        except Exception: return str(action)   # An action that is never legal may have no name
+    return found.warnings(name)
 
 
 def check_game(
@@ -515,10 +556,12 @@ _passed = weakref.WeakSet()   # Games that this process has checked
 def _passed_file(game: BaseGame) -> Path | None:
     "Return the file that exists if these rules have passed; None if there is no digest or no folder for it."
     folder = getattr(getattr(game.compiled["start"], "_cache", None), "cache_path", None)
-    if game.digest is None or folder is None: return None
+    advice = digest(game.heuristic) if inspect.isfunction(game.heuristic) else None
+    unread = game.digest is None or game.heuristic is not None and advice is None
+    if unread or folder is None: return None
     sizes = (game.state_size, game.players, game.actions, game.shape, game.max_legal, game.max_length, game.outcomes,
              game.privileged_size, game.rewards, game.zero_sum, game.groups, game.start_symmetries)
-    facts = repr((VERSIONS, game.name, game.digest, sizes, [array.tobytes() for array in game.symmetries])).encode()
+    facts = repr((VERSIONS, game.name, game.digest, advice, sizes, [array.tobytes() for array in game.symmetries])).encode()
     laws = Path(importlib.util.find_spec("alphazero_nb.core.game_check").origin).read_bytes()
     name = hashlib.blake2b(facts + laws, digest_size=12).hexdigest()
     return Path(folder)/f"{file_stem(game.name)}-{name}.checked"

@@ -85,7 +85,8 @@ def advance(search: GameSearch, action: int) -> bool:
     state, edges = search.game.play(search.state, action), root_edges(search.trees)
     child, = edges["child"][edges["action"] == action]
     if search.game.over(state): return False
-    if child >= 0 and search.trees.nodes["visits"][child] > 0: keep_subtree(search.trees, 0, int(child))
+    whole = not search.requests.tables.waiting.any()   # An interrupt may have left questions in the tree
+    if whole and child >= 0 and search.trees.nodes["visits"][child] > 0: keep_subtree(search.trees, 0, int(child))
     else: search.start(state)
     return True
 

@@ -369,7 +369,7 @@ def apply_evaluations(api, trees, requests, count, edge_logits, values, pending=
 class Requests:
     "The requests of a block of trees, as an evaluator takes them."
     def __init__(self, game: Game, trees: Trees, settings: SearchSettings = SearchSettings(), leaves: int = 1):
-        n = len(trees.counts) * leaves
+        n, self.broken = len(trees.counts) * leaves, False   # broken: an error came while answers were written
         self.api, self.trees, self.leaves, self.count = game.api, trees, leaves, 0   # count: rows in use
         self.breaks, self.settings = Breaks(trees), settings_row(game, settings)
         self.pending = np.zeros(len(trees.nodes), np.int32) if leaves > 1 else None
@@ -381,7 +381,9 @@ class Requests:
     def gather(self, simulations: int | None = None) -> bool:   # None: as many as the settings say
         "Run all trees to their next requests. Return False when the searches are over."
         budget = int(self.settings["simulations"][0]) if simulations is None else simulations
-        self.count, paused = 0, True
+        self.broken = self.broken and bool(self.tables.waiting.any())
+        if self.broken: raise RuntimeError("an answer was written only in part; begin anew.")
+        self.count, paused = int(self.tables.waiting.sum()), True   # An interrupt may have left rows that wait
         self.tables.walks[:] = np.where(self.tables.waiting > 0, self.leaves, 0)
         while paused:   # Ctrl-C raises its exception here, between two calls
             with self.breaks:
@@ -404,8 +406,9 @@ class Requests:
     def apply(self, edge_logits, values) -> None:
         "Write the evaluations of all rows into their trees. Raise a ValueError if they have other shapes."
         self.check(edge_logits, values)
+        self.broken = True
         apply_evaluations(self.api, self.trees, self.tables, self.count, edge_logits, values, self.pending)
-        self.count = 0
+        self.count, self.broken = 0, False
 
 # %% ../../nbs/31_search.search.ipynb #924b93e5
 @lean_kernel

@@ -16,7 +16,7 @@ from ..core.calls import CHANCE
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
            'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
            'best_if_decided', 'correct', 'prove', 'share_ties', 'best_proven', 'is_refuted', 'drop_refuted',
-           'link_child', 'keep_subtree']
+           'untried_refuge', 'link_child', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -323,6 +323,19 @@ def drop_refuted(trees, root):
         if is_refuted(edges[e], best, all_exact): edges[e].visits = 0
         left += edges[e].visits
     if left == 0 and likeliest >= 0: edges[likeliest].visits = 1
+
+
+@lean_kernel
+def untried_refuge(trees, root):
+    "Return the likeliest move that is not proven if all moves that were tried are refuted, else −1."
+    edges, row, found, tried = trees.edges, trees.nodes[root], -1, False
+    best, all_exact = best_proven(trees, root)
+    for e in range(row.first, row.first + row.count):
+        if edges[e].visits > 0:
+            if not is_refuted(edges[e], best, all_exact): return -1
+            tried = True
+        if not edges[e].exact and (found < 0 or edges[e].prior > edges[found].prior): found = e
+    return found if tried else -1
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
 @lean_kernel

@@ -33,7 +33,7 @@ class SelfPlaySettings:
     def __post_init__(self):
         require(self, fast_simulations=(1, 10_000_000), full_search_fraction=(1e-3, 1), temperature=(0, None),
                 final_temperature=(0, None), half_life=(1e-3, None), random_start_fraction=(0, 1),
-                random_start_plies=(0, None), random_start_power=(0, None))
+                random_start_plies=(0, 1_000_000), random_start_power=(0, None))
 
 
 MANY_ACTIONS = 64   # Every search is full in a game in which more actions can be legal

@@ -24,7 +24,7 @@ from ..network.inference import with_memory_format
 from ..network.int8 import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
-from ..selfplay.settings import default_settings
+from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..arena.ladder import default_baseline
 from .replay import Batch
 
@@ -81,10 +81,10 @@ class TrainSettings:
         return max(games, int(games * self.replay_ratio / self.min_replay_ratio))
 
 # %% ../../nbs/61_training.learner.ipynb #1718465c
-def default_training(game: Game) -> TrainSettings:
+def default_training(game: Game, play: SelfPlaySettings | None = None) -> TrainSettings:   # play: default of the game
     "Return the default settings. Hidden cards, full searches, dice and points on the way change them."
     if not game.has_hidden_information:
-        ratio = 3.0 if default_settings(game).full_search_fraction == 1 else 6.0
+        ratio = 3.0 if (play or default_settings(game)).full_search_fraction == 1 else 6.0
         settings = TrainSettings(replay_ratio=ratio, baseline=default_baseline(game))
         if not (game.has_chance or game.rewards): return settings
         settings = replace(settings, learning_rate=3e-3, replay_ratio=3.0, td_lambda=0.98)

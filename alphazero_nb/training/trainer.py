@@ -164,7 +164,8 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
             raise TypeError(f"{name}= is not clear here; pass train_settings= for training, "
                             f"or play_settings= for self-play.")
     game = get_game(game) if isinstance(game, str) else game
-    train, play = train_settings or default_training(game), play_settings or default_settings(game)
+    play = play_settings or default_settings(game)
+    train = train_settings or default_training(game, play if isinstance(play, SelfPlaySettings) else None)
     for name, value, kind in (("train_settings", train, TrainSettings), ("play_settings", play, SelfPlaySettings)):
         if not isinstance(value, kind):
             raise TypeError(f"{name} is of type {type(value).__name__}; pass {kind.__name__}(...).")

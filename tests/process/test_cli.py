@@ -573,8 +573,9 @@ def test_a_benchmark_refuses_what_it_does_not_use(words, option, capsys):
 def test_a_level_plays_and_the_full_agent_gives_advice(monkeypatch):
     kept = []
     monkeypatch.setattr("alphazero_nb.ui.match_view.play_text", kept.append)
-    assert main(["play", "connect4", "--level", "1", "--simulations", "8", "--device", "cpu"]) == 0
+    assert main(["play", "connect4", "--level", "1", "--simulations", "8", "--device", "cpu", "--seed", "5"]) == 0
     match, = kept
+    assert match.agent.seed == match.full.seed == 5, "or the same moves are answered with the same game each time"
     assert match.level == 1 and match.full.temperature == 0 and match.agent.temperature > 0
     assert main(["play", "connect4", "--level", "99", "--simulations", "8", "--device", "cpu"]) == 2
 

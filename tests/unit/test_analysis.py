@@ -10,8 +10,10 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.analysis import analyse, analyse_states, expected_line
+from alphazero_nb.search.one_game import GameSearch, advance, root_edges
 from alphazero_nb.search.search import SearchSettings, grow_trees, search, start_trees
-from alphazero_nb.search.tree import add_edges, add_node, back_up, make_trees
+from alphazero_nb.search.tree import NotFinite, add_edges, add_node, back_up, make_trees
+from reference import HashEvaluator
 
 
 class Opinion(UniformEvaluator):
@@ -166,3 +168,52 @@ def test_an_analysis_keeps_its_own_position():
     found = analyse(Agent(game, UniformEvaluator(game), 20), state)
     state[:] = game.play(state, 4)
     assert np.array_equal(found.state, game.new())
+
+
+class Interrupted:
+    "An evaluator that a person stops at its third question."
+    def __init__(self, evaluator): self.evaluator, self.asked = evaluator, 0
+
+    def evaluate(self, *question):
+        self.asked += 1
+        if self.asked == 3: raise KeyboardInterrupt
+        return self.evaluator.evaluate(*question)
+
+
+def test_a_search_goes_on_after_an_interrupt():
+    "With the questions that were open, so it is the search that nobody has stopped."
+    game = get_game("connect4")
+    whole, stopped = (GameSearch(game, evaluator, leaves=4) for evaluator in (HashEvaluator(game), Interrupted(HashEvaluator(game))))
+    for search in (whole, stopped): search.start(game.new())
+    while whole.step(50): pass
+    with pytest.raises(KeyboardInterrupt):
+        while stopped.step(50): pass
+    steps = 0
+    while stopped.step(50):
+        steps += 1
+        assert steps < 200, "it never ends"
+    assert np.array_equal(root_edges(stopped.trees)["visits"], root_edges(whole.trees)["visits"])
+
+
+def test_a_move_after_an_interrupt_begins_a_new_tree():
+    game = get_game("connect4")
+    search = GameSearch(game, Interrupted(HashEvaluator(game)), leaves=4)
+    search.start(game.new())
+    with pytest.raises(KeyboardInterrupt):
+        while search.step(50): pass
+    assert advance(search, 3) and search.visits == 0
+    while search.step(50): pass
+    assert search.visits >= 50
+
+
+def test_an_answer_that_was_written_in_part_ends_the_search():
+    game, evaluator = get_game("connect4"), HashEvaluator(get_game("connect4"))
+    search = GameSearch(game, evaluator, leaves=4)
+    search.start(game.new())
+    while search.visits < 5: search.step(50)
+    evaluator.evaluate = lambda *question: tuple(np.full_like(part, np.nan) for part in HashEvaluator.evaluate(evaluator, *question))
+    with pytest.raises(NotFinite): search.step(50)
+    with pytest.raises(RuntimeError, match="begin anew"): search.step(50)
+    del evaluator.evaluate
+    search.start(game.new())
+    assert search.step(50)

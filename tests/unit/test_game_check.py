@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from alphazero_nb.core import game_check
+from alphazero_nb.core.game import Game
 from alphazero_nb.core.game_check import ContractError
 from alphazero_nb.core.registry import _registry, get_game
 from alphazero_nb.core.game_check import CallTrace, check_game, check_in_process, check_new_rules
@@ -231,3 +232,64 @@ def test_no_child_outlives_its_parent(action, said):
     assert rest == ([said] if said else []), done.stderr
     try: psutil.Process(int(child)).wait(600)
     except psutil.NoSuchProcess: pass
+
+
+# What the check of a position alone does not see -------------------------------------------------
+
+def cards(resample=None, **changes):
+    "Three cards each, which a player lays down in any order. The row: the seat, the number of moves, the owner of each card."
+    def start(state, seed):
+        for card in range(6): state[2 + card] = card % 2
+    def mover(state): return state[0] if state[1] < 6 else -1
+    def legal(state, actions):
+        count = 0
+        for card in range(6):
+            if state[2 + card] == state[0]:
+                actions[count] = card
+                count += 1
+        return count
+    def play(state, card): state[2 + card], state[0], state[1] = 2, 1 - state[0], state[1] + 1
+    def returns(state, out): out[0], out[1] = 1, -1
+    def observe(state, planes):
+        for card in range(6): planes[card] = state[2 + card] == state[0]
+    def keep(state, seed): pass
+    return Game("cards", start=start, mover=mover, legal=legal, play=play, returns=returns, observe=observe,
+                resample_hidden=resample or keep, state_size=8, players=2, actions=6, max_legal=3, shape=(6,), max_length=6, **changes)
+
+
+def deals_no_cards(state, seed):
+    for card in range(6):
+        if state[2 + card] == 1 - state[0]: state[2 + card] = 2
+
+
+def test_a_world_must_be_a_game_that_can_be_played_on():
+    "The other hand is empty: in this position nobody sees that, and the search stops at its first reply."
+    check_game(cards())
+    with pytest.raises(ContractError, match="cards: resample_hidden breaks the contract .*must be 1 to 3 actions, not 0"):
+        check_game(cards(deals_no_cards))
+
+
+@pytest.mark.parametrize("method", ["__init__", "resample_hidden"])
+def test_seeds_have_more_than_32_bits(method):
+    "NumPy's old generator takes no larger ones, and the games of a run have seeds of 63 bits."
+    def draw(self, seed):
+        np.random.RandomState(seed)
+        if method == "__init__": self.heap, self.seat = 10, 0
+    with pytest.raises(ContractError, match="start" if method == "__init__" else "resample_hidden"): check_game(heap(**{method: draw}))
+
+
+@pytest.mark.parametrize("heuristic, words", [(lambda state: 7, "must return a legal action, not 7"), (lambda state: 1 // 0, "ZeroDivisionError")])
+def test_a_heuristic_plays_legal_moves(heuristic, words):
+    "It is the opponent of every match of a run."
+    with pytest.raises(ContractError, match=f"nim: heuristic breaks the contract.*{words}"): check_game(nim(heuristic=heuristic))
+    assert check_game(nim(heuristic=lambda state: 0)).games == 20
+
+
+def test_an_action_that_is_never_legal_may_have_no_name():
+    report = check_game(nim(actions=4, max_legal=3, action_names=("one", "two", "three").__getitem__))
+    assert any("1 action (3) was never legal" in warning for warning in report.warnings)
+
+
+@pytest.mark.parametrize("wrong", [(), (0, 8), (-1,)])
+def test_symmetries_of_the_start_that_do_not_exist_are_refused(wrong):
+    with pytest.raises(ValueError, match="nim: start_symmetries is .* give numbers from 0, the identity, to 0"): nim(start_symmetries=wrong)

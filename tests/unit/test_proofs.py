@@ -21,10 +21,10 @@ from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.one_game import GameSearch
 from alphazero_nb.search.search import Breaks, Requests, SearchSettings, init_root, sample_seeds, search
-from alphazero_nb.search.tree import NotFinite, make_trees, root_of
+from alphazero_nb.search.tree import NotFinite, drop_refuted, make_trees, root_of, untried_refuge
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.selfplay.slots import SlotBlock, retrace
+from alphazero_nb.selfplay.slots import SlotBlock, retrace, sound_mean
 from reference import HashEvaluator, Ignorant, Node, late_positions, outcomes_of, proving_search
 
 # Random games: the tree follows from the seed, by arithmetic ---------------------------------------
@@ -396,3 +396,61 @@ def test_a_search_that_returns_to_python_after_each_simulation_is_the_same(name,
     found.append(list(results()))
     monkeypatch.setattr(Breaks, "__enter__", lambda self: self.trees.left.__setitem__(0, 1))
     assert list(results()) == found[0]
+
+
+class Sees:
+    "Likes some actions, and thinks that every position is a draw."
+    def __init__(self, *actions): self.liked = actions
+
+    def evaluate(self, inputs, offsets, actions):
+        return 10 * np.isin(actions, self.liked).astype(np.float32), np.zeros((len(inputs), 2), np.float32)
+
+
+def position_searched(game, evaluator, state, simulations):
+    "The trees of a finished search of one position, and the edges of its root."
+    trees = make_trees(1, simulations, game.max_legal, game.state_size, game.players)
+    requests = Requests(game, trees, SearchSettings(simulations))
+    init_root(game.api, trees, 0, state)
+    while requests.gather(): requests.apply(*evaluator.evaluate(*requests.arguments()))
+    first, count = trees.nodes[0]["first"], trees.nodes[0]["count"]
+    return trees, trees.edges[first:first + count]
+
+
+def test_the_value_that_is_taught_has_no_moves_that_are_proven_lost():
+    "Six moves of seven lose at once. The mean with them says that the position is bad; nobody has to play them."
+    game = get_game("connect4")
+    trees, edges = position_searched(game, Sees(), game.state_after([3, 0, 3, 0, 3]), 64)
+    mover, root = int(trees.nodes[0]["mover"]), trees.nodes[0]
+    lost = edges["exact"] == 1
+    assert lost.sum() == 6 and trees.values[0, mover] / root["visits"] < -.3
+    kept = [trees.values[child, mover] for child in edges["child"][~lost]]   # And the root's own evaluation, 0
+    visits = 1 + sum(trees.nodes[child]["visits"] for child in edges["child"][~lost])
+    drop_refuted(trees, 0)
+    assert np.isclose(sound_mean(trees, 0, mover), sum(kept) / visits, atol=1e-6) and abs(sum(kept) / visits) < .1
+
+
+def test_a_proven_root_teaches_its_result():
+    game = get_game("connect4")
+    trees, edges = position_searched(game, Sees(), game.state_after([3, 0, 3, 0, 3, 0]), 64)
+    drop_refuted(trees, 0)
+    assert trees.nodes[0]["exact"] and sound_mean(trees, 0, int(trees.nodes[0]["mover"])) == 1
+
+
+@pytest.mark.parametrize("simulations", [16, 32, 64])
+def test_where_every_tried_move_loses_the_rest_is_played_and_not_taught(simulations):
+    "Nothing stops an open four. The moves that are not tried yet are no better, and one of them was the whole target."
+    game, cell = get_game("gomoku(size=9)"), lambda row, column: 9 * row + column
+    state = game.state_after([cell(4, 3), 0, cell(4, 4), 2, cell(4, 5), 4, cell(4, 6)])
+    trees, edges = position_searched(game, Sees(cell(4, 2), cell(4, 7)), state, simulations)
+    before = edges["visits"].copy()
+    chosen = untried_refuge(trees, 0) - trees.nodes[0]["first"]
+    assert chosen >= 0 == before[chosen] and (before > 0).sum() > 4 and np.array_equal(edges["visits"], before)
+    edges["visits"][chosen] = 1   # Now a move is left that is not refuted
+    assert untried_refuge(trees, 0) == -1
+
+
+@pytest.mark.parametrize("moves, simulations", [([], 64), ([3, 0, 3, 0, 3], 64), ([3, 0, 3, 0, 3, 0], 64), ([], 1)])
+def test_a_refuge_is_sought_only_where_all_tried_moves_lose(moves, simulations):
+    game = get_game("connect4")
+    trees, _ = position_searched(game, Sees(), game.state_after(moves), simulations)
+    assert untried_refuge(trees, 0) == -1

@@ -1025,3 +1025,13 @@ def test_a_file_that_does_not_fit_a_game_says_which_one_it_plays(tmp_path, run, 
 
 def test_a_board_whose_actions_are_not_cells_has_no_network_of_any_size(tmp_path):
     with pytest.raises(ValueError, match="anysize needs a board.*connect4"): trainer(tmp_path / "run", "connect4", preset="anysize")
+
+
+@pytest.mark.parametrize("name, share, ratio", [("gomoku(size=9)", 1, 3), ("gomoku(size=9)", .25, 6), ("connect4", .25, 6), ("connect4", 1, 3)])
+def test_positions_are_drawn_as_often_as_the_searches_of_the_run_ask_for(name, share, ratio):
+    play = replace(default_settings(get_game(name)), full_search_fraction=share)
+    assert make_plan(name, device="cpu", play_settings=play).train.replay_ratio == ratio
+
+
+def test_starts_that_a_slot_cannot_count_are_refused():
+    with pytest.raises(ValueError, match="random_start_plies"): SelfPlaySettings(random_start_plies=10**10)
