@@ -181,7 +181,7 @@ class Interrupted:
 
 
 def test_a_search_goes_on_after_an_interrupt():
-    "With the questions that were open, so it is the search that nobody has stopped."
+    "It answers the open questions first, and ends with the visits of a search without an interrupt."
     game = get_game("connect4")
     whole, stopped = (GameSearch(game, evaluator, leaves=4) for evaluator in (HashEvaluator(game), Interrupted(HashEvaluator(game))))
     for search in (whole, stopped): search.start(game.new())

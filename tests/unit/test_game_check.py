@@ -263,7 +263,7 @@ def deals_no_cards(state, seed):
 
 
 def test_a_world_must_be_a_game_that_can_be_played_on():
-    "The other hand is empty: in this position nobody sees that, and the search stops at its first reply."
+    "An empty hand of the other player shows only when that player has to move."
     check_game(cards())
     with pytest.raises(ContractError, match="cards: resample_hidden breaks the contract .*must be 1 to 3 actions, not 0"):
         check_game(cards(deals_no_cards))

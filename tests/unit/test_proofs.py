@@ -417,7 +417,7 @@ def position_searched(game, evaluator, state, simulations):
 
 
 def test_the_value_that_is_taught_has_no_moves_that_are_proven_lost():
-    "Six moves of seven lose at once. The mean with them says that the position is bad; nobody has to play them."
+    "Six moves of seven lose at once. With them, the mean says that the position is bad, although one move holds it."
     game = get_game("connect4")
     trees, edges = position_searched(game, Sees(), game.state_after([3, 0, 3, 0, 3]), 64)
     mover, root = int(trees.nodes[0]["mover"]), trees.nodes[0]
