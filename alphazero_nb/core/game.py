@@ -119,8 +119,8 @@ class _CompiledRules(Sendable):
         count = len(self.symmetries[0])
         self.start_symmetries = tuple(range(count) if start_symmetries is None else start_symmetries)
         if not self.start_symmetries or any(number not in range(count) for number in self.start_symmetries):
-            raise ValueError(f"{self.name}: start_symmetries is {self.start_symmetries}; give numbers from 0, the identity, "
-                             f"to {count - 1}, or leave it out if all symmetries keep the start.")
+            raise ValueError(f"{self.name}: start_symmetries is {self.start_symmetries}; give numbers from 0 to {count - 1}, "
+                             f"or leave it out for all.")
 
     def _set_rules(self, functions: dict) -> None:
         "Compile the functions of the contract by name; those that are None are left out."

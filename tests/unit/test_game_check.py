@@ -292,4 +292,4 @@ def test_an_action_that_is_never_legal_may_have_no_name():
 
 @pytest.mark.parametrize("wrong", [(), (0, 8), (-1,)])
 def test_symmetries_of_the_start_that_do_not_exist_are_refused(wrong):
-    with pytest.raises(ValueError, match="nim: start_symmetries is .* give numbers from 0, the identity, to 0"): nim(start_symmetries=wrong)
+    with pytest.raises(ValueError, match="nim: start_symmetries is .* give numbers from 0 to 0"): nim(start_symmetries=wrong)
