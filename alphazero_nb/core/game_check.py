@@ -184,15 +184,18 @@ class Checker(_Checker):
         if mover == OVER:
             self.result(state)
             return []
-        actions = np.full(game.max_legal, UNWRITTEN, np.int32)
-        count = self.read("legal", state, actions)
-        self.keep("legal", broken_by_legal(game, actions, count))
-        legal = actions[:count].tolist()
+        legal = self.moves(state)
         self.hidden(state, mover, legal, self.seen(state))
         if game.heuristic is not None: self.advised(state, legal)
         if self.game.has_material: self.counted(state)
         if self.game.rewards: self.result(state)
         return legal
+
+    def moves(self, state) -> list[int]:
+        actions = np.full(self.game.max_legal, UNWRITTEN, np.int32)
+        count = self.read("legal", state, actions)
+        self.keep("legal", broken_by_legal(self.game, actions, count))
+        return actions[:count].tolist()
 
     def advised(self, state, legal: list) -> None:
         if self.trace: self.trace("heuristic", self.history, self.seed)
@@ -241,12 +244,7 @@ class Checker(_Checker):
             mover = self.read("mover", world)
             if mover == OVER: return
             self.law(mover == CHANCE or 0 <= mover < self.game.players, "mover", seat_law(self.game.players, mover, ""))
-            if mover == CHANCE: moves = self.rolls(world)
-            else:
-                actions = np.full(self.game.max_legal, UNWRITTEN, np.int32)
-                count = self.read("legal", world, actions)
-                self.keep("legal", broken_by_legal(self.game, actions, count))
-                moves = actions[:count].tolist()
+            moves = self.rolls(world) if mover == CHANCE else self.moves(world)
             self.call("play", world, int(rng.choice(moves)))
 
 # %% ../../nbs/01a_core.game_check.ipynb #01a82a5f
