@@ -24,7 +24,7 @@ from .network.networks import BoardNet, PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
 from .network.int8 import can_use_int8, measure_ranges
 from .network.evaluator import UniformEvaluator
-from .search.search import SearchSettings
+from .search.search import SearchSettings, count_worlds
 from .selfplay.slots import SlotBlock
 from .selfplay.settings import EFFORTS, SelfPlaySettings, default_settings
 from .selfplay.layout import Layout, plan_layout
@@ -226,10 +226,11 @@ def bench_games(
 ) -> list[dict]:               # games, table, moves_per_s, evals_per_s
     "Measure self-play by threads with so many games at once, with and without the tables of the blocks."
     rows, settings = [], default_settings(game)
-    network = untrained(game, preset, 0, settings.int8)
+    network, worlds = untrained(game, preset, 0, settings.int8), count_worlds(game, settings.search)
     for count in games:
         for table in (False, True):
-            layout, scheduler = plan_layout(game, network, device, "threads", games=count), GameScheduler()
+            layout = plan_layout(game, network, device, "threads", games=count, worlds=worlds)
+            scheduler = GameScheduler()
             with closing(ActorPool(game, network, layout, settings, 0, cached=table)) as pool:
                 warm_up(pool, scheduler, seconds / 4)
                 row = measure_window(pool, scheduler, seconds, count)
@@ -283,7 +284,7 @@ def bench_layouts(
     game = get_game(game) if isinstance(game, str) else game
     settings, preset = full_searches(game, simulations, settings), preset or default_preset(game)
     network = untrained(game, preset, seed, settings.int8)
-    base = plan_layout(game, network, device)
+    base = plan_layout(game, network, device, worlds=count_worlds(game, settings.search))
     with SelfPlayEngine(game, network, layout=base, settings=settings, seed=seed, listeners=(),
                         reproducible=True) as engine:
         records, stats = engine.generate_games(whole_games), engine.stats()

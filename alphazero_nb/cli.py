@@ -683,8 +683,9 @@ def _run(argv: list[str] | None) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command. Return its exit code: 0 for success, 1 if it failed or its output could not be written, 2 for bad
-    input, 130 for Ctrl-C, 141 if the reader of its output has gone."""
+    """Run a command. Return its exit code: 0 for success, 1 if rules, workers or numbers failed in the middle or its
+    output could not be written, 2 for bad input, a missing package, or a file or machine that does not answer, 130 for
+    Ctrl-C, 141 if the reader of its output has gone."""
     from alphazero_nb.ui.progress import safe_output
     with safe_output() as output:
         code = _run(argv)

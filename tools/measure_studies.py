@@ -53,7 +53,7 @@ def study_same(args) -> list[dict]:
         with tempfile.TemporaryDirectory() as folder:
             plan = StudyPlan(("nim(stones=15)", "other_nim(stones=15)"), args.minutes, seeds)
             result = Study(plan, folder, lambda text: None).run()
-        sure = [row["measure"] for row in result["gaps"] if row["low"] > 0 or row["high"] < 0]
+        sure = [row["measure"] for row in result["gaps"] if row["sure"]]
         rows.append(dict(number=number, seeds=list(seeds), differs=sure, questions=result["questions"], games=result["games"]))
         print(rows[-1], flush=True)
     print(f"{sum(bool(row['differs']) for row in rows)} of {len(rows)} studies call something different")

@@ -286,7 +286,9 @@ class ProgramPlayer(Player):
         game, after = self.game, self.game.play(state, action)
         line = replace(line, moves=(*line.moves, self.move_text(state, action)))
         for reply in game.legal_actions(after) if not game.over(after) else ():
-            self.lines[_short_key(game.play(after, reply))] = line, after, reply
+            key = _short_key(game.play(after, reply))
+            self.lines.pop(key, None)   # What is stored again is the youngest
+            self.lines[key] = line, after, reply
         while len(self.lines) > self.room: del self.lines[next(iter(self.lines))]
 
     def close(self) -> None:
@@ -335,7 +337,7 @@ class ClockedGame:
 
 def play_clocked(
     game: Game,
-    engines,               # Two of UciEngine; the first moves first
+    engines,               # Two of UciEngine; the first plays White
     clock_s: float,
     increment_s: float = 0.0,
 ) -> ClockedGame:

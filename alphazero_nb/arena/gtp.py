@@ -112,7 +112,8 @@ class GtpProgram(EngineSession):
 
     def check(self, game) -> None:
         "Raise a ValueError for any game but Go and Hex."
-        require_sgf(game)
+        try: require_sgf(game)
+        except ValueError: raise ValueError(f"GTP is spoken for go and hex, and the game is {game.name}.") from None
 
     def open_board(self, search: GameSearch) -> GtpBoard:
         "Return the board of an agent whose search is compiled."

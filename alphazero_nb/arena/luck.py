@@ -369,5 +369,5 @@ def luck_slopes(
     if np.bincount(half, minlength=2).min() < FEWEST: return slopes
     for part in (0, 1):
         gave = luck[half != part] - luck[half != part].mean()
-        if gave.any(): slopes[half == part] = max(0.0, gave @ results[half != part] / (gave @ gave))
+        if np.ptp(luck[half != part]) > 0: slopes[half == part] = max(0.0, gave @ results[half != part] / (gave @ gave))
     return slopes

@@ -135,8 +135,9 @@ def deal_groups(deals: np.ndarray | None, keys: list) -> np.ndarray | None:   # 
 def mean_result(results, groups) -> list[float]:
     "Return a mean result, low and high end of its 95 % interval: Wilson's where results from −1 to 1 have no spread."
     found = mean_interval(results, groups)
-    if found[1] < found[2] or np.abs(results).max() > 1: return found
-    return [found[0], *(2 * end - 1 for end in score_interval((results + 1) / 2, groups))]
+    if found[2] - found[1] > 1e-9 or np.abs(results).max() > 1: return found   # Sums are rounded
+    low, high = (2 * end - 1 for end in score_interval((results + 1) / 2, groups))
+    return [found[0], min(found[0], low), max(found[0], high)]
 
 
 @dataclass(frozen=True)
@@ -339,6 +340,7 @@ def play_duplicate(
     "Play every deal with the player in each seat in turn, and once with opponents only."
     if not game.has_hidden_information:
         raise ValueError(f"{game.name} has no hidden information, so it has no deals to play twice; use play_match.")
+    if game.players == 1: raise ValueError(f"{game.name} has one player, so nobody shares a deal; use play_match.")
     require_number("deals", deals, 2, 1_000_000)
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))

@@ -244,6 +244,7 @@ def get_player(
     word, _, number = str(name).partition(":")
     if game is None and (word in _NEED_GAME or _registered(word)) and not exists(name):
         raise ValueError(f"player {str(name)!r} needs a game; pass one, such as get_game('connect4').")
+    if game is None and exists(name): return Agent.load(name, simulations, device, seed=seed, **search)
     if factory := _registered(word): return factory(game, number, seed)
     if word == "random" and not number: return RandomPlayer(game, seed)
     if word == "heuristic" and not number: return HeuristicPlayer(game)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Protocol
 
 import numpy as np
@@ -282,6 +283,18 @@ class EndgameSolver:
         self._scratch = (np.zeros((depth, game.state_size), np.int16), np.zeros((depth, game.max_legal), np.int32),
                          np.zeros((depth, 6), np.int64), np.zeros(2, np.float32))
 
+    def _end(self, left) -> int:
+        "Return `end_result` of the position in the first row."
+        if self.game.in_python: return end_result(self.game.api, *self._scratch, left)   # The rules raise an interrupt
+        with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
+            future = pool.submit(end_result, self.game.api, *self._scratch, left)
+            try: return future.result()
+            except BaseException:
+                while not future.done():
+                    left[0] = -1   # Ends the search; the search may overwrite it once
+                    wait([future], .01)
+                raise
+
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (actions,) int8: 1, 0, −1 or ILLEGAL. Raise Unsolved at the limit."
         game, state = self.game, self.game.as_state(state)
@@ -289,7 +302,7 @@ class EndgameSolver:
         left = np.array([1 << 62 if self.limit is None else self.limit])
         for action in game.legal_actions(state):
             self._scratch[0][0] = game.play(state, action)
-            found = end_result(game.api, *self._scratch, left)
+            found = self._end(left)
             if found == 2:
                 raise Unsolved(f"{game.name}: the moves of a position are not solved within {self.limit:,} nodes; come nearer to "
                                f"the end, or pass limit=None.{see('solver')}")

@@ -404,11 +404,7 @@ def _look_at_many(game: BaseGame, games: int, seed: int, seconds: float, trace) 
     try: found = random_games(game, games, seconds, seed)
     except Exception as error:
         raise ContractError(f"{game.name}: a rule raised {game.cause(error)!r} in one of up to {games:,} random games.") from error
-
-    def name(action: int) -> str:
-        try: return str(game.action_name(action))
-        except Exception: return str(action)   # An action that is never legal may have no name
-    return found.warnings(name)
+    return found.warnings(game.action_name)
 
 
 def check_game(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Callable
 
 import numpy as np
 from .compiled import kernel
@@ -15,7 +16,7 @@ from .calls import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, PROBABILITIES,
                                      call_play, call_start, draw_outcome, write_inputs)
 
 # %% auto #0
-__all__ = ['ENOUGH', 'play_randomly', 'RandomGames', 'random_games']
+__all__ = ['ENOUGH', 'play_randomly', 'name_or_number', 'RandomGames', 'random_games']
 
 # %% ../../nbs/01d_core.random_games.ipynb #c1901178
 @kernel
@@ -55,6 +56,12 @@ def play_randomly(api, random, games, first_seed, state, actions, chances, row, 
 ENOUGH = 1000   # Games after which an action that was never legal is worth a warning
 
 
+def name_or_number(name: Callable, number: int) -> str:
+    "Return the name of an action or an outcome, or its number: what never happens needs no name."
+    try: return str(name(number))
+    except Exception: return str(number)
+
+
 @dataclass(frozen=True)
 class RandomGames:
     "What many random games were like."
@@ -68,9 +75,9 @@ class RandomGames:
         "Return a sentence for each thing that looks like a mistake."
         found, few = [], self.games < ENOUGH
         if self.unused and not few:
-            some = ", ".join(names(action) for action in self.unused[:3]) + ", …" * (len(self.unused) > 3)
-            one = len(self.unused) == 1
-            found.append(f"{len(self.unused)} action{'' if one else 's'} ({some}) {'was' if one else 'were'} never legal "
+            some = [name_or_number(names, action) for action in self.unused[:3]] + ["…"] * (len(self.unused) > 3)
+            words = "action ({}) was" if len(self.unused) == 1 else "actions ({}) were"
+            found.append(f"{len(self.unused)} {words.format(', '.join(some))} never legal "
                          f"in {ENOUGH:,} random games or more")   # The number depends on the machine
         if self.games and self.at_limit == self.games:
             found.append(f"all {self.games:,} random games went on until the limit of {self.limit:,} moves")

@@ -51,7 +51,7 @@ def list_games() -> list[str]:
                   if word not in _NEEDS or importlib.util.find_spec(_NEEDS[word]) is not None)
 
 # %% ../../nbs/01b_core.registry.ipynb #01bf0002
-_files: dict[Path, list[str]] = {}   # Names of games by the file that registered them
+_files: dict[Path, dict[str, Callable]] = {}   # What each file has registered
 _texts: dict[Path, bytes] = {}       # What these files had
 
 
@@ -63,6 +63,7 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
     if "." in path.stem: raise ValueError(f"{path.name} has a dot in its name, so Python cannot import it; rename it.")
     if str(path.parent) not in sys.path: sys.path.insert(0, str(path.parent))
     before, is_new = dict(_registry), path.stem not in sys.modules
+    importlib.invalidate_caches()   # The file may be newer than what Python knows about its folder
     module = importlib.import_module(path.stem)
     if Path(getattr(module, "__file__", None) or "").resolve() != path:
         raise ValueError(f"Python has another module called {path.stem}; rename {path.name}.")
@@ -72,8 +73,12 @@ def import_rules(file: str | Path) -> list[str]:   # Names of the games that it 
         for name in _files.pop(path, ()): _registry.pop(name, None)
         exec(compile(text, str(path), "exec"), vars(module))   # A reload may find the bytecode of the old text
     _texts[path] = text
-    return _files.setdefault(path, [name for name, made in _registry.items() if before.get(name) is not made
-                                    or getattr(made, "__module__", None) == module.__name__])   # Imported before
+    found = _files.pop(path, None) or {
+        name: made for name, made in _registry.items()
+        if before.get(name) is not made or getattr(made, "__module__", None) == module.__name__}   # Imported before
+    _registry.update(found)   # Another file may have registered the same name since
+    _files[path] = found
+    return list(found)
 
 # %% ../../nbs/01b_core.registry.ipynb #2f81983b
 def rules_file(name: str) -> Path | None:

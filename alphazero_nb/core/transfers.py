@@ -28,7 +28,8 @@ def read_later(tensor: torch.Tensor, device: Device) -> Callable:
     if not device.overlaps: return lambda: tensor.cpu().numpy()
     import torch
     module = getattr(torch, device.type)
-    host, event = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True), module.Event(blocking=True)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    event = module.Event(blocking=True)
     host.copy_(tensor, non_blocking=True)
     event.record(module.current_stream(device.name))
 

@@ -292,9 +292,10 @@ def read_pgn(
     text: str,
 ) -> tuple[dict, list[int]]:  # Headers, and actions from the position in the header FEN, or from the usual one
     "Return the first game of a PGN. A ValueError names the first move that cannot be played, or the fault in the text."
-    text = re.sub(r"\r\n?", "\n", text.lstrip("\ufeff").translate(_SPELLINGS))
+    text = re.sub(r"\r\n?", "\n", text.lstrip("\ufeff"))
     headers, text = _read_tags(re.sub(r"\n\s*\n", "\n\n", text))   # Many empty lines are one
-    words, result = _read_moves(text)
+    headers |= {name: headers[name].translate(_SPELLINGS) for name in ("Result", "FEN") if name in headers}
+    words, result = _read_moves(text.translate(_SPELLINGS))
     if not (headers or words or result): raise ValueError("the text has no game in PGN.")
     if result and headers.get("Result", "*") == "*": headers["Result"] = result
     state, actions = from_fen(game, headers.get("FEN", FENS[game.shape[1]])), []

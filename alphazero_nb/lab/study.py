@@ -17,7 +17,7 @@ from ..core.device import usable_cores
 from ..core.game import Game
 from ..core.game_check import check_new_rules
 from ..core.random_games import random_games
-from ..core.registry import file_stem, get_game, import_rules
+from ..core.registry import file_stem, get_game, import_rules, rules_file
 from ..core.streams import Purpose, derive_seed
 from ..network.checkpoint import read_json, write_whole
 from ..network.networks import default_preset
@@ -379,6 +379,9 @@ def study(
     require_kind("seeds", seeds, "int", 100)
     if seeds < 1: raise ValueError(f"seeds is {seeds}; it must be at least 1.")
     names = tuple(find_variant(name) for name in (game, *variants))
+    for name, given in zip(names, (game, *variants)):
+        if str(given).endswith(".py") and rules_file(name) != Path(given).resolve():
+            raise ValueError(f"two files register {name.partition('(')[0]}; give each game a name of its own.")
     plan = StudyPlan(names, float(minutes), tuple(range(seeds)), **plan)
     folder = Path(folder or f"runs/study-{file_stem(names[0])}")
     return StudyResult(Study(plan, folder, say).run(), folder)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy, errno, hashlib, io, json, math, os, re, stat, time, zipfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable
 
@@ -15,9 +16,10 @@ from numpy.lib import format as npy
 from torch import nn
 import torch
 from ..core.help import see
-from ..core.device import Device
+from ..core.device import Device, get_device
 from ..core.events import plain_number
 from ..core.game import Game
+from .networks import BoardNet
 
 # %% auto #0
 __all__ = ['WAITS_S', 'MOST_JSON', 'DEEPEST', 'is_held', 'is_away', 'patiently', 'write_whole', 'json_bytes', 'write_json',
@@ -232,7 +234,7 @@ def network_arrays(network: nn.Module) -> dict[str, np.ndarray]:
 def fill_network(network: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Module:
     "Load the arrays into the network, all or none. Raise a ValueError that names the first array that does not fit."
     want = network_arrays(network)
-    if "ranges" in want: arrays = dict(ranges=np.zeros_like(want["ranges"])) | arrays   # Older files have none
+    if isinstance(network, BoardNet): arrays = dict(ranges=np.zeros_like(want["ranges"])) | arrays   # Old files
     require_like(want, arrays, "these weights belong to another network")
     network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
     return network
@@ -264,7 +266,7 @@ def check_network(game: Game, network: nn.Module, device: str | Device = "cpu") 
         raise ValueError(f"your network cannot be loaded from its own state_dict(): {_first(error)}.") from error
     odd = [name for name in saved if not np.array_equal(saved[name], again[name])]
     if odd: raise ValueError(f"your network is not the same after saving and loading: {odd[0]} differs.")
-    _check_training(game, one, device)
+    _check_training(game, one, plays_on or replace(get_device(device), train_dtype="float32"))
 
 
 def _first(error: Exception) -> str:
@@ -297,12 +299,14 @@ def _check_format(game: Game, network: nn.Module, device: Device) -> None:
                          f"{advice}.{see('network')}") from error
 
 
-def _check_training(game: Game, network: nn.Module, device: str) -> None:
-    "Raise a ValueError unless a gradient reaches a network."
-    inputs = torch.from_numpy(np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape)).to(device).float()
+def _check_training(game: Game, network: nn.Module, device: Device) -> None:
+    "Raise a ValueError unless a gradient reaches a network in the number format in which the device trains."
+    from alphazero_nb.network.inference import autocast
+    inputs = torch.from_numpy(np.stack([game.inputs(game.new())] * 2).reshape(2, *game.input_shape))
     try:
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]): logits, values = network.train()(inputs)
-        (logits.sum() + values.sum()).backward()
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]), autocast(device):
+            logits, values = network.train()(inputs.to(device.name).float())
+        (logits.float().sum() + values.float().sum()).backward()
     except Exception as error:
         raise ValueError(f"your network cannot be trained on two positions of {game.name}: {_first(error)}.") from error
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
-from .networks import BoardNet, pool
+from .networks import BoardNet, on_cpu, pool
 
 # %% auto #0
 __all__ = ['FoldedPair', 'fold_batch_norm', 'Fused', 'FusedBoardNet', 'FusedNet', 'fused_boards_work']
@@ -118,7 +118,7 @@ class FusedNet(FusedBoardNet):
 
 # %% ../../nbs/20b_network.fused_boards.ipynb #aa8598a2
 @functools.cache
-@torch.random.fork_rng(devices=[])   # The layers draw weights
+@on_cpu()   # The layers draw weights
 def fused_boards_work(dtype: str) -> bool:
     "Return True if this PyTorch has the fused operators and they agree with the ordinary ones."
     number, conv = getattr(torch, dtype), nn.Conv2d(8, 8, 3, padding=1).requires_grad_(False)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from ..core.compiled import lean_kernel
-from .networks import Layer, SuitNet
+from .networks import Layer, SuitNet, on_cpu
 from .fused_boards import Fused
 
 # %% auto #0
@@ -177,7 +177,7 @@ class FusedSuitNet(Fused):
 
 # %% ../../nbs/20c_network.fused_cards.ipynb #de9b93ce
 @functools.cache
-@torch.random.fork_rng(devices=[])   # The layers draw weights
+@on_cpu()   # The layers draw weights
 def fused_cards_work() -> bool:
     "Return True if this PyTorch has the operators of `FusedLayer` and they agree with the ordinary ones."
     layer, chance = Layer(32).requires_grad_(False), torch.Generator().manual_seed(0)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy, itertools, threading
+from contextlib import nullcontext
 from typing import Callable
 
 import torch
@@ -18,7 +19,8 @@ from .fused_cards import FusedSuitNet, fused_cards_work
 from .int8 import Int8Net, can_use_int8
 
 # %% auto #0
-__all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'with_memory_format', 'inference_copy', 'RecordedCopy']
+__all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'with_memory_format', 'autocast', 'has_extra_state', 'inference_copy',
+           'RecordedCopy']
 
 # %% ../../nbs/21_network.inference.ipynb #c5ca0006
 FUSED = {BoardNet: FusedNet, SuitNet: FusedSuitNet}
@@ -41,6 +43,17 @@ def with_memory_format(net: nn.Module, memory_format: torch.memory_format) -> nn
     for tensor in itertools.chain(net.parameters(), net.buffers()):
         if tensor.dim() == 4: tensor.data = tensor.data.contiguous(memory_format=memory_format)
     return net
+
+
+def autocast(device: Device):
+    "Return the context in which the device trains: its own precision, or float32."
+    if device.train_dtype == "float32": return nullcontext()
+    return torch.autocast(device.type, getattr(torch, device.train_dtype))
+
+
+def has_extra_state(module: nn.Module) -> bool:
+    "Return True if a module keeps more in its state_dict than its parameters and buffers."
+    return type(module).get_extra_state is not nn.Module.get_extra_state
 
 
 def inference_copy(
@@ -113,7 +126,8 @@ class RecordedCopy:
                                f"for the device; choose backend 'auto'. ({error})") from error
 
     def load(self, network: nn.Module) -> bool:
-        "Use these weights from the next call on. Return False, and change nothing, if the shapes differ."
+        "Use these weights from the next call on. Return False, and change nothing, if the recordings cannot have them."
+        if any(map(has_extra_state, network.modules())): return False   # A recording may have it as a constant
         new, old = _tensors(fold_batch_norm(copy.deepcopy(network).eval())), _tensors(self.net)
         if {name: x.shape for name, x in new.items()} != {name: x.shape for name, x in old.items()}: return False
         with self.lock, torch.no_grad():

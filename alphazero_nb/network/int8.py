@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from ..core.compiled import kernel
 from ..core.device import Device
-from .networks import BoardNet
+from .networks import BoardNet, on_cpu
 from .fused_boards import FoldedPair, FusedNet, fold_batch_norm, fused_boards_work
 
 # %% auto #0
@@ -105,7 +105,7 @@ def _as_bytes(x: torch.Tensor) -> torch.Tensor: return x.to(torch.uint8).contigu
 
 
 @functools.cache
-@torch.random.fork_rng(devices=[])   # The layers draw weights
+@on_cpu()   # The layers draw weights
 def int8_operators_work() -> bool:
     "Return True if this PyTorch and processor compute all convolutions of `Int8Net` exactly."
     chance = torch.Generator().manual_seed(0)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools, math
+from contextlib import contextmanager
 from typing import Callable, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from ..core.streams import require_seed
 # %% auto #0
 __all__ = ['STEPS', 'KEEP', 'PRESETS', 'ResidualBlock', 'Pooling', 'pool', 'PolicyHead', 'ValueHead', 'Layer', 'VectorNet',
            'NoOutputs', 'SuitNet', 'PartPooling', 'pool_parts', 'BoardNet', 'Spike', 'Neurons', 'SpikingBlock',
-           'SpikingTrunk', 'SpikingNet', 'Preset', 'default_preset', 'PolicyValueNet']
+           'SpikingTrunk', 'SpikingNet', 'Preset', 'default_preset', 'on_cpu', 'PolicyValueNet']
 
 # %% ../../nbs/20_network.networks.ipynb #58076c94
 def _conv(inputs: int, outputs: int, kernel: int = 3) -> nn.Sequential:
@@ -314,6 +315,12 @@ def default_preset(game: Game) -> str:
     return "cards" if game.groups else "small"
 
 
+@contextmanager
+def on_cpu():
+    "Whatever the default device, make tensors on the CPU, and leave the generator of PyTorch as it was."
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"): yield
+
+
 def PolicyValueNet(
     game: Game,
     preset: str | None = None, # One of PRESETS; default: `default_preset`
@@ -325,7 +332,7 @@ def PolicyValueNet(
         raise ValueError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}."
                          f"{did_you_mean(preset, PRESETS)}")
     require_seed(seed)
-    with torch.random.fork_rng(devices=[]):
+    with on_cpu():
         torch.random.default_generator.manual_seed(int(seed))   # `torch.manual_seed` would also seed each GPU
         filters, blocks, build = PRESETS[preset]
         net = build(game, filters, blocks)

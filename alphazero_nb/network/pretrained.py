@@ -21,7 +21,8 @@ __all__ = ['save_agent', 'read_agent', 'list_pretrained', 'check_pretrained', 'l
 # %% ../../nbs/25_network.pretrained.ipynb #796bca6f
 def save_agent(path: str | Path, game: Game, preset: str, network: nn.Module) -> None:
     "Write a network as a small file, with its floating-point arrays in half precision."
-    half = lambda array: array.astype(np.float16) if array.dtype.kind == "f" else array
+    fits = lambda array: array.dtype.kind == "f" and np.abs(array).max(initial=0) < 65504   # The largest float16
+    half = lambda array: array.astype(np.float16) if fits(array) else array
     arrays = {f"network/{name}": half(array) for name, array in network_arrays(network).items()}
     write_arrays(Path(path), dict(arrays, game=np.array(game.name), preset=np.array(preset)), compress=True)
 

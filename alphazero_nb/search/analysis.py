@@ -52,7 +52,10 @@ def _outcomes(game: Game, trees: Trees, nodes: tuple) -> list[Child]:
     if game.has_hidden_information: return []
     node, found = nodes[0], []
     state, child = trees.states[node], int(trees.nodes["child"][node])
-    after = {game.play(state, outcome).tobytes(): (outcome, share) for outcome, share in game.chance(state)}
+    after: dict = {}
+    for outcome, share in game.chance(state):   # Several outcomes may lead to one position
+        first, sofar = after.get(position := game.play(state, outcome).tobytes(), (outcome, 0.0))
+        after[position] = first, sofar + share
     while child >= 0:
         outcome, share = after.get(trees.states[child].tobytes(), (-1, 0.0))
         visits, exact = int(trees.nodes["visits"][child]), bool(trees.nodes["exact"][child])

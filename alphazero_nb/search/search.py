@@ -209,8 +209,9 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
             edge = -1
             if halving is not None:
                 if node == root and halving.on[tree]: edge = select_halving(trees, tree, halving)
-            if edge < 0: edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu, pending)
-            if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(trees, node)
+            if edge < 0:
+                edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu, pending)
+                if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(trees, node)
             child = edges[edge].child
             if child >= 0:
                 node = child

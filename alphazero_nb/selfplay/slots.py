@@ -17,7 +17,7 @@ from ..core.game import Game
 from ..core.events import shell_command
 from ..core.records import GameRecord
 from ..core.streams import dice, draw_seed, gamma, uniform
-from ..search.tree import (WON, NotFinite, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
+from ..search.tree import (NotFinite, copy_row, drop_refuted, find_child, keep_subtree, make_trees,
                                       root_of, untried_refuge)
 from ..search.search import (PAUSED, Breaks, Requests, count_worlds, init_root, merge_worlds, read_result,
                                         run_to_request, settings_row)
@@ -26,9 +26,9 @@ from ..search.gumbel import begin_halving, finish_halving, make_halving
 from .settings import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'check_room', 'sound_mean', 'write_move',
-           'begin_search', 'init_worlds', 'draw_start', 'begin_game', 'roll_dice', 'make_move', 'add_noise_to_worlds',
-           'search_slot', 'play_step', 'SlotGames', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
+__all__ = ['SLOT', 'SlotTables', 'add_noise', 'choose', 'LogTables', 'GameLog', 'check_room', 'write_move', 'begin_search',
+           'init_worlds', 'draw_start', 'begin_game', 'roll_dice', 'make_move', 'add_noise_to_worlds', 'search_slot',
+           'play_step', 'SlotGames', 'SlotBlock', 'GameFailed', 'retrace', 'game_failed']
 
 # %% ../../nbs/42_selfplay.slots.ipynb #eac6a0c8
 SLOT = np.dtype([
@@ -140,28 +140,12 @@ def check_room(row, log):
 
 
 @lean_kernel
-def sound_mean(trees, root, player):
-    "Return the mean result of a root without the moves that `drop_refuted` has dropped."
-    edges, values, row = trees.edges, trees.values, trees.nodes[root]
-    total, visits, won = np.float64(values[root, player]), row.visits, False
-    for e in range(row.first, row.first + row.count):
-        if edges[e].exact and edges[e].visits > 0: won |= edges[e].value / edges[e].visits >= WON
-    if not row.exact:
-        for e in range(row.first, row.first + row.count):
-            child = edges[e].child
-            if child < 0 or edges[e].visits > 0 or not (edges[e].exact or won): continue
-            total -= values[child, player]
-            visits -= trees.nodes[child].visits
-    return total / visits
-
-
-@lean_kernel
 def write_move(trees, root, slots, log, slot, edge):
     "Record the move along `edge` and the root's mean values, and after a full search also its visits."
     edges, values, ply, row = trees.edges, trees.values, slots.rows[slot].ply, trees.nodes[root]
     log.actions[slot, ply], log.movers[slot, ply] = edges[edge].action, row.mover
     for player in range(values.shape[1]):
-        log.values[slot, ply, player] = sound_mean(trees, root, player) if row.visits > 0 else math.nan
+        log.values[slot, ply, player] = values[root, player] / row.visits if row.visits > 0 else math.nan
     entry = log.offsets[slot, ply]
     if slots.rows[slot].full and row.count > 1 and row.visits > 0:
         for i in range(row.count):

@@ -5,8 +5,7 @@
 # %% ../../nbs/61_training.learner.ipynb #6fdf22e4
 from __future__ import annotations
 
-import inspect, itertools, math, time
-from contextlib import nullcontext
+import copy, inspect, itertools, math, time
 from dataclasses import dataclass, replace
 from typing import Callable
 
@@ -20,7 +19,7 @@ from ..core.device import Device, get_device
 from ..core.transfers import send
 from ..core.game import Game
 from ..network.networks import BoardNet, PolicyHead, ResidualBlock, ValueHead
-from ..network.inference import with_memory_format
+from ..network.inference import autocast, has_extra_state, with_memory_format
 from ..network.int8 import measure_ranges
 from ..network.checkpoint import fill_network, flatten, require_like
 from ..search.search import require
@@ -31,7 +30,7 @@ from .replay import Batch
 # %% auto #0
 __all__ = ['SIZE_WEIGHT', 'HEADS', 'DIVERGED', 'TrainSettings', 'default_training', 'losses', 'logit_size', 'learning_rate',
            'rate_groups', 'matrices_of', 'newest_share', 'orthogonalize', 'Optimizer', 'make_optimizer', 'blend',
-           'autocast', 'place_network', 'as_floats', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
+           'place_network', 'as_floats', 'Learner', 'StepThreads', 'learner_arrays', 'restore_learner']
 
 # %% ../../nbs/61_training.learner.ipynb #328ce063
 @dataclass(frozen=True)
@@ -222,12 +221,8 @@ def blend(average: nn.Module, newest: nn.Module, share: float) -> None:
         to, of = ([t.detach() for t in net if t.is_floating_point() == floats] for net in both)
         if floats and share < 1: torch._foreach_lerp_(to, of, share)
         elif to: torch._foreach_copy_(to, of)
-
-
-def autocast(device: Device):
-    "Return the context in which the device trains: its own precision, or float32."
-    if device.train_dtype == "float32": return nullcontext()
-    return torch.autocast(device.type, getattr(torch, device.train_dtype))
+    for to, of in zip(average.modules(), newest.modules()):
+        if has_extra_state(of): to.set_extra_state(copy.deepcopy(of.get_extra_state()))
 
 
 def place_network(network: nn.Module, device: Device) -> nn.Module:
@@ -288,7 +283,10 @@ class Learner:
             self.scaler.step(self.optimizer)
             self._blend()
             self.steps, self.skipped = self.steps + 1, 0
-        elif self.device.train_dtype == "float16" and self.skipped < 20: self.skipped += 1
+        elif self.device.train_dtype == "float16" and self.skipped < 20:
+            self.skipped += 1
+            for buffer, sound in zip(self.network.buffers(), self.average.module.buffers()):
+                if not buffer.isfinite().all(): buffer.detach().copy_(sound)   # Statistics of a batch norm
         else: raise Failure(DIVERGED)
         self.scaler.update()
 
@@ -327,15 +325,17 @@ def learner_arrays(learner: Learner) -> dict[str, np.ndarray]:
     moments = {str(i): state for i, state in learner.optimizer.state_dict()["state"].items()}
     return flatten(dict(network=learner.network.state_dict(), average=learner.average.module.state_dict(),
                         moments=moments, steps=learner.steps, averaged=learner.average.n_averaged,
-                        scale=learner.scaler.get_scale() if learner.scaler.is_enabled() else 2.0 ** 16))
+                        scale=learner.scaler.get_scale() if learner.scaler.is_enabled() else 2.0 ** 16,
+                        growth=learner.scaler.state_dict().get("_growth_tracker", 0)))   # Good steps at this scale
 
 # %% ../../nbs/61_training.learner.ipynb #7cc7949f
 def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
     "Set a new learner to a state from `learner_arrays`. Raise a ValueError if the arrays do not fit the learner."
     part = lambda name: {key[len(name) + 1:]: value for key, value in arrays.items() if key.startswith(name + "/")}
-    counts = {name: arrays.get(name) for name in ("steps", "averaged", "scale")}
+    counts = dict(growth=np.array(0)) | {name: array for name, array in arrays.items() if "/" not in name}
     is_scalar = lambda array: isinstance(array, np.ndarray) and array.shape == () and array.dtype.kind in "iuf"
-    if not all(is_scalar(count) and 0 <= count < 2 ** 53 for count in counts.values()):
+    names = ("steps", "averaged", "scale", "growth")
+    if not all(is_scalar(counts.get(name)) and 0 <= counts[name] < 2 ** 53 for name in names):
         raise ValueError("this is not the state of a learner: a counter is missing or out of range.")
     fill_network(learner.network, part("network"))
     fill_network(learner.average.module, part("average"))
@@ -343,7 +343,8 @@ def restore_learner(learner: Learner, arrays: dict[str, np.ndarray]) -> None:
     learner.steps = int(counts["steps"])
     learner.average.n_averaged.fill_(int(counts["averaged"]))
     if learner.scaler.is_enabled():
-        learner.scaler = torch.amp.GradScaler(learner.device.type, init_scale=float(counts["scale"]))
+        learner.scaler.load_state_dict(dict(learner.scaler.state_dict(), scale=float(counts["scale"]),
+                                            _growth_tracker=int(counts["growth"])))
 
 # %% ../../nbs/61_training.learner.ipynb #426a22e7
 def _moments(learner: Learner, arrays: dict[str, np.ndarray]) -> dict:

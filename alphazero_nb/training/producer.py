@@ -16,7 +16,7 @@ from ..core.registry import get_game
 from ..core.records import GameRecord
 from ..network.checkpoint import check_network, fill_network, read_arrays, read_plain
 from ..network.networks import PolicyValueNet
-from ..network.saved_run import read_saved
+from ..network.saved_run import read_config, read_saved
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
 from .shared_folder import (PRODUCER_GAMES, Reminder, SharedPlan, list_files, producer_seed,
@@ -114,7 +114,7 @@ class Producer:
     def __init__(self, folder: Path, network: nn.Module | None, emit, **engine):
         self.folder, self.emit, self.reminder, self.evaluations = folder, emit, Reminder(emit), 0
         plan, number = read_plan(folder), claim_producer(folder / "shared")
-        self.plan_file, self.weights = read_plain(folder / "shared/plan.json"), NewestWeights(folder, plan, network)
+        self.plan_now, self.weights = self._read_plan(), NewestWeights(folder, plan, network)
         self.weights.look()
         self.engine = SelfPlayEngine(
             get_game(plan.game), self.weights.network, seed=producer_seed(plan.seed, number), settings=plan.play,
@@ -143,9 +143,13 @@ class Producer:
         scheduler.request(ready)
         self.writer.write(scheduler.take(), self.evaluations - before)
 
+    def _read_plan(self) -> tuple:   # Game, preset, seed, and the plan
+        config = read_config(self.folder / "config.json")
+        return *(config[key] for key in ("game", "preset", "seed")), read_plain(self.folder / "shared/plan.json")
+
     def plan_changed(self) -> bool:
-        "Return True if the trainer has started again with other settings."
-        try: return read_plain(self.folder / "shared/plan.json") != self.plan_file
+        "Return True if the trainer has started again with other settings, or another run has begun in the folder."
+        try: return self._read_plan() != self.plan_now
         except (ValueError, OSError): return False   # A drive may be away for a moment
 
     def run(self, end: float, enough: float, every_s: float) -> bool:

@@ -369,7 +369,7 @@ def newest_games(
     most: int = 100,
 ) -> list[GameRecord]:   # The oldest first
     "Return the newest games of a run. Raise a ValueError if there is no run, or a file of it is damaged."
-    folder, games = Path(folder), []
+    folder, games = Path(folder).expanduser(), []
     run, saved = RunFolder(folder, read_config(folder / "config.json")), read_saved(folder)
     for row in reversed(saved.rows()):
         if len(games) < most: games = run.read_games(row) + games
@@ -502,7 +502,7 @@ def pack_agent(
     folder: str | Path,  # Of a run
 ) -> Path:               # The zip file, beside the folder
     "Pack the newest agent of a run. Raise a ValueError if there is none or its network is damaged."
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     if folder.name in ("", ".."): folder = folder.resolve()   # "." has no name
     config, saved = read_config(folder / "config.json"), read_saved(folder)
     iteration, hashes = saved.checkpoint.iteration, saved.checkpoint.networks
@@ -524,7 +524,8 @@ def download(
     path: str | Path,  # A file, or the folder of a run
 ) -> Path:             # The file
     "Offer a file where the notebook is shown. Of a run, it is a zip file with its newest agent."
-    path, host = pack_agent(path) if Path(path).is_dir() else Path(path), find_host()
+    path, host = Path(path).expanduser(), find_host()
+    if path.is_dir(): path = pack_agent(path)
     if not path.is_file(): raise ValueError(f"there is no file {str(path)!r}.")
     how = "Your browser saves it." if host is HOSTS["colab"] else host.files and f"In {host}: {host.files}."
     print(f"{path.as_posix()}, {path.stat().st_size / 1e6:.1f} MB. {how}".strip())

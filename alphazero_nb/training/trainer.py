@@ -21,7 +21,7 @@ from ..core.events import (Events, IterationDone, JsonLines, Message, PhaseStart
                                       SelfPlayDone, SelfPlayStopped, StepsTaken, default_listeners)
 from ..core.game import Game
 from ..core.help import see
-from ..core.registry import check_loadable, get_game
+from ..core.registry import check_loadable, did_you_mean, get_game
 from ..core.game_check import check_new_rules
 from ..core.records import check_records
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
@@ -49,10 +49,10 @@ from .inbox import SharedGames
 from .shared_folder import SharedPlan, write_start
 
 # %% auto #0
-__all__ = ['MOST_MINUTES', 'RunPlan', 'require_choices', 'saved_preset', 'read_weights', 'make_plan', 'RunState', 'load_state',
-           'RunProgress', 'describe_cooldown', 'RunReport', 'own_random_numbers', 'repeatable', 'learn', 'make_agent',
-           'evaluate', 'judge_state', 'judge_baselines', 'TimeAccount', 'lr_decay', 'StrengthChecks', 'IterationSteps',
-           'TrainingLoop', 'Rescue', 'games_from', 'Session', 'Trainer']
+__all__ = ['MOST_MINUTES', 'ENGINE_OPTIONS', 'RunPlan', 'require_choices', 'saved_preset', 'read_weights', 'make_plan',
+           'RunState', 'load_state', 'RunProgress', 'describe_cooldown', 'RunReport', 'own_random_numbers',
+           'repeatable', 'learn', 'make_agent', 'evaluate', 'judge_state', 'judge_baselines', 'TimeAccount', 'lr_decay',
+           'StrengthChecks', 'IterationSteps', 'TrainingLoop', 'Rescue', 'games_from', 'Session', 'Trainer']
 
 # %% ../../nbs/63_training.trainer.ipynb #fd23ab15
 @dataclass(frozen=True)
@@ -155,6 +155,9 @@ def read_weights(
     return preset, weights
 
 # %% ../../nbs/63_training.trainer.ipynb #cbf45eeb
+ENGINE_OPTIONS = ("games", "threads", "max_batch", "devices", "workers", "shared", "backend")   # Of the SelfPlayEngine
+
+
 def make_plan(game: Game | str, preset=None, device="auto", simulations=None, seed=0, train_settings=None,
               play_settings=None, reproducible=False, network=None, layout="auto", engine=None,
               from_folder=False, init_from=None) -> RunPlan:
@@ -163,6 +166,11 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
         if name in (engine or {}):
             raise TypeError(f"{name}= is not clear here; pass train_settings= for training, "
                             f"or play_settings= for self-play.")
+    for name in engine or {}:
+        if name not in ENGINE_OPTIONS:
+            advice = did_you_mean(name, ENGINE_OPTIONS)
+            if name == "worlds": advice = " For sampled worlds, pass play_settings= with search.worlds."
+            raise TypeError(f"a Trainer has no option {name!r}.{advice}")
     game = get_game(game) if isinstance(game, str) else game
     play = play_settings or default_settings(game)
     train = train_settings or default_training(game, play if isinstance(play, SelfPlaySettings) else None)
@@ -295,7 +303,9 @@ class RunReport:
         self.started, plan, state = True, self.plan, progress.state
         self.emit(RunStarted(plan.game.name, plan.preset, str(plan.device), str(self.folder.path), state.iteration,
                              state.games, iterations, minutes))
-        in_integers = plan.play.int8 and can_use_int8(state.learner.average.module, plan.device, measured=False)
+        way = plan.layout.backend if isinstance(plan.layout, Layout) else plan.engine.get("backend", "auto")
+        in_integers = plan.play.int8 and way in ("auto", "fused") and can_use_int8(
+            state.learner.average.module, plan.device, measured=False)
         play = "self-play in int8, the rest in " if in_integers else ""
         self.emit(Message(f"{how}; {play}{plan.device.dtype} on {plan.device}. "
                           f"The first start on a machine compiles for about half a minute."))
@@ -369,7 +379,7 @@ def evaluate(plan: RunPlan, state: RunState, name: str, emit: Callable) -> dict:
     agent = make_agent(plan, state, name, **options)
     match = play_series(plan.game, agent, opponent, plan.train.evaluate_games, seed, emit)
     emit(match.event(state.iteration))
-    return dict(match.to_dict(), iteration=state.iteration, seconds=state.seconds)
+    return dict(match.to_dict(), iteration=state.iteration)
 
 
 def judge_state(plan: RunPlan, state: RunState, name: str, positions: PositionSet) -> list:
@@ -484,6 +494,7 @@ class IterationSteps:
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         row, keeps = self.strength.measure(supplier, state)
         state.seconds += time.monotonic() - began
+        if "match" in row: row["match"]["seconds"] = state.seconds   # Those of its iteration
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              supplier.stats()["games_per_min"] / 60, self.account.take(), keeps,
                              self.strength.baselines if keeps else {})

@@ -675,7 +675,8 @@ class Dashboard:
     "Show a run in the notebook, or print it elsewhere."
     def __init__(self, skip: tuple = (),                       # Types of events that are not printed outside a notebook
                  compare: str | Path | None = None):           # Folder of another run, whose curves are laid over
-        if compare and not Path(compare).is_dir(): raise ValueError(f"compare: there is no run in {str(compare)!r}.")
+        if compare: compare = Path(compare).expanduser()
+        if compare and not compare.is_dir(): raise ValueError(f"compare: there is no run in {str(compare)!r}.")
         self.compare, self.state = compare, DashboardState(compare=compare)
         self.allowance, self.redraws, self.page, self.in_run = Allowance(), 0, "", False
         self.places = tuple(Place(every_s) for every_s in (0.0, 2.0, 10.0, 0.0, 2.0))   # As in LIVE

@@ -5,7 +5,7 @@
 # %% ../../nbs/75_ui.match.ipynb #804f3ad5
 from __future__ import annotations
 
-import copy, time
+import copy, itertools, time
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -460,7 +460,8 @@ def next_seats(match: MatchState) -> tuple:
 def deal_again(match: MatchState, seats: tuple, words: str, handicap: str | None = None) -> str:   # None: as before
     "Start another game with people in these seats, at the level that their results ask for."
     if handicap is None: handicap = match.line.handicap.name if match.line.handicap else ""
-    seed = 1 + max(match.line.seed, *match.finished, *match.aided, -1)
+    used = {match.line.seed, *match.finished, *match.aided}
+    seed = next(seed for seed in ((max(used) + n) % 2 ** 63 for n in itertools.count(1)) if seed not in used)
     line, match.file = GameLine.start(match.game, seed, seats, handicap), None
     if match.rating is not None:
         change_level(match, match.rating.level)

@@ -5,7 +5,7 @@
 # %% ../../nbs/77_ui.play.ipynb #edec5156
 from __future__ import annotations
 
-import html, importlib.util, re, threading, time, weakref
+import html, importlib.util, os, re, threading, time, weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable
@@ -462,6 +462,7 @@ def make_match(
     if isinstance(game, str): game = get_game(game)
     if isinstance(agent, (str, Path)):
         from alphazero_nb.arena.players import get_player
+        agent = os.path.expanduser(agent)
         plays_any_game = re.match(r"random$|heuristic$|(determinized-)?rollouts:\d+$", str(agent))
         if game is None and not Path(agent).exists() and plays_any_game:
             raise ValueError(f"{agent} plays any game; say which, for example game='connect4'.")

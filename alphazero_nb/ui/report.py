@@ -86,7 +86,7 @@ class Run:
 
 def read_run(folder: str | Path, games: int = 400) -> Run:
     "Read a run folder with at least `games` of its newest games, if it has them. Raise a ValueError if it is invalid."
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     if not folder.is_dir(): raise ValueError(f"there is no folder {str(folder)!r}; pass the folder of a run.")
     path = folder / "config.json"
     config = _json(path, "training run", ("game", "preset", "seed"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools, re
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from ..core.game import Game
@@ -31,12 +32,13 @@ def line_to_dict(line: GameLine, agent_name: str) -> dict:
 def _is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 62
 
 
-def _read_analysis(game: Game, saved) -> Analysis | None:
+def _read_analysis(game: Game, state, saved) -> Analysis | None:
     "Return an analysis from a file. Raise a ValueError, TypeError, KeyError or AttributeError if it is invalid."
     if saved is None: return None
     values, visits = tuple(map(float, saved["values"])), {int(action): n for action, n in saved["visits"].items()}
+    legal = game.legal_actions(state) if visits else ()
     fits = len(values) == game.players and all(-1.01 <= value <= 1.01 for value in values)
-    if not fits or not all(0 <= action < game.actions and _is_count(n) for action, n in visits.items()):
+    if not fits or not all(action in legal and _is_count(n) for action, n in visits.items()):
         raise ValueError
     return Analysis(visits, values)
 
@@ -75,7 +77,7 @@ def read_saved_game(path, game: Game | None = None) -> GameLine:
     for number, (action, rolled) in enumerate(zip(actions, rolls), 1):
         try: line = line.after(action, rolled)
         except Exception: raise ValueError(f"{path} is damaged: move {number} cannot be played.") from None
-    try: return replace(line, analyses=tuple(_read_analysis(game, analysis) for analysis in analyses))
+    try: return replace(line, analyses=tuple(map(partial(_read_analysis, game), line.states, analyses)))
     except (TypeError, ValueError, KeyError, AttributeError):
         raise ValueError(f"{path} is damaged: its thoughts cannot be read.") from None
 

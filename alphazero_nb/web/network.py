@@ -251,6 +251,8 @@ def _by_cell(weight, filters: int, cells: int) -> np.ndarray:
 
 # %% ../../nbs/79c_web.network.ipynb #5eabbccc
 def _pack_board(game: Game, net) -> Packed:
+    if any(len(conv.weight) % BLOCK for conv in (net.stem, net.policy.local, net.value.local)):
+        raise ValueError(f"its filters are no multiple of {BLOCK}")
     planes, height, width = game.shape
     packer, cells = Packer((height, width)), height * width
     x = add_conv(packer, net.stem, packer.step(INPUT, 0, planes, packer.make(planes * cells), (height, width)), after=RELU)

@@ -5,7 +5,7 @@
 # %% ../../nbs/79f_web.page.ipynb #a9bf13b7
 from __future__ import annotations
 
-import base64, hashlib, html, json
+import base64, hashlib, html, json, os
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -13,17 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from ..core.game import Game
+from ..core.random_games import name_or_number
 from ..core.registry import file_stem, game_title, get_game
 from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
-from ..network.saved_run import load_network, read_saved
+from ..network.saved_run import load_network, read_config, read_saved, run_of
 from ..search.levels import even_levels, levels_to_dict, stored_levels
 from ..search.search import SearchSettings, require_number
 from ..ui.board import has_piece_planes, plane_owners
 from ..ui.grid import GridDrawing, grid_drawing
 from ..ui.svg import CHESSMEN
 from .driver import driver
-from .exports import check_exportable
+from .exports import NotExportable, check_exportable
 from .modules import game_module
 from .network import pack_network
 
@@ -124,8 +125,11 @@ def page_data(
     check_exportable(game)
     settings, drawing = SearchSettings(), page_drawing(game)
     efforts = sorted({*SIMULATIONS, levels[-1].simulations})
-    names = [] if drawing["kind"] == "chess" else [game.action_name(action) for action in range(game.actions)]
-    outcomes = [game.outcome_name(outcome) for outcome in range(game.outcomes)]
+    actions = range(0 if drawing["kind"] == "chess" else game.actions)
+    names = [name_or_number(game.action_name, action) for action in actions]
+    outcomes = [name_or_number(game.outcome_name, outcome) for outcome in range(game.outcomes)]
+    if game.match_start and game.start_varies():
+        raise NotExportable(f"{game.name} has random starts and match_start; a page would always begin with the same.")
     start = game.new_match().tolist() if game.match_start else None
     packed = _network_data(game, network)   # Before the module: it fails at once
     return dict(words, drawing=drawing, names=names, outcomes=outcomes, seats=_seats(game), zeroSum=game.zero_sum,
@@ -174,10 +178,15 @@ def _pretrained_facts(game: Game) -> list:
                     for match in row.get("matches") or [] if "score" in match and "opponent" in match]
 
 
-def _run_facts(path: Path) -> list:
-    saved = read_saved(path if path.is_dir() else path.parent).checkpoint
-    return [f"Trained for {saved.seconds / 60:.0f} minutes: {saved.iteration:,} iteration{'s' * (saved.iteration != 1)}, "
-            f"{saved.games_played:,} games"]
+def _run_facts(path: Path) -> list:   # A run folder, or one of its network-*.npz files
+    saved = read_saved(run_of(path))
+    iteration, seconds, games = saved.checkpoint.iteration, saved.checkpoint.seconds, saved.checkpoint.games_played
+    if not path.is_dir():
+        iteration = int(path.stem.rpartition("-")[2])
+        done = next((row["done"] for row in saved.rows() if row["iteration"] == iteration), None)
+        if done is None: return [f"The network after {iteration:,} iterations of a run"]   # The line is damaged
+        seconds, games = done["seconds"], done["games"]
+    return [f"Trained for {seconds / 60:.0f} minutes: {iteration:,} iteration{'s' * (iteration != 1)}, {games:,} games"]
 
 
 def find_agent(agent) -> tuple:   # Game, network, facts
@@ -187,6 +196,10 @@ def find_agent(agent) -> tuple:   # Game, network, facts
         game, network = load_pretrained(source.partition(":")[2])
         return game, network, _pretrained_facts(game)
     if isinstance(source, (str, Path)):
+        source = os.path.expanduser(source)
+        config = run_of(source) / "config.json"
+        if config.is_file() and read_config(config)["preset"] == "custom":
+            raise ValueError(f"{str(source)!r} has a network of its own, and a page computes those of presets only.")
         game, network, _ = load_network(source)
         if getattr(agent, "fingerprint", None) not in (None, network.fingerprint):
             raise ValueError(f"{source} has trained on since this agent was loaded; load it again, or give the folder.")
@@ -212,9 +225,10 @@ def export_page(
 ) -> Path:                   # Raises a ValueError that says why this game or network cannot become a page
     "Write an agent as one HTML file that plays in any browser, without the internet."
     if simulations is not None: require_number("simulations", simulations, 1, 10_000)
+    agent, file = os.path.expanduser(agent) if isinstance(agent, (str, Path)) else agent, Path(file).expanduser()
     game, network, facts = find_agent(agent)
     levels = find_levels(agent, simulations)
     require_number("simulations", levels[-1].simulations, 1, 10_000)
     words = dict(title=title or game_title(game.name), author=author, note=note, facts=facts)
-    write_whole(Path(file), page_html(page_data(game, network, levels, **words)).encode())
-    return Path(file)
+    write_whole(file, page_html(page_data(game, network, levels, **words)).encode())
+    return file

@@ -14,6 +14,7 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.arena.connect4_search import Connect4Search
 from alphazero_nb.arena.hex_search import HexSearch
+from alphazero_nb.arena.solvers import EndgameSolver, Unsolved
 from alphazero_nb.arena.players import RolloutPlayer, get_player
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
@@ -64,6 +65,10 @@ def self_play(n):
 
 corner = np.eye(1, 25, dtype=np.int16)[0]   # One stone in the corner of 5 × 5 cells; a small table makes it take hours
 dots, four, many = get_game("dots(rows=6,cols=6)"), get_game("connect4"), 10_000_000
+def end_solver(n):
+    try: EndgameSolver(get_game("othello(size=6)"), None if n == many else 10).results(get_game("othello(size=6)").new())
+    except Unsolved: pass
+
 calls = dict(   # A function of the calls, and the calls with a number of simulations
     search=("gather", lambda n: searched(short, 1, n)), block=("gather", lambda n: searched(short, 3, n)),
     leaves=("gather", lambda n: acts(Agent(short, UniformEvaluator(short), n, proofs=False), short)),
@@ -71,7 +76,8 @@ calls = dict(   # A function of the calls, and the calls with a number of simula
     rollouts=("_search", lambda n: acts(RolloutPlayer(short, n), short)),
     minimax=("_act", lambda n: acts(get_player("minimax:12" if n == many else "minimax:1", dots), dots)),
     solver=("scores", lambda n: Connect4Search().scores(four.new(), limit=1 << 62 if n == many else 10)),
-    hex_solver=("win", lambda n: HexSearch(5, 1024).win(corner, 1, np.array([1 << 62 if n == many else 10]))))
+    hex_solver=("win", lambda n: HexSearch(5, 1024).win(corner, 1, np.array([1 << 62 if n == many else 10]))),
+    end_solver=("_end", end_solver))
 
 def interrupt(name):
     "Interrupt the main thread once a thread is inside this function."
@@ -106,7 +112,7 @@ for key, what in calls.items():
     if child == 0: run(*what)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 '''
-CALLS = ["search", "block", "leaves", "python", "one_game", "self_play", "rollouts", "minimax", "solver", "hex_solver"]
+CALLS = ["search", "block", "leaves", "python", "one_game", "self_play", "rollouts", "minimax", "solver", "hex_solver", "end_solver"]
 
 
 def test_an_interrupt_ends_a_search_that_needs_no_network():

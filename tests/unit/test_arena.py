@@ -801,3 +801,10 @@ def test_an_empty_seat_plays_no_game():
 
 def test_a_name_that_no_file_can_have_is_an_unknown_player():
     with pytest.raises(ValueError, match="is unknown; choose random"): get_player("x" * 300, get_game("connect4"))
+
+
+@pytest.mark.parametrize("name", ["solver", "random", "heuristic"])
+def test_without_a_game_a_folder_is_a_run_whatever_its_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match="config.json|no checkpoint|no training run"): get_player(name)

@@ -238,3 +238,11 @@ def test_layouts_begin_anywhere_among_the_moves_and_say_nothing_before_the_json(
     monkeypatch.setattr(benchmark, "measure_layouts", lambda *asked, say: seen.update(plies=asked[4].random_start_plies) or say("left out") or [])
     with pytest.warns(UserWarning, match="left out"): benchmark.bench_layouts("pig(goal=20)", "mlp", 8, "cpu", 1, .1, 40)
     assert seen["plies"] == int(np.mean([(record.movers >= 0).sum() for record in seen["games"]])) and not capsys.readouterr().out
+
+
+def test_layouts_of_cards_have_the_blocks_of_a_run(monkeypatch):
+    measured = []
+    monkeypatch.setattr(benchmark, "measure_layouts", lambda *asked, say: measured.extend(asked[2].values()) or [])
+    benchmark.bench_layouts("blob(players=3,cards=2)", None, 2, "cpu", 1, .1, 4)
+    with SelfPlayEngine(get_game("blob(players=3,cards=2)"), None, device="cpu", listeners=()) as engine: usual = engine.layout.max_batch
+    assert usual == 256 == min(layout.max_batch for layout in measured)

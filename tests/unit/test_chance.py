@@ -806,3 +806,12 @@ def test_2048_plays_on_after_its_tile(tile):
     state = usual.new(0)
     state[:16] = [10, 10] + [0] * 14
     assert usual.over(usual.play(state, 3)) and usual.returns(usual.play(state, 3))[0] == 1
+
+
+def test_outcomes_that_lead_to_one_position_share_its_branch():
+    from alphazero_nb.search.analysis import analyse
+    def points(state, out): out[0] = 0
+    game = gamble(play=play_alike, returns=points)
+    tree = analyse(Agent(game, UniformEvaluator(game), 50), game.new()).tree
+    rolls = [branch for branch in tree if branch.branches]
+    assert rolls and all(sum(outcome.prior for outcome in branch.branches) == pytest.approx(1) for branch in rolls)

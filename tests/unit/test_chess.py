@@ -529,6 +529,14 @@ def test_a_header_with_quotes_comes_back(game):
     assert read_pgn(game, write_pgn(game, [], headers))[0]["Event"] == "two lines"
 
 
+def test_headers_keep_their_letters_and_the_result_does_not(game):
+    "Dashes and figures are spelt in many ways, which matters for moves alone."
+    text = write_pgn(game, [], dict(Event="Wien \u2013 Graz", White="\u2658 & \u00bd")).replace('[Result "*"]', '[Result "\u00bd\u2013\u00bd"]')
+    headers, actions = read_pgn(game, text.rstrip().removesuffix("*") + "1. \u2658f3 \u00bd\u2013\u00bd")
+    assert (headers["Event"], headers["White"], headers["Result"]) == ("Wien \u2013 Graz", "\u2658 & \u00bd", "1/2-1/2")
+    assert [move_to_san(game, game.new(), action) for action in actions] == ["Nf3"]
+
+
 def test_a_match_that_is_cut_is_a_draw_in_its_pgn():
     "The moves before the start count for the limit of a match, and its FEN does not have them."
     game = get_game("chess")

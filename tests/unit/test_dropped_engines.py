@@ -80,3 +80,18 @@ def test_a_new_layout_keeps_its_pool():
     wait(lambda: first() is None)
     assert len(engine.generate_games(8)) == 8
     engine.shutdown()
+
+
+def test_what_a_program_has_just_played_is_not_the_oldest():
+    "The same position again, and then a table that is full."
+    from alphazero_nb.arena.external import EngineLine, EngineSpec, ProgramPlayer
+    class Text(ProgramPlayer):
+        def move_text(self, state, action): return str(action)
+    game, nothing = get_game("tictactoe"), EngineLine(())
+    player = Text(game, EngineSpec("none"), "none")
+    player._remember(game.new(), 0, nothing, 0)                  # Eight positions
+    player._remember(game.state_after([0, 1]), 2, nothing, 0)    # Six more
+    player._remember(game.new(), 0, nothing, 0)                  # The eight again
+    player.room = 14
+    player._remember(game.state_after([0, 2]), 1, nothing, 0)    # Six have to go
+    assert player._find(game.state_after([0, 1])) is not None

@@ -1,6 +1,7 @@
 "The rules against OpenSpiel's, ply by ply; the registry; and every law of the contract, broken once."
 import functools
 import json
+import os
 import pickle
 import re
 import sys
@@ -18,6 +19,7 @@ from alphazero_nb.core.game import Game
 from alphazero_nb.core.registry import (check_loadable, file_stem, game_module, game_title, get_game, import_rules, list_games, register,
                                         same_game)
 from alphazero_nb.games.go import go
+from alphazero_nb.lab.study import study
 from alphazero_nb.network.pretrained import check_pretrained
 from broken_games import nim
 
@@ -628,6 +630,29 @@ def test_a_file_that_has_changed_is_run_again(tmp_path, monkeypatch):
         assert import_rules(file) == [f"edited_{name}"] and get_game(f"edited_{name}").players == 2
         assert registry.rules_file(f"edited_{name}") == file
     assert registry.rules_file("connect4") is None
+
+
+def test_the_file_that_is_asked_for_last_has_the_name(tmp_path, monkeypatch):
+    "Two files register one game, and the first is asked for again."
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(registry, "_files", dict(registry._files))
+    for number in (3, 4):
+        (tmp_path / f"twice_{number}.py").write_text(
+            f"from alphazero_nb.all import register\nfrom broken_games import nim\nregister('twice', lambda: nim(name='twice', actions={number}))\n")
+    for number in (3, 4, 3, 3, 4):
+        assert import_rules(tmp_path / f"twice_{number}.py") == ["twice"] and get_game("twice").actions == number
+        assert registry.rules_file("twice") == tmp_path / f"twice_{number}.py"
+    with pytest.raises(ValueError, match="two files register twice; give each game a name of its own"):
+        study(str(tmp_path / "twice_3.py"), [str(tmp_path / "twice_4.py")], folder=tmp_path / "study")
+
+
+def test_a_file_is_found_that_is_newer_than_what_python_knows_of_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("early", "late"):
+        (tmp_path / f"{name}_rules.py").write_text("")
+        os.utime(tmp_path, ns=(10 ** 18, 10 ** 18))   # On some drives a time is as coarse as two seconds
+        assert import_rules(tmp_path / f"{name}_rules.py") == []
 
 
 @pytest.mark.parametrize("given, words", [

@@ -296,7 +296,7 @@ def test_the_output_may_close_at_any_time():
 
 def test_another_game_is_refused():
     game = get_game("connect4")
-    with pytest.raises(ValueError, match="go and hex, and the game is connect4"):
+    with pytest.raises(ValueError, match="^GTP is spoken for go and hex, and the game is connect4"):
         run_gtp(GtpProgram(lambda: Agent(game, UniformEvaluator(game)), print), [])
 
 

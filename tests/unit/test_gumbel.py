@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from reference import HashEvaluator, Node, back_up, judge, puct
+from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.gumbel import (CONSIDERED, PARTS, SCALE, VISITS, begin_halving, finish_halving, halving_order, make_halving)
@@ -156,3 +157,26 @@ def test_a_move_that_is_proven_worse_is_not_played():
         begin_halving(trees, halving, 0, np.array([seed], np.uint64), 0, 0)
         trees.edges["visits"][:2], trees.edges["value"][:2], trees.edges["exact"][:2] = (3, 4), (0, -4), 1
         assert finish_halving(trees, 0, 1, halving) == 0
+
+
+class Three:
+    "Three players, four moves each time; the first player may end the game at once with .2 or with .1."
+    def __init__(self, seed): self.moves = []
+    def mover(self): return -1 if self.moves[:1] in ([0], [1]) or len(self.moves) == 4 else len(self.moves) % 3
+    def legal(self): return [0, 1, 2, 3]
+    def play(self, action): self.moves.append(action)
+    def observe(self): return np.eye(5, dtype=np.int8)[len(self.moves)]
+    def returns(self): return [{(0,): .2, (1,): .1}.get(tuple(self.moves[:1]), 0), 0, 0]
+
+
+def test_the_schedule_decides_also_among_proven_moves_of_three_players():
+    game, settings = PythonGame("three", Three, players=3, actions=4, shape=(5,), max_length=4), SearchSettings(16)
+    trees, halving, network = make_trees(1, 16, 4, game.state_size, 3), make_halving(1, 16, 4), UniformEvaluator(game)
+    requests = Requests(game, trees, settings)
+    init_root(game.api, trees, 0, game.new())
+    while True:
+        requests.count, node = run_to_request(game.api, trees, requests.tables, 0, 16, requests.settings[0], 0, None, None, halving)
+        if node < 0: break
+        requests.apply(*network.evaluate(*requests.arguments()))
+        if trees.nodes["visits"][0] == 1: begin_halving(trees, halving, 0, np.array([1], np.uint64), 0, 0)
+    assert sorted(trees.edges["visits"][:4]) == [2, 2, 6, 6]

@@ -13,7 +13,7 @@ import alphazero_nb.ui.match as match_module
 from alphazero_nb.arena.ladder import run_ladder
 from alphazero_nb.arena.luck import (DRAWS, FEWEST, REPEATED, NetworkAlone, OneRollAhead, SeatValues, chance_luck, deal_luck, fresh_deals, game_luck,
                                      luck_evaluator, luck_slopes, quick_player, seat_values)
-from alphazero_nb.arena.matches import MatchResult, own_part, play_duplicate, play_match, play_tables
+from alphazero_nb.arena.matches import MatchResult, mean_result, own_part, play_duplicate, play_match, play_tables
 from alphazero_nb.arena.players import HeuristicPlayer, Player, RandomPlayer, RolloutPlayer, get_player
 from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.game import Game
@@ -482,6 +482,16 @@ def test_luck_may_be_switched_off():
     for name in ("pig(goal=12)", "blob(players=3,cards=2)"):
         game = get_game(name)
         assert play_match(game, get_player("heuristic", game), RandomPlayer(game, 1), 4, luck=False).luck is None
+
+
+@pytest.mark.parametrize("deals", [6, 10])   # Shares of 1/6 and of 1/10 do not add up to 1
+def test_a_mean_of_equal_results_is_no_certainty(deals):
+    mean, low, high = mean_result(np.ones(deals), np.arange(deals))
+    assert high - low > .1 and low <= mean <= high
+
+
+def test_constant_luck_has_no_slope():
+    assert (luck_slopes(np.full(60, -1.), np.full(60, .1)) == 1).all()
 
 
 @pytest.mark.parametrize("results", [[1.] * 8, [1., -1.] * 4, [1., -1.]])

@@ -16,7 +16,8 @@ from alphazero_nb.selfplay import actors, engine as engine_module
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.training.learner import TrainSettings
+from alphazero_nb.training.learner import Learner, TrainSettings
+from alphazero_nb.training.replay import Batch
 from alphazero_nb.training.trainer import Trainer
 from small_run import differ
 
@@ -145,6 +146,42 @@ def test_a_network_must_play_in_the_format_of_its_device(tmp_path):
     assert not (tmp_path / "run").exists()
     check_network(GAME, InFloats(), cpu)
     check_network(GAME, PolicyValueNet(GAME, "tiny"), half)
+
+
+class Scatters(Body):
+    "Brings logits into a tensor of the input's format: in mixed precision the two differ."
+    def forward(self, planes):
+        logits, values = super().forward(planes)
+        places = torch.arange(9, device=planes.device).expand(len(planes), 9)
+        return planes.flatten(1).new_full((len(planes), 9), -100).scatter_(1, places, logits), values
+
+
+def test_a_network_must_learn_in_the_format_of_its_device():
+    cpu = replace(get_device("cpu"), dtype="float32", train_dtype="float32", channels_last=False)
+    check_network(GAME, Scatters(), cpu)
+    with pytest.raises(ValueError, match="cannot be trained"): check_network(GAME, Scatters(), replace(cpu, train_dtype="bfloat16"))
+
+
+class Counts(TensorState):
+    def forward(self, planes):
+        self.steps += self.training
+        return super().forward(planes)
+
+
+def test_the_average_has_what_a_network_keeps_beside_its_tensors():
+    learner, rng = Learner(Counts(), "cpu"), np.random.default_rng(0)
+    batch = Batch(rng.integers(0, 2, (8, 2, 3, 3)).astype(np.int8), rng.dirichlet(np.ones(9), 8).astype(np.float32),
+                  rng.uniform(-1, 1, (8, 2)).astype(np.float32))
+    for _ in range(2): learner.step(batch)
+    assert learner.average.module.steps == learner.network.steps == Counts.steps + 2
+
+
+def test_arrays_that_are_missing_are_filled_for_the_presets_alone():
+    class Ranged(Body):
+        def __init__(self):
+            super().__init__()
+            self.ranges = nn.Parameter(torch.ones(3))
+    with pytest.raises(ValueError, match="first ranges"): fill_network(Ranged(), network_arrays(Body()))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -363,6 +363,7 @@ DAMAGE = {
     "values of another game": dict(thoughts=[dict(values=[0], visits={}), None, None]),
     "infinite values": dict(thoughts=[dict(values=[float("nan"), 0], visits={}), None, None]),
     "visits of no action": dict(thoughts=[dict(values=[0, 0], visits={"99": 1}), None, None]),
+    "visits of an illegal move": dict(thoughts=[None, dict(values=[0, 0], visits={"4": 1}), None]),
     "negative visits": dict(thoughts=[dict(values=[0, 0], visits={"1": -1}), None, None]),
 }
 
@@ -379,7 +380,8 @@ def test_a_bad_file_is_a_sentence_and_costs_nothing(damage, tmp_path):
 
 
 def test_the_good_file_of_these_tests_is_good(tmp_path):
-    (tmp_path / "game.json").write_text(json.dumps(GOOD))
+    thoughts = [None, dict(values=[0, 0], visits={"0": 3, "8": 1}), None]
+    (tmp_path / "game.json").write_text(json.dumps(dict(GOOD, thoughts=thoughts)))
     assert Match(get_game("tictactoe")).load(tmp_path / "game.json")
 
 
@@ -1494,3 +1496,8 @@ def test_the_menu_has_the_handicaps_of_the_seat(monkeypatch):
     board = PlayBoard(Match(game, searcher(game), 1, handicap="seat 1"))
     assert "Drawing failed" not in board.widgets.panel.value and board.widgets.play.handicap.value == "seat 1"
     assert [name for name, _ in board.widgets.play.handicap.options] == ["none", "seat 1"]
+
+
+def test_after_the_largest_seed_comes_another_game():
+    match = Match(get_game("tictactoe"), seed=2 ** 63 - 1)
+    assert match.new() and match.rematch() and match.line.seed not in (2 ** 63 - 1, -1)

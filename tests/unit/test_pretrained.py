@@ -65,3 +65,12 @@ def test_the_agents_of_the_package_play(name):
 def test_other_names_are_refused():
     with pytest.raises(ValueError, match="no trained agent 'conect4'"): Agent.pretrained("conect4")
     assert file_stem("dots(rows=3,cols=3)") == "dots-rows-3-cols-3"
+
+
+def test_numbers_beyond_half_precision_are_kept_whole(tmp_path):
+    game = get_game("tictactoe")
+    network = PolicyValueNet(game, "tiny")
+    norm = next(module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    norm.running_var.fill_(1e5)
+    save_agent(tmp_path / "agent.npz", game, "tiny", network)
+    assert (network_arrays(read_agent(tmp_path / "agent.npz")[1])["stem.1.running_var"] == 1e5).all()

@@ -21,10 +21,10 @@ from alphazero_nb.network.networks import PolicyValueNet
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.one_game import GameSearch
 from alphazero_nb.search.search import Breaks, Requests, SearchSettings, init_root, sample_seeds, search
-from alphazero_nb.search.tree import NotFinite, drop_refuted, make_trees, root_of, untried_refuge
+from alphazero_nb.search.tree import NotFinite, make_trees, root_of, untried_refuge
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings
-from alphazero_nb.selfplay.slots import SlotBlock, retrace, sound_mean
+from alphazero_nb.selfplay.slots import SlotBlock, retrace
 from reference import HashEvaluator, Ignorant, Node, late_positions, outcomes_of, proving_search
 
 # Random games: the tree follows from the seed, by arithmetic ---------------------------------------
@@ -414,26 +414,6 @@ def position_searched(game, evaluator, state, simulations):
     while requests.gather(): requests.apply(*evaluator.evaluate(*requests.arguments()))
     first, count = trees.nodes[0]["first"], trees.nodes[0]["count"]
     return trees, trees.edges[first:first + count]
-
-
-def test_the_value_that_is_taught_has_no_moves_that_are_proven_lost():
-    "Six moves of seven lose at once. With them, the mean says that the position is bad, although one move holds it."
-    game = get_game("connect4")
-    trees, edges = position_searched(game, Sees(), game.state_after([3, 0, 3, 0, 3]), 64)
-    mover, root = int(trees.nodes[0]["mover"]), trees.nodes[0]
-    lost = edges["exact"] == 1
-    assert lost.sum() == 6 and trees.values[0, mover] / root["visits"] < -.3
-    kept = [trees.values[child, mover] for child in edges["child"][~lost]]   # And the root's own evaluation, 0
-    visits = 1 + sum(trees.nodes[child]["visits"] for child in edges["child"][~lost])
-    drop_refuted(trees, 0)
-    assert np.isclose(sound_mean(trees, 0, mover), sum(kept) / visits, atol=1e-6) and abs(sum(kept) / visits) < .1
-
-
-def test_a_proven_root_teaches_its_result():
-    game = get_game("connect4")
-    trees, edges = position_searched(game, Sees(), game.state_after([3, 0, 3, 0, 3, 0]), 64)
-    drop_refuted(trees, 0)
-    assert trees.nodes[0]["exact"] and sound_mean(trees, 0, int(trees.nodes[0]["mover"])) == 1
 
 
 @pytest.mark.parametrize("simulations", [16, 32, 64])

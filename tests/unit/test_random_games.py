@@ -112,3 +112,8 @@ def test_an_action_that_does_not_exist_is_refused_before_it_is_counted():
         if state[0] == 4: actions[2] = 3
         return n
     with pytest.raises(ValueError, match="outside 0 to actions"): random_games(nim(legal=legal), 500, seconds=600)
+
+
+def test_an_action_that_is_never_legal_needs_no_name():
+    game = nim(actions=4, max_legal=3, action_names=("one", "two", "three").__getitem__)
+    assert "1 action (3) was never legal" in random_games(game, 1000, seconds=600).warnings(game.action_name)[0]

@@ -109,6 +109,16 @@ def test_a_producer_begins_again_before_its_numbers_end(folder):
         assert producer.run(time.monotonic() + 600, float("inf"), .02) is False
 
 
+def test_another_run_in_the_folder_is_another_plan(folder):
+    "Only the seed differs, and the producer would go on with games of the old one, which nobody takes."
+    producer = producer_page.Producer(folder, Linear(), lambda event: None, device="cpu", games=16, max_batch=16, threads=1)
+    with producer.engine:
+        assert not producer.plan_changed()
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(dict(config, seed=config["seed"] + 1)))
+        assert producer.plan_changed() and producer.run(time.monotonic() + 600, float("inf"), .02) is False
+
+
 def test_links_and_folders_with_the_name_of_a_file_are_no_games(folder):
     produce(folder, 1)
     there = list_files(folder / "shared")

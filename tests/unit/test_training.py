@@ -1,4 +1,5 @@
 "Training: what is learnt is what was played, a run survives being killed, and bad input leaves no trace."
+import contextlib
 import copy
 import hashlib
 import itertools
@@ -18,13 +19,14 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.events import IterationDone, MatchPlayed, PhaseStarted, StepsTaken
+from alphazero_nb.core.events import IterationDone, MatchPlayed, Message, PhaseStarted, StepsTaken
 from alphazero_nb.core.device import get_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.games.tictactoe import tictactoe
 from alphazero_nb.network.networks import PolicyValueNet, pool, pool_parts
 from alphazero_nb.network.checkpoint import network_arrays
+from alphazero_nb.network.int8 import int8_operators_work
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.engine import SelfPlayEngine
@@ -446,6 +448,39 @@ def test_a_run_that_moves_to_half_precision_begins_with_a_usual_loss_scale():
     assert there.scaler.get_scale() == torch.amp.GradScaler("cpu").get_scale() > 1
 
 
+def batch_of(game, rows=32):
+    rng = np.random.default_rng(0)
+    return Batch(rng.integers(0, 2, (rows, *game.shape)).astype(np.int8), rng.dirichlet(np.ones(game.actions), rows).astype(np.float32),
+                 rng.uniform(-1, 1, (rows, game.players)).astype(np.float32))
+
+
+def test_a_loss_scale_goes_on_growing_where_it_was():
+    game = get_game("tictactoe")
+    one, two = (Learner(PolicyValueNet(game, "tiny"), "cpu") for _ in range(2))
+    for learner in (one, two): learner.scaler = torch.amp.GradScaler("cpu", enabled=True)
+    for _ in range(3): one.step(batch_of(game))
+    restore_learner(two, learner_arrays(one))
+    assert two.scaler.state_dict() == one.scaler.state_dict() and one.scaler.state_dict()["_growth_tracker"] == 3
+    old = {name: array for name, array in learner_arrays(one).items() if name != "growth"}   # Of an older version
+    restore_learner(two, old)
+    assert two.scaler.state_dict()["_growth_tracker"] == 0
+
+
+def test_a_skipped_step_keeps_the_statistics_of_a_batch_norm_finite(monkeypatch):
+    game = get_game("tictactoe")
+    learner = Learner(PolicyValueNet(game, "tiny"), "cpu")
+    monkeypatch.setattr(learner, "_autocast", contextlib.nullcontext)
+    learner.step(batch_of(game))
+    learner.device = replace(learner.device, train_dtype="float16")
+    hook = next(module for module in learner.network.modules() if isinstance(module, torch.nn.Conv2d)).register_forward_hook(
+        lambda module, given, out: out * float("inf"))
+    learner.step(batch_of(game))
+    hook.remove()
+    assert learner.skipped == 1 and all(buffer.isfinite().all() for buffer in learner.network.buffers())
+    learner.step(batch_of(game))
+    assert learner.skipped == 0 and learner.steps == 2
+
+
 def test_restored_moments_lie_in_memory_as_the_weights_do():
     "The fused step reads both by address: in another order, moments of one weight would move another."
     game, rng = get_game("connect4"), np.random.default_rng(0)
@@ -756,6 +791,8 @@ def test_a_run_plays_these_games_in_an_iteration(tmp_path):
     (dict(settings=QUICK, layout=Layout("threads", ("cpu",), 1, 16, 16, False)), "train_settings=.*play_settings="),
     (dict(train_settings=SelfPlaySettings()), "train_settings is of type SelfPlaySettings"),
     (dict(play_settings=QUICK), "play_settings is of type TrainSettings"),
+    (dict(worlds=3), "no option 'worlds'.*play_settings="),
+    (dict(layout=Layout("threads", ("cpu",), 1, 16, 16, False), gmaes=8), "no option 'gmaes'. Did you mean 'games'"),
 ])
 def test_settings_of_training_and_of_self_play_are_not_confused(tmp_path, options, words):
     with pytest.raises(TypeError, match=words): trainer(tmp_path / "run", **options)
@@ -1035,3 +1072,25 @@ def test_positions_are_drawn_as_often_as_the_searches_of_the_run_ask_for(name, s
 
 def test_starts_that_a_slot_cannot_count_are_refused():
     with pytest.raises(ValueError, match="random_start_plies"): SelfPlaySettings(random_start_plies=10**10)
+
+
+def test_a_match_has_the_time_of_its_iteration(tmp_path):
+    settings = replace(QUICK, evaluate_every=1, evaluate_games=2, baseline="random", match_share=1)
+    run = trainer(tmp_path / "run", train_settings=settings).fit(iterations=2)
+    took = {row["iteration"]: row["seconds"] for row in run.history}
+    assert run.matches and all(match["seconds"] == took[match["iteration"]] for match in run.matches)
+
+
+def test_a_seed_is_a_network_whatever_the_default_device():
+    game = get_game("tictactoe")
+    want = network_arrays(PolicyValueNet(game, "tiny", 3))
+    with torch.device("meta"): network = PolicyValueNet(game, "tiny", 3)
+    assert not differ(network_arrays(network), want)
+
+
+@pytest.mark.skipif("not int8_operators_work()", reason="this machine has no operators for 8-bit integers")
+@pytest.mark.parametrize("backend, says", [("eager", False), ("auto", True)])
+def test_the_start_names_the_numbers_that_self_play_computes_with(tmp_path, backend, says):
+    heard = []
+    trainer(tmp_path / "run", backend=backend, listeners=[heard.append]).fit(iterations=1)
+    assert any("int8" in event.text for event in heard if isinstance(event, Message)) == says

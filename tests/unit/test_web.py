@@ -34,6 +34,7 @@ from alphazero_nb.web import modules, page
 from alphazero_nb.web.modules import built_with, packaged_module, packaged_modules
 from alphazero_nb.web.page import page_drawing
 from alphazero_nb.web.wasm import EXPORTS, NotExportable, compile_game
+from small_run import trainer
 
 NODE_SCRIPT = Path(__file__).resolve().parents[1]/"web_node.js"
 GAMES = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "dots": 1000, "othello": 1000, "chess": 1000,
@@ -818,3 +819,56 @@ def test_a_page_is_of_the_weights_that_its_agent_has(monkeypatch):
         assert page.find_agent(agent)[1] is network
     with pytest.raises(ValueError, match="run has trained on since this agent was loaded"):
         page.find_agent(SimpleNamespace(source="run", fingerprint="old"))
+
+
+def test_what_never_happens_needs_no_name():
+    game = broken_games.nim(actions=4, max_legal=3, action_names=("one", "two", "three").__getitem__)
+    data = page.page_data(game, PolicyValueNet(game, "mlp"), even_levels(16), title="x", author="", note="", facts=[])
+    assert data["names"] == ["one", "two", "three", "3"]
+
+
+def test_a_page_of_an_older_network_states_the_training_of_that_one(monkeypatch, tmp_path):
+    saved = SimpleNamespace(checkpoint=SimpleNamespace(seconds=3600, iteration=200, games_played=40000),
+                            rows=lambda: [dict(iteration=10, done=dict(seconds=180, games=2000))])
+    monkeypatch.setattr(page, "read_saved", lambda folder: saved)
+    assert page._run_facts(tmp_path) == ["Trained for 60 minutes: 200 iterations, 40,000 games"]
+    assert page._run_facts(tmp_path/"network-000010.npz") == ["Trained for 3 minutes: 10 iterations, 2,000 games"]
+
+
+def test_a_home_folder_has_its_short_name(monkeypatch, tmp_path):
+    "A page, a report, a zip file and a board of a run below `~`."
+    from alphazero_nb.training.run_folder import newest_games, pack_agent
+    from alphazero_nb.ui.play import make_match
+    from alphazero_nb.ui.report import report
+    monkeypatch.setenv("HOME", str(tmp_path))
+    trainer(tmp_path/"run").fit(iterations=1)
+    assert page.export_page("~/run", "~/page.html") == tmp_path/"page.html" and (tmp_path/"page.html").is_file()
+    assert make_match("~/run", device="cpu").game.name == "tictactoe" and report("~/run").exists()
+    assert pack_agent("~/run") == tmp_path/"run.zip" and len(newest_games("~/run")) == 16
+
+
+def test_a_network_of_ones_own_cannot_become_a_page(tmp_path):
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.policy, self.value = torch.nn.Linear(18, 9), torch.nn.Linear(18, 2)
+        def forward(self, planes): return self.policy(planes.flatten(1)), torch.tanh(self.value(planes.flatten(1)))
+    trainer(tmp_path/"run", preset=None, network=Own()).fit(iterations=1)
+    for agent in (tmp_path/"run", Agent.load(tmp_path/"run", network=Own(), device="cpu")):
+        with pytest.raises(ValueError, match="has a network of its own, and a page computes those of presets only"):
+            page.export_page(agent, tmp_path/"page.html")
+
+
+def test_random_starts_and_starts_of_matches_cannot_both_be_in_a_page():
+    @njit
+    def start(state, seed): state[0] = 10 - seed % 3
+    @njit
+    def match_start(state, seed): state[1] = 1
+    game = broken_games.nim(start=start, match_start=match_start)
+    with pytest.raises(NotExportable, match="random starts"):
+        page.page_data(game, PolicyValueNet(game, "mlp"), even_levels(16), title="x", author="", note="", facts=[])
+
+
+def test_a_board_network_of_other_widths_is_refused():
+    from alphazero_nb.network.networks import BoardNet
+    with pytest.raises(NotPackable): pack_network(get_game("tictactoe"), BoardNet(get_game("tictactoe"), 24, 1))
