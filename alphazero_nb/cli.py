@@ -501,7 +501,8 @@ _SELFPLAY = {
                         help="slots per block, the batch shape (128 on a CPU, 256 on a GPU or with hidden cards)"),
     "--layout": dict(default="auto",
                      help="threads, processes, ray, or auto (auto); "
-                          "auto measures layouts before a run of at least 3 minutes"),
+                          "auto measures layouts before a run of at least 3 minutes, unless --games, --threads, --gpus, "
+                          "--workers or --backend is given"),
     "--backend": dict(choices=["auto", "eager", "fused", "compile", "graphs"],
                       help="how self-play computes the network; graphs, on a CUDA GPU, records a batch once (auto)"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),

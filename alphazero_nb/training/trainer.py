@@ -474,9 +474,10 @@ class IterationSteps:
     def __init__(self, plan: RunPlan, folder: RunFolder, progress: RunProgress, emit: Callable):
         self.plan, self.folder, self.progress, self.emit = plan, folder, progress, emit
         self.layouts, self.account, self.time, self.played = LayoutFile(folder.path), TimeAccount(), None, []
+        self.counted = 0.0   # Until when `RunState.seconds` counts
         self.strength = StrengthChecks(plan, folder.path.name, self.account, emit)
 
-    def _iterate(self, supplier: GameSupplier, state: RunState, began: float) -> None:
+    def _iterate(self, supplier: GameSupplier, state: RunState) -> None:
         "Play, learn, evaluate and save one iteration."
         on = self.account.on
         self.emit(PhaseStarted("self-play"))
@@ -493,7 +494,8 @@ class IterationSteps:
         with on("new weights"): supplier.set_network(state.learner.average.module)
         state.games, state.iteration = state.games + len(self.played), state.iteration + 1
         row, keeps = self.strength.measure(supplier, state)
-        state.seconds += time.monotonic() - began
+        now = time.monotonic()
+        state.seconds, self.counted = state.seconds + now - self.counted, now   # With the last time that it saved
         if "match" in row: row["match"]["seconds"] = state.seconds   # Those of its iteration
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              supplier.stats()["games_per_min"] / 60, self.account.take(), keeps,
@@ -536,12 +538,13 @@ class TrainingLoop(IterationSteps):
         "Run this many iterations, or until this much time has passed."
         start, first, last, state = time.monotonic(), self.progress.state.iteration, 0.0, self.progress.state
         self.account.close("start-up")
+        self.counted = start
         if minutes is not None and not self.plan.reproducible:
             self.time = (start, minutes) if planned_minutes is None else (start - state.seconds, planned_minutes)
         while iterations is None or state.iteration - first < iterations:
             began = time.monotonic()
             if minutes is not None and began - start + last / 2 > 60 * minutes: break
-            self._iterate(supplier, state, began)
+            self._iterate(supplier, state)
             last = time.monotonic() - began
 
 # %% ../../nbs/63_training.trainer.ipynb #99bbe508

@@ -185,9 +185,9 @@ def lab(tmp_path_factory):
     settings = root/"config/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(dict(fetchNews="false", checkForUpdates=False)))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    for port in range(20_000 + os.getpid() % 12_000, 32_768):   # Below those that the system gives to others
+        with socket.socket() as knock:
+            if knock.connect_ex(("127.0.0.1", port)): break
     env = {key: value for key, value in os.environ.items() if key not in ("IN_TEST", "PYTEST_CURRENT_TEST", "JUPYTER_PATH")}
     env.update({f"JUPYTER_{name.upper()}_DIR": str(root/name) for name in ("config", "data", "runtime")})
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -427,9 +427,7 @@ def test_a_link_opens_the_same_position(name, exported, visit):
     first = visit(exported(name))
     for turn in range(3):
         status(first, "Your move")
-        moves = first.evaluate("position.moves.length")
         click_a_move(first, turn)
-        first.wait_for_function("before => position.moves.length > before", arg=moves)   # At pig one's move may come again
     status(first, "Your move|won|draw")
     second = visit(exported(name), first.evaluate("location.hash"))
     status(second, "Your move|won|draw")

@@ -111,9 +111,9 @@ def test_ctrl_c_ends_training_and_the_command(saved, tmp_path, monkeypatch, caps
     from alphazero_nb.training.trainer import TrainingLoop
     iterate, folder = TrainingLoop._iterate, tmp_path / "run"
 
-    def stop(loop, engine, state, began):
+    def stop(loop, engine, state):
         if state.iteration == saved: raise KeyboardInterrupt
-        iterate(loop, engine, state, began)
+        iterate(loop, engine, state)
     monkeypatch.setattr(TrainingLoop, "_iterate", stop)
     words = [word for word in SMALL if word not in ("--iterations", "1")]
     assert main(["train", "tictactoe", *words, "--iterations", "3", "--ladder", "--folder", str(folder)]) == 130
@@ -549,6 +549,7 @@ def test_a_home_in_a_path_is_the_home(tmp_path, monkeypatch, capsys):
 
 def test_a_size_that_was_trained_is_not_trained_again_and_its_file_plays_others(tmp_path, capsys, monkeypatch):
     small = ["--games-per-iter", "8", "--batch-size", "32", "--simulations", "4", "--games", "8", "--device", "cpu", "--evaluate-every", "0"]
+    monkeypatch.setattr(os, "fsync", lambda file: None)   # The last save of a size is not in its time
     for sizes in ("5:0.03", "5:0.03,6:0.03"):
         assert main(["train", "gomoku", *small, "--sizes", sizes, "--folder", str(tmp_path / "run")]) == 0
         assert "Continuing" not in capsys.readouterr().out

@@ -36,7 +36,7 @@ def be_patient(engine, where):
 
 
 def test_stop_keeps_the_finished_games_and_the_workers(kernel):
-    kernel.run(ENGINE + "engine = build()")
+    kernel.run(ENGINE + "engine = build()\njoin = engine.pool.join\nengine.pool.join = lambda: join(10**6)")   # However slow a worker is
     workers = kernel.workers()
     cell = kernel.stop("engine.generate_games(10**6)")   # A fast machine plays a thousand before the interrupt
     assert cell.error == "KeyboardInterrupt: "
@@ -290,7 +290,8 @@ def test_workers_end_with_their_kernel(kernel, how, when):
 @pytest.mark.parametrize("layout", ["workers=2", "workers=None, layout='threads'"])
 def test_progress_is_one_line_and_one_summary(kernel, layout):
     kernel.run(ENGINE)
-    cell = kernel.run(f"with build('tictactoe', {layout}) as engine: records = engine.generate_games(1000)")
+    ready = "engine.pool.wait_ready(); time.sleep(.2)"   # Both workers speak, and a line in motion is drawn five times a second
+    cell = kernel.run(f"import time\nwith build('tictactoe', {layout}) as engine: {ready}; records = engine.generate_games(1000)")
     lines = screen(cell.out)
     reported = [line for line in lines if line.startswith("worker ")]
     assert len(reported) == (2 if layout == "workers=2" else 0) and len(set(reported)) == len(reported)

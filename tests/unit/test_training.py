@@ -850,12 +850,19 @@ def test_a_drive_that_is_not_mounted_is_refused(monkeypatch):
 
 # Threads -----------------------------------------------------------------------------------------
 
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("busy", [False, True])
-def test_steps_run_with_the_number_of_threads_that_is_fastest(monkeypatch, busy):
+def test_steps_run_with_the_number_of_threads_that_is_fastest(monkeypatch, two_threads, busy):
     "With a busy core, threads that share a step wait for the one that does not run; with quiet cores, two are faster."
     clock = [0.0]
     monkeypatch.setattr("alphazero_nb.training.learner.time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    torch.set_num_threads(2)
 
     def step():
         count = torch.get_num_threads()
@@ -867,8 +874,7 @@ def test_steps_run_with_the_number_of_threads_that_is_fastest(monkeypatch, busy)
     assert used[4:20] == used[24:] == [best] * 16 and sorted(used[:4]) == sorted(used[20:24]) == [1, 1, 2, 2]
 
 
-def test_threads_of_a_reproducible_run_and_of_a_failing_step_stay_as_they_were():
-    torch.set_num_threads(2)
+def test_threads_of_a_reproducible_run_and_of_a_failing_step_stay_as_they_were(two_threads):
     with StepThreads(get_device("cpu"), free=False) as threads:
         assert [threads.run(torch.get_num_threads) for _ in range(8)] == [2] * 8
     with pytest.raises(ZeroDivisionError), StepThreads(get_device("cpu")) as threads:
@@ -1094,3 +1100,16 @@ def test_the_start_names_the_numbers_that_self_play_computes_with(tmp_path, back
     heard = []
     trainer(tmp_path / "run", backend=backend, listeners=[heard.append]).fit(iterations=1)
     assert any("int8" in event.text for event in heard if isinstance(event, Message)) == says
+
+
+def test_the_time_of_a_run_has_the_time_that_it_saved(tmp_path, monkeypatch):
+    "All but that of the last save, which is written with it."
+    run, save = trainer(tmp_path / "run"), run_folder.RunFolder.save
+    def slow(*given):
+        clock.late += 10 ** 6
+        return save(*given)
+    clock = SimpleNamespace(late=0, monotonic=lambda: time.monotonic() + clock.late)   # Each save takes a million seconds
+    monkeypatch.setattr(run_folder.RunFolder, "save", slow)
+    monkeypatch.setattr("alphazero_nb.training.trainer.time", clock)
+    run.fit(iterations=3)
+    assert 2 * 10 ** 6 <= run.seconds < 3 * 10 ** 6 and [int(row["seconds"] // 10 ** 6) for row in run.history] == [0, 1, 2]
