@@ -18,7 +18,7 @@ AGENTS = ROOT / "alphazero_nb" / "agents"
 GAMES = {   # Minutes of training, opponents of the card, games or deals against each
     "tictactoe": (2, ["random", "rollouts:400"], 200),
     "connect4": (60, ["rollouts:400", "rollouts:5000"], 200),
-    "gomoku(size=9)": (45, ["rollouts:400", "rollouts:2000"], 200),
+    "gomoku(size=9)": (30, ["rollouts:400", "rollouts:2000"], 200),
     "dots(rows=3,cols=3)": (15, ["rollouts:400", "solver"], 200),
     "blob(players=4,cards=5)": (20, ["heuristic"], 2000),
     "othello(size=6)": (60, ["rollouts:400", "rollouts:2000"], 200),
