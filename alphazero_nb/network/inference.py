@@ -5,7 +5,7 @@
 # %% ../../nbs/21_network.inference.ipynb #b217d820
 from __future__ import annotations
 
-import copy, itertools, threading
+import copy, itertools, threading, types
 from contextlib import nullcontext
 from typing import Callable
 
@@ -95,7 +95,9 @@ def inference_copy(
 def _compiled(net: nn.Module) -> Callable:
     "Compile `net` with torch.compile, with the weights as constants."
     import torch._inductor.config as config
-    compiled = torch.compile(net, dynamic=False)
+    def call(inputs): return net(inputs)
+    code = call.__code__.replace()   # Of its own: PyTorch keeps at most eight programs for one code object
+    compiled = torch.compile(types.FunctionType(code, globals(), closure=call.__closure__), dynamic=False)
 
     def run(inputs):
         with config.patch(freezing=True): return compiled(inputs)

@@ -1,5 +1,6 @@
 "What evaluators promise: each client its own answer, no client left waiting, no wrong number passed on."
 import copy
+import functools
 import itertools
 import threading
 import time
@@ -769,3 +770,16 @@ def test_a_device_gets_few_shapes(monkeypatch):
     evaluator.gathers = True
     edges = {len(ask[2]) for rows in range(1, 65) if evaluator.evaluate(*(ask := request(GAME, rng, rows)))}
     assert len(edges) > 30 and len(sizes) <= 9
+
+
+def test_more_than_eight_sets_of_weights_are_compiled(monkeypatch):
+    "PyTorch compiles one code object eight times; then it runs it as it is."
+    import torch._dynamo.utils as dynamo
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))   # Traces, and calls no compiler
+    game, before = get_game("tictactoe"), dynamo.counters["stats"]["unique_graphs"]
+    planes = torch.zeros(4, *game.shape, dtype=torch.int8)
+    for seed in range(12):
+        network = PolicyValueNet(game, "mlp", seed).eval()
+        with torch.inference_mode():
+            for a, b in zip(inference_copy(network, "cpu", "compile", "float32")(planes), network(planes.float())): torch.testing.assert_close(a, b)
+    assert dynamo.counters["stats"]["unique_graphs"] == before + 12
