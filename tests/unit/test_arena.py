@@ -28,7 +28,7 @@ from alphazero_nb.arena.matches import (DuplicateResult, MatchResult, canonical,
                                         random_openings, share_beaten)
 from alphazero_nb.cli import main
 from alphazero_nb.arena.ladder import check_match, default_baseline, default_ladder, run_ladder
-from broken_games import nim
+import broken_games
 from reference import Ignorant, all_positions, best_actions, late_positions
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -813,6 +813,6 @@ def test_without_a_game_a_folder_is_a_run_whatever_its_name(name, tmp_path, monk
 
 def test_one_player_shares_no_deal():
     def resample(state, player, seed): pass
-    game = nim(players=1, resample_hidden=resample)
+    game = broken_games.nim(players=1, resample_hidden=resample)
     with pytest.raises(ValueError, match="nim has one player, so nobody shares a deal; use play_match"):
         play_duplicate(game, RandomPlayer(game), RandomPlayer(game), deals=2)
