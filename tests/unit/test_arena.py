@@ -812,7 +812,7 @@ def test_without_a_game_a_folder_is_a_run_whatever_its_name(name, tmp_path, monk
 
 
 def test_one_player_shares_no_deal():
-    def resample(state, player, seed): pass
+    def resample(state, seed): pass
     game = broken_games.nim(players=1, resample_hidden=resample)
     with pytest.raises(ValueError, match="nim has one player, so nobody shares a deal; use play_match"):
         play_duplicate(game, RandomPlayer(game), RandomPlayer(game), deals=2)
