@@ -340,7 +340,7 @@ def play_duplicate(
     "Play every deal with the player in each seat in turn, and once with opponents only."
     if not game.has_hidden_information:
         raise ValueError(f"{game.name} has no hidden information, so it has no deals to play twice; use play_match.")
-    if game.players == 1: raise ValueError(f"{game.name} has one player, so nobody shares a deal; use play_match.")
+    if game.players == 1: raise ValueError(f"{game.name} has one player, and duplicate deals need two; use play_match.")
     require_number("deals", deals, 2, 1_000_000)
     tables, seats = [*rotate(game, player, opponent), [opponent] * game.players], range(game.players)
     def report(over, moves): listener(MatchMoved(player.name, opponent.name, over, deals * len(tables), moves))

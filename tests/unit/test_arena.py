@@ -811,8 +811,8 @@ def test_without_a_game_a_folder_is_a_run_whatever_its_name(name, tmp_path, monk
     with pytest.raises(ValueError, match="config.json|no checkpoint|no training run"): get_player(name)
 
 
-def test_one_player_shares_no_deal():
+def test_duplicate_deals_need_two_players():
     def resample(state, seed): pass
     game = broken_games.nim(players=1, resample_hidden=resample)
-    with pytest.raises(ValueError, match="nim has one player, so nobody shares a deal; use play_match"):
+    with pytest.raises(ValueError, match="nim has one player, and duplicate deals need two; use play_match"):
         play_duplicate(game, RandomPlayer(game), RandomPlayer(game), deals=2)

@@ -110,7 +110,7 @@ def test_a_producer_begins_again_before_its_numbers_end(folder):
 
 
 def test_another_run_in_the_folder_is_another_plan(folder):
-    "Only the seed differs, and the producer would go on with games of the old one, which nobody takes."
+    "Only the seed differs. Without a look at it, the producer plays games that the new run refuses."
     producer = producer_page.Producer(folder, Linear(), lambda event: None, device="cpu", games=16, max_batch=16, threads=1)
     with producer.engine:
         assert not producer.plan_changed()
