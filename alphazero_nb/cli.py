@@ -5,7 +5,7 @@
 # %% ../nbs/82_cli.ipynb #9a304bb7
 from __future__ import annotations
 
-import argparse, importlib, json, os, re, sys
+import argparse, errno, importlib, json, os, re, sys
 from pathlib import Path
 
 from .core.help import Failure
@@ -683,6 +683,11 @@ def _run(argv: list[str] | None) -> int:
     return 0
 
 
+def _reader_has_gone(error: Exception, windows: bool = os.name == "nt") -> bool:
+    "Return True for the error of a pipe that nobody reads; Windows calls it an invalid argument."
+    return isinstance(error, BrokenPipeError) or windows and getattr(error, "errno", None) == errno.EINVAL
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a command. Return its exit code: 0 for success, 1 if rules, workers or numbers failed in the middle or its
     output could not be written, 2 for bad input, a missing package, or a file or machine that does not answer, 130 for
@@ -692,6 +697,6 @@ def main(argv: list[str] | None = None) -> int:
         code = _run(argv)
         output.flush()
         if code or output.error is None: return code
-        if isinstance(output.error, BrokenPipeError): return 141   # As a program that SIGPIPE ends
+        if _reader_has_gone(output.error): return 141   # As a program that SIGPIPE ends
         print(f"alphazero-nb: the output cannot be written: {output.error}.", file=sys.stderr)
         return 1

@@ -5,12 +5,11 @@
 # %% ../../nbs/50_arena.connect4_search.ipynb #2361435b
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core.compiled import kernel
+from ..core.compiled import kernel, run_interruptibly
 from ..games.connect4 import CELLS, COLUMNS, ROWS
 
 # %% auto #0
@@ -271,12 +270,8 @@ class Connect4Search:
         if score_moves(self.tables, state, distances, scores): return scores
         if limit <= SOON: return None
         self.tables.effort[1] = limit
-        with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
-            try: done = pool.submit(score_moves, self.tables, state, distances, scores).result()
-            except BaseException:
-                self.tables.effort[1] = 0     # Ends the search
-                raise
-        return scores if done else None
+        found = run_interruptibly(self.tables.effort[1:], score_moves, self.tables, state, distances, scores)
+        return scores if found else None
 
 # %% ../../nbs/50_arena.connect4_search.ipynb #a911fd70
 def guess_scores(state) -> np.ndarray:

@@ -18,7 +18,7 @@ from .players import Player, register_player
 
 # %% auto #0
 __all__ = ['EngineFailed', 'EngineProcess', 'UciEngine', 'EngineSpec', 'read_spec', 'EngineLine', 'clock_words', 'go_limits',
-           'ask_move', 'ProgramPlayer', 'UciPlayer', 'ClockedGame', 'play_clocked']
+           'ask_move', 'ProgramPlayer', 'UciPlayer']
 
 # %% ../../nbs/57_arena.external.ipynb #9300b808
 class EngineFailed(ValueError):
@@ -55,6 +55,12 @@ def _words(command: str, windows: bool = os.name == "nt") -> str | list[str]:
     "Return a command as Popen takes it. Windows splits it by its own rules, in which a backslash is a plain character."
     return command if windows else shlex.split(command)
 
+
+def _own_group(windows: bool = os.name == "nt") -> dict:
+    "Return the options of Popen for a program that a Ctrl-C in the terminal does not reach."
+    if windows: return dict(creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200))
+    return dict(start_new_session=True)
+
 # %% ../../nbs/57_arena.external.ipynb #1b167c4c
 class EngineProcess:
     "A program with its streams. Every wait has a limit. It ends with the object, and a failure says why."
@@ -64,7 +70,7 @@ class EngineProcess:
         try:
             self.process = subprocess.Popen(
                 _words(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                encoding="utf-8", errors="replace", bufsize=1, start_new_session=True)
+                encoding="utf-8", errors="replace", bufsize=1, **_own_group())
         except (OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or error
             raise EngineFailed(f"the program {command!r} did not start: {reason}.") from None
@@ -323,46 +329,3 @@ class UciPlayer(ProgramPlayer):
 
 
 register_player("uci", UciPlayer, program=True)
-
-# %% ../../nbs/57_arena.external.ipynb #dadf0b65
-@dataclass(frozen=True)
-class ClockedGame:
-    "A game between two programs."
-    actions: tuple
-    result: tuple        # By seat: 1, 0 or −1
-    ending: str          # "" if the game ended by the rules, otherwise what happened
-    left_s: tuple        # Time left, by seat
-    slowest_s: tuple     # Longest move, by seat
-
-
-def play_clocked(
-    game: Game,
-    engines,               # Two of UciEngine; the first plays White
-    clock_s: float,
-    increment_s: float = 0.0,
-) -> ClockedGame:
-    "Play a game with clocks. A program that fails loses."
-    state, fen = game.new_match(), chess_text.to_fen(game, game.new_match())
-    actions, moves, left, slowest = [], [], [clock_s, clock_s], [0.0, 0.0]
-
-    def end(loser=None, ending=""):
-        result = game.returns(state).tolist() if loser is None else [-1 + 2 * (seat != loser) for seat in range(2)]
-        return ClockedGame(tuple(actions), tuple(result), ending, tuple(left), tuple(slowest))
-    while not game.over(state):
-        seat = game.mover(state)
-        engine, start = engines[seat], time.monotonic()
-        try:
-            if len(actions) < 2:
-                engine.begin_game()
-                start = time.monotonic()
-            go, line = clock_words(*left, increment_s), EngineLine(fen, tuple(moves))
-            action = ask_move(engine, game, state, line, go, left[seat] + 5)
-        except EngineFailed as error: return end(seat, str(error))
-        used = time.monotonic() - start
-        slowest[seat], left[seat] = max(slowest[seat], used), left[seat] - used
-        if left[seat] < 0: return end(seat, f"the program {engine.command!r} lost on time.")
-        left[seat] += increment_s
-        actions.append(action)
-        moves.append(chess_text.move_to_uci(game, state, action))
-        state = game.play(state, action)
-    return end()

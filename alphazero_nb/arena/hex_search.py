@@ -5,10 +5,8 @@
 # %% ../../nbs/50a_arena.hex_search.ipynb #c663c949
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
-
 import numpy as np
-from ..core.compiled import kernel
+from ..core.compiled import kernel, run_interruptibly
 
 # %% auto #0
 __all__ = ['WIN', 'spread', 'reached', 'winning_cells', 'first_bit', 'add_distances', 'threats', 'best_cell', 'search_hex',
@@ -139,13 +137,6 @@ class HexSearch:
     ) -> bool | None:
         "Return True if the seat to move wins, and None if nothing is left before that is known."
         own, other = (np.uint64(sum(1 << int(cell) for cell in np.flatnonzero(stones == 1 + who))) for who in (seat, 1 - seat))
-        with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
-            future = pool.submit(search_hex, own, other, seat, self.sides, self.n, self.west, self.east, self.whole, self.keys,
-                                 self.table, left)
-            try: found = future.result()
-            except BaseException:
-                while not future.done():
-                    left[0] = -1   # Ends the search; the search may overwrite it once
-                    wait([future], .01)
-                raise
+        found = run_interruptibly(left, search_hex, own, other, seat, self.sides, self.n, self.west, self.east,
+                                  self.whole, self.keys, self.table, left)
         return None if left[0] < 0 else bool(found & WIN)

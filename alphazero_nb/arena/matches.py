@@ -295,6 +295,12 @@ class DuplicateResult:
 
     def __str__(self): return f"{self.match}; {describe_measures(self.measures)}"
 
+    def _mean(self, values, share: bool) -> list[float]:
+        "Return a mean and its interval, which has a width also where all shares are equal."
+        middle, low, high = mean_interval(values, self.match.groups)
+        if share and high - low < 1e-9: low, high = score_interval(values, self.match.groups)
+        return [middle, min(low, middle), max(high, middle)]   # The mean can be a rounding above 1
+
     @property
     def measures(self) -> dict[str, dict]:  # Plain data for `describe_measures`; an empty seat is NaN
         "Return means over deals with 95 % intervals: mine, theirs and the difference per deal."
@@ -302,9 +308,9 @@ class DuplicateResult:
         for name, mine in self.mine.items():
             mine, theirs = np.nanmean(mine, 1), np.nanmean(self.theirs[name], 1)
             every = np.concatenate([self.mine[name], self.theirs[name]])
-            mean = lambda values: mean_interval(values, self.match.groups)
-            rows[name] = dict(mine=mean(mine), theirs=mean(theirs), difference=mean(mine - theirs),
-                              share=bool(0 <= np.nanmin(every) and 0 < np.nanmax(every) <= 1))
+            share = bool(0 <= np.nanmin(every) and 0 < np.nanmax(every) <= 1)
+            rows[name] = dict(mine=self._mean(mine, share), theirs=self._mean(theirs, share),
+                              difference=self._mean(mine - theirs, False), share=share)
         return rows
 
     def event(self, iteration: int = -1) -> MatchPlayed:

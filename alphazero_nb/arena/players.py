@@ -13,7 +13,7 @@ from typing import Callable
 import numpy as np
 from ..core.help import see
 from ..core.device import usable_cores
-from ..core.compiled import kernel, lean_kernel
+from ..core.compiled import answer_of, kernel, lean_kernel
 from ..core.streams import Purpose, derive_seed, uniform
 from ..core.calls import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, call_legal, call_mover, call_play,
                                      draw_outcome)
@@ -136,9 +136,13 @@ def act_in_threads(
     "Return an action for each state. An interrupt ends the kernels of all threads."
     left = np.ones(1, np.int64)
     with ThreadPoolExecutor(usable_cores()) as pool:
-        try: return np.array(list(pool.map(lambda state, seed: act(state, seed, left), states, seeds)))
+        futures = []
+        try:
+            futures += [pool.submit(act, state, seed, left) for state, seed in zip(states, seeds)]
+            return np.array([answer_of(future) for future in futures])
         except BaseException:
             left[0] = 0
+            for future in futures: future.cancel()
             raise
 
 

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import functools
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Protocol
 
 import numpy as np
 
 from ..core.help import see
-from ..core.compiled import kernel
+from ..core.compiled import kernel, run_interruptibly
 from ..core.calls import LEGAL, MOVER, OVER, PLAY, call_legal, call_mover, call_play
 from ..core.game import Game
 from ..search.search import read_result
@@ -286,14 +285,7 @@ class EndgameSolver:
     def _end(self, left) -> int:
         "Return `end_result` of the position in the first row."
         if self.game.in_python: return end_result(self.game.api, *self._scratch, left)   # The rules raise an interrupt
-        with ThreadPoolExecutor(1) as pool:   # The main thread can be interrupted while it waits
-            future = pool.submit(end_result, self.game.api, *self._scratch, left)
-            try: return future.result()
-            except BaseException:
-                while not future.done():
-                    left[0] = -1   # Ends the search; the search may overwrite it once
-                    wait([future], .01)
-                raise
+        return run_interruptibly(left, end_result, self.game.api, *self._scratch, left)
 
     def results(self, state) -> np.ndarray:
         "Return the mover's result after each move, (actions,) int8: 1, 0, −1 or ILLEGAL. Raise Unsolved at the limit."

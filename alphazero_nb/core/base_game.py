@@ -203,17 +203,17 @@ class BaseGame(StatePlay):
 
     def action_name(self, action: int) -> str:
         "Return the name of an action for people."
-        return self._action_names(action) if self._action_names else str(action)
+        return str(self._action_names(action)) if self._action_names else str(action)
 
     def outcome_name(self, outcome: int) -> str:
         "Return the name of an outcome of chance for people."
-        return self._outcome_names(outcome) if self._outcome_names else f"outcome {outcome}"
+        return str(self._outcome_names(outcome)) if self._outcome_names else f"outcome {outcome}"
 
     def move_name(self, state, action: int) -> str:
         "Return the name of an action in this position, or of an outcome where chance moves."
         state = self.as_state(state)
         if self.mover(state) == CHANCE: return self.outcome_name(action)
-        return self._move_names(state, action) if self._move_names else self.action_name(action)
+        return str(self._move_names(state, action)) if self._move_names else self.action_name(action)
 
     def text(self, state) -> str:
         "Return a text drawing of the position."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast, builtins, dis, enum, functools, hashlib, os, pickle, platform, re, sys, types, uuid, weakref
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Callable
 
@@ -28,9 +29,9 @@ except ImportError: register_dispatcher, _Intrinsic = None, ()   # Other version
 from .patches import hold_in_numba
 
 # %% auto #0
-__all__ = ['LIBRARIES', 'VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'plain_syntax', 'source_digest',
-           'DiskCache', 'keep_on_disk', 'kernel', 'lean_kernel', 'compile_for', 'Rewired', 'is_ours', 'checked_helper',
-           'prefetch']
+__all__ = ['LIBRARIES', 'VERSIONS', 'ROOM', 'Untracked', 'outside_names', 'is_library', 'digest', 'compiled_before_a_change',
+           'plain_syntax', 'source_digest', 'DiskCache', 'keep_on_disk', 'kernel', 'lean_kernel', 'compile_for',
+           'answer_of', 'run_interruptibly', 'Rewired', 'is_ours', 'checked_helper', 'prefetch']
 
 # %% ../../nbs/02_core.compiled.ipynb #704f6b13
 class Untracked(Exception):
@@ -190,6 +191,31 @@ def digest(
     reader = _Reader()
     try: return _hash(platform.python_version(), LIBRARIES, *(reader.read(f) if is_jitted(f) else reader.rule(f) for f in functions)).hex()
     except Untracked: return None
+
+
+class _Now(_Reader):
+    "Reads helpers as they are now, and notes those that were compiled before something in them changed."
+    def __init__(self):
+        super().__init__()
+        self.old, self.circular = [], False
+
+    def read(self, value, compiled: bool = True) -> bytes:
+        self.circular |= (id(value), compiled) in self.path   # Its hash depends on where the reading began
+        return super().read(value, compiled)
+
+    def callee(self, function) -> bytes:
+        now = self.compiled(function)
+        if function.overloads and _compiled_as.get(function, now) != now: self.old.append(function.__name__)
+        return now
+
+
+def compiled_before_a_change(functions) -> str | None:
+    "Return the name of a helper of these plain functions that was compiled before something that it uses changed."
+    reader = _Now()
+    try:
+        for function in functions: reader.rule(function)
+    except Untracked: pass
+    return reader.old[0] if reader.old and not reader.circular else None
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40102
 def plain_syntax(node) -> str:   # `node`: of `ast`, a list of such, or a value in one
@@ -384,6 +410,31 @@ def compile_for(signature, function, **options):
         try: return _compile_once(signature, function, **_LEAN, **options)
         except NumbaError: pass   # It makes arrays, or the next line says what is wrong
     return _compile_once(signature, function, **_COUNTS, **options)
+
+# %% ../../nbs/02_core.compiled.ipynb #5ea40031
+def answer_of(future: Future):
+    "Return the result of a future. Before Python 3.14, Windows interrupts no wait that has no limit."
+    while not future.done(): wait([future], .1)
+    return future.result()
+
+
+def run_interruptibly(
+    left,         # (1,) int64: the kernel ends when this is negative
+    function,     # A kernel
+    *arguments,   # What it is called with
+):
+    "Return what a long kernel returns. An interrupt of the main thread ends the kernel."
+    with ThreadPoolExecutor(1) as pool:
+        future = None
+        try:
+            future = pool.submit(function, *arguments)
+            return answer_of(future)
+        except BaseException:
+            left[0] = -1
+            while future is not None and not future.done():
+                left[0] = -1
+                wait([future], .01)
+            raise
 
 # %% ../../nbs/02_core.compiled.ipynb #5ea40022
 class Rewired:

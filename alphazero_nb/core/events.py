@@ -281,10 +281,13 @@ def plain_number(value):   # For `json.dumps`, which knows no other library's
     raise TypeError(f"{type(value).__name__} is not a number.")
 
 
+_KEPT = (RunStarted, RunDone, IterationDone, MatchPlayed, Message, WorkerStarted, WorkerLost)   # In the file of a run
+
+
 class JsonLines:
     "Appends events of some types to a file, one JSON object per line."
     def __init__(self, path: str | Path,
-                 every: tuple = (RunStarted, RunDone, IterationDone, MatchPlayed, Message, WorkerStarted, WorkerLost),
+                 every: tuple = _KEPT,
                  prepare: Callable | None = None):   # Called before each write; default: create the folder
         self.path, self.every, self.prepare = Path(path), every, prepare or self._create_folder
         self.lines, self.size = b"", None   # Lines to write, and the size of the file before a write that failed
@@ -308,8 +311,7 @@ class JsonLines:
         self.lines, self.size = b"", None
 
 # %% ../../nbs/05_core.events.ipynb #f72c8bfd
-_KINDS = {kind.__name__: kind for kind in (IterationDone, MatchPlayed, Message, RunDone, RunStarted, WorkerLost,
-                                          WorkerStarted)}
+_KINDS = {kind.__name__: kind for kind in _KEPT}
 _PLAIN = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,), "list": (list,), "dict": (dict,), "None": (type(None),)}
 
 

@@ -11,7 +11,7 @@ from typing import Callable
 import numpy as np
 from .base_game import BaseGame
 from .calls import SIGNATURES, address_of
-from .compiled import Rewired, checked_helper, compile_for, digest
+from .compiled import Rewired, checked_helper, compile_for, compiled_before_a_change, digest
 from .game_check import ContractError, check_game
 from .registry import game_module, get_game
 
@@ -99,6 +99,14 @@ def _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, 
         raise ValueError(f"{name}: shape is {tuple(shape)}; give (planes, height, width) or (numbers,).")
 
 
+def _require_functions(name, **functions) -> None:
+    "Raise a ValueError for what is given in place of a function."
+    for key, function in functions.items():
+        if function is None or callable(function): continue
+        raise ValueError(f"{name}: {key} is of type {type(function).__name__}; pass a function, such as "
+                         f"names.__getitem__ for a list of names.")
+
+
 def _places_of(name, cells, actions) -> np.ndarray | None:
     "Return `cells` as an array. Raise a ValueError unless each action has a place of its own."
     if cells is None: return None
@@ -129,6 +137,9 @@ class _CompiledRules(Sendable):
             if not inspect.isfunction(function):
                 raise ContractError(f"{self.name}: {key} is of type {type(function).__name__}; pass a function made with def "
                                     f"or lambda.")
+        if old := compiled_before_a_change(self.functions.values()):
+            raise ContractError(f"{self.name}: the helper {old} was compiled before something that it uses changed; "
+                                f"run its definition again.")
         self.digest = digest(*self.functions.values())   # Hash of the compiled rules; None if something cannot be read
         self.compiled = {key: _compile(key, f) for key, f in self.functions.items()}
         sizes = [self.state_size, self.players, self.actions, self.observation_size, self.max_legal, self.outcomes]
@@ -199,6 +210,8 @@ class Game(_CompiledRules):
         earlier_choices: int = 1,         # Most of them of one player
     ):
         _require_pairs(name, shape, players, zero_sum, privileged, privileged_size, chance, outcomes)
+        _require_functions(name, action_names=action_names, move_names=move_names, outcome_names=outcome_names, text=text,
+                           heuristic=heuristic, measures=measures, match_start=match_start)
         self.name, self.state_size, self.players, self.actions = name, state_size, players, actions
         self.max_length, self.max_legal, self.outcomes = max_length, max_legal or actions, outcomes
         self.rewards, self.zero_sum = rewards, players == 2 if zero_sum is None else bool(zero_sum)

@@ -19,8 +19,8 @@ from .registry import file_stem
 
 # %% auto #0
 __all__ = ['UNWRITTEN', 'MANY', 'ContractError', 'broken_law', 'seat_law', 'IndexWatch', 'broken_by_legal', 'broken_by_chance',
-           'broken_by_results', 'Checker', 'CheckReport', 'check_game', 'CallTrace', 'child_main', 'check_in_process',
-           'check_new_rules']
+           'broken_by_results', 'broken_by_measures', 'Checker', 'CheckReport', 'check_game', 'CallTrace', 'child_main',
+           'check_in_process', 'check_new_rules']
 
 # %% ../../nbs/01a_core.game_check.ipynb #e67b25da
 class ContractError(ValueError):
@@ -171,6 +171,14 @@ def broken_by_results(results: np.ndarray, opposite: bool) -> str:   # opposite:
     return (f"two players must have opposite results, not {results.tolist()}; if they need not in this game, "
             f"create it with zero_sum=False")
 
+
+def broken_by_measures(rows, players: int) -> str:
+    "Return the requirement that the measures of a finished game break, or ''."
+    try: table = np.array([[float(number) for number in row] for row in rows.values()])
+    except (AttributeError, TypeError, ValueError): table = np.zeros(0)
+    fits = table.ndim == 2 and min(2, players) <= table.shape[1] <= players and bool(np.isfinite(table).all())
+    return "" if fits else f"it must return {{name: a finite number for each seat}}, not {rows!r}"
+
 # %% ../../nbs/01a_core.game_check.ipynb #01a02619
 class Checker(_Checker):
     "The requirements of the contract, for one position at a time."
@@ -203,6 +211,12 @@ class Checker(_Checker):
         except Exception as error: self.failed("heuristic", error)
         self.law(choice in legal, "heuristic", f"it must return a legal action, not {choice!r}")
 
+    def measured(self, state) -> None:
+        if self.trace: self.trace("measures", self.history, self.seed)
+        try: rows = self.game.measures(state.copy())
+        except Exception as error: self.failed("measures", error)
+        self.keep("measures", broken_by_measures(rows, self.game.players))
+
     def counted(self, state) -> None:
         out = np.zeros(self.game.players, np.float32)
         self.read("material", state, out)
@@ -220,10 +234,14 @@ class Checker(_Checker):
         self.keep("returns", broken_by_results(out, self.game.zero_sum and self.mover == OVER))
         return out.tolist()
 
+    def other_seed(self) -> int:
+        "Return a seed for `resample_hidden`. It is not the one that dealt: with that, a new deal is the same deal."
+        if self.game.in_python and len(self.history) % 2: return 2**63 - 1 - self.seed   # A run has seeds of 63 bits
+        return int(np.random.default_rng([self.seed, len(self.history)]).integers(1 << 31))
+
     def hidden(self, state, mover, legal, planes) -> None:
         world, actions = state.copy(), np.zeros(self.game.max_legal, np.int32)
-        large = self.game.in_python and len(self.history) % 2   # A run has seeds of up to 63 bits
-        self.call("resample_hidden", world, 2**63 - 1 - self.seed if large else self.seed)
+        self.call("resample_hidden", world, self.other_seed())
         known = slice(self.game.observation_size)
         same = self.read("mover", world) == mover and np.array_equal(self.seen(world)[known], planes[known])
         same = same and actions[:self.read("legal", world, actions)].tolist() == legal
@@ -232,7 +250,7 @@ class Checker(_Checker):
     def world(self, state, rng, end: float) -> None:
         "Check that a world in which hidden things are drawn anew can be played on to its end, as a search does."
         world = state.copy()
-        self.call("resample_hidden", world, self.seed)
+        self.call("resample_hidden", world, self.other_seed())
         try: self._play_on(world, rng, end)
         except ContractError as error:
             law = f"the world that it draws must be one that can be played on; {str(error).removesuffix('.')}"
@@ -358,6 +376,7 @@ def _play_one(checker: Checker, tally: _Tally, rng, turn: int, end: float) -> No
     result = checker.result(state)
     over = not checker.position(twin) and result == checker.result(twin)
     checker.law(over, "symmetries", "a transformed game must end at the same move and with the same result")
+    if game.measures is not None: checker.measured(state)
     tally.ended(len(checker.history), state, result)
 
 # %% ../../nbs/01a_core.game_check.ipynb #01aa6608
@@ -550,12 +569,11 @@ _passed = weakref.WeakSet()   # Games that this process has checked
 def _passed_file(game: BaseGame) -> Path | None:
     "Return the file that exists if these rules have passed; None if there is no digest or no folder for it."
     folder = getattr(getattr(game.compiled["start"], "_cache", None), "cache_path", None)
-    advice = digest(game.heuristic) if inspect.isfunction(game.heuristic) else None
-    unread = game.digest is None or game.heuristic is not None and advice is None
-    if unread or folder is None: return None
+    more = [digest(f) if inspect.isfunction(f) else None for f in (game.heuristic, game.measures) if f is not None]
+    if game.digest is None or None in more or folder is None: return None
     sizes = (game.state_size, game.players, game.actions, game.shape, game.max_legal, game.max_length, game.outcomes,
              game.privileged_size, game.rewards, game.zero_sum, game.groups, game.start_symmetries)
-    facts = repr((VERSIONS, game.name, game.digest, advice, sizes, [array.tobytes() for array in game.symmetries])).encode()
+    facts = repr((VERSIONS, game.name, game.digest, more, sizes, [array.tobytes() for array in game.symmetries])).encode()
     laws = Path(importlib.util.find_spec("alphazero_nb.core.game_check").origin).read_bytes()
     name = hashlib.blake2b(facts + laws, digest_size=12).hexdigest()
     return Path(folder)/f"{file_stem(game.name)}-{name}.checked"
@@ -578,7 +596,7 @@ def check_new_rules(game: BaseGame) -> list[str]:
     except (OSError, ValueError): warnings = None
     if warnings is None:
         report = check_in_process(game)
-        _remember(file, report.warnings)
+        if report.games: _remember(file, report.warnings)
         warnings, notes = report.warnings, [str(report).partition("\n")[0]]
     else: notes = []
     _passed.add(game)

@@ -183,7 +183,8 @@ class Rules(Seeing):
 
     def copy(self, at: int, count: int):
         position = self.find(at, count)
-        return position.copy() if hasattr(position, "copy") else copy.deepcopy(position)
+        other = position.copy() if hasattr(position, "copy") else None
+        return other if type(other) is type(position) else copy.deepcopy(position)   # list.copy returns a list
 
     def resample_hidden(self, at: int, count: int, world: int) -> int:
         key = self.key(at, count)
@@ -318,7 +319,7 @@ class _PythonRules(Game):
         "Return the name of an action or outcome in this position; its object may know one (`move_name`)."
         state = self.as_state(state)
         position = self._rules.positions.find(state[1:HEADER + int(state[0])].tobytes())   # Must not be changed
-        return position.move_name(action) if hasattr(position, "move_name") else super().move_name(state, action)
+        return str(position.move_name(action)) if hasattr(position, "move_name") else super().move_name(state, action)
 
     def _draw(self, state) -> str:
         position = self.position(state)
@@ -362,7 +363,10 @@ class PythonGame(_PythonRules):
 # %% ../../nbs/03_core.python_game.ipynb #6b62c6f2
 def _can_resample(name: str, make: Callable, outcomes: int) -> bool:
     "Return True if positions have `resample_hidden`; a ContractError names a required method that is missing."
-    position = make(0)
+    try: position = make(0)
+    except Exception as error:
+        raise ContractError(f"{name}: make(0) raised {error!r}; pass a class whose __init__ takes a seed, "
+                            f"or a function of it.") from error
     for method in ("mover", "legal", "play", "returns", "observe", *["chance"] * (outcomes > 0)):
         if not callable(getattr(position, method, None)):
             raise ContractError(f"{name}: make(0) returns a {type(position).__name__}, which has no method {method}().")

@@ -154,6 +154,16 @@ def _require_readable(word: str, name: str, factory: Callable) -> None:
         raise ValueError(f"the function registered as {word!r} returned a game called {name!r}; "
                          f"register it as {found!r}, or call the game {word!r}.")
 
+
+def _require_told(word: str, parameters: dict, name: str, factory: Callable) -> None:
+    "Raise a ValueError if the name of a game of one's own leaves a parameter out: its run would be loaded without it."
+    told, known = _parse(name)[1], inspect.signature(factory).parameters
+    if told.keys() - parameters.keys(): return   # Others may say the same: rows and cols instead of size
+    for key, value in parameters.items():
+        if key in told or key in known and known[key].default == value: continue
+        raise ValueError(f"{word}({key}={value}) has the name {name!r}, so its run would be loaded without {key}; "
+                         f"give the game a name with it, such as {word}({key}={value}).")
+
 # %% ../../nbs/01b_core.registry.ipynb #64bd4187
 _loaded = {}   # Compiled games of the package by their function and parameters
 
@@ -175,6 +185,7 @@ def get_game(
     if not isinstance(game, BaseGame):
         raise ValueError(f"the function registered as {word!r} returned a {type(game).__name__}, not a Game.")
     _require_readable(word, game.name, factory)
+    if not game_module(word): _require_told(word, parameters, game.name, factory)
     if game_module(word) and not game.in_python: _loaded[key] = game
     return game
 

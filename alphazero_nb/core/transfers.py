@@ -5,6 +5,7 @@
 # %% ../../nbs/00a_core.transfers.ipynb #8fa22beb
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import Callable
 
@@ -67,6 +68,9 @@ class DeviceStream:
         around.wait_stream(self.stream)
 
 # %% ../../nbs/00a_core.transfers.ipynb #52077f71
+_recording = threading.Lock()   # A process can record only one graph at a time
+
+
 class DeviceGraph:
     "A computation on a device that overlaps, recorded once for one shape and then given in one piece."
     def __init__(self, device: Device, compute: Callable, example: torch.Tensor):   # compute: tensor -> tensors
@@ -78,7 +82,8 @@ class DeviceGraph:
         with module.device(device.name):
             with module.stream(side):
                 for _ in range(3): compute(self.input)   # Libraries choose their kernels and take their memory
-            with module.graph(self.graph, stream=side, capture_error_mode="thread_local"): self.output = compute(self.input)
+            with _recording, module.graph(self.graph, stream=side, capture_error_mode="thread_local"):
+                self.output = compute(self.input)
         around.wait_stream(side)
 
     def __call__(self, tensor: torch.Tensor):

@@ -209,7 +209,7 @@ def move_pieces(board, start, to, piece, gone):
     return after if piece < 0 else promote(after, there, piece)
 
 # %% ../../nbs/17_games.chess_moves.ipynb #162b43ff
-KEEPS = np.full(64, 15)   # By square: the castling rights that stay when a piece moves from or to it
+KEEPS = np.full(64, 15, np.int64)   # By square: the castling rights that stay when a piece moves from or to it
 for _square, _lost in dict(e1=3, h1=1, a1=2, e8=12, h8=4, a8=8).items(): KEEPS[square_of(_square)] -= _lost
 
 

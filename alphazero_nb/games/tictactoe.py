@@ -30,7 +30,7 @@ def legal(state, actions):
     return n
 
 # %% ../../nbs/10_games.tictactoe.ipynb #95de026b
-LINES = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]])
+LINES = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]], np.int64)
 
 
 def play(state, action):

@@ -18,8 +18,8 @@ from .strong_games import PairScores, StrongGame, perplexity
 
 # %% auto #0
 __all__ = ['LEAD', 'DECIDED', 'Sample', 'share_sample', 'mean_sample', 'jackknife', 'result_measures', 'choice_measures',
-           'lead_changes', 'decided_at', 'drama_measures', 'luck_measures', 'describe_play', 'describe_depth',
-           'Estimate', 'angle', 'pooled_variance', 'estimate', 'difference']
+           'has_more_openings', 'lead_changes', 'decided_at', 'drama_measures', 'luck_measures', 'describe_play',
+           'describe_depth', 'Estimate', 'angle', 'pooled_variance', 'estimate', 'difference']
 
 # %% ../../nbs/84_lab.measures.ipynb #7c7199db
 class Sample(NamedTuple):
@@ -76,6 +76,12 @@ def choice_measures(games: list[StrongGame]) -> dict[str, Sample]:
         found["openings"] = jackknife(lambda names: float(perplexity(list(Counter(names).values()))), openings)
     return found
 
+# %% ../../nbs/84_lab.measures.ipynb #84op0002
+def has_more_openings(games: list[StrongGame]) -> bool:
+    "Return True if more than a tenth of these games have an opening of their own: there are more than they show."
+    counts = Counter(game.opening for game in games if game.opening)
+    return sum(count == 1 for count in counts.values()) > .1 * counts.total()
+
 # %% ../../nbs/84_lab.measures.ipynb #d329c13c
 LEAD, DECIDED = 0.1, 0.5   # Of an expected result, from −1 to 1
 
@@ -113,8 +119,9 @@ def luck_measures(games: list[StrongGame]) -> dict[str, Sample]:
     pairs = [(tuple(game.results), tuple(game.luck)) for game in games]
     def share(pairs) -> float:
         results, luck = np.array(pairs).transpose(1, 0, 2)
-        whole = results.var(0).sum()
-        return max(0.0, 1 - (results - luck).var(0).sum() / whole) if whole > 0 else 0.0
+        results, luck = results - results.mean(0), luck - luck.mean(0)
+        both, whole = float((results * luck).sum()), float((results ** 2).sum() * (luck ** 2).sum())
+        return max(0.0, both) * both / whole if whole > 0 else 0.0   # Whatever the scale of luck
     return {"luck": jackknife(share, pairs)}
 
 

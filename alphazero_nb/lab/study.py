@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib, heapq, json, math, threading, time
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -25,7 +26,7 @@ from ..arena.matches import play_match
 from ..arena.players import RandomPlayer
 from ..ui.match_text import first_line
 from ..ablate import LARGEST, Runs, Stopped, check_run, require_kind, trained_row
-from .measures import describe_depth, describe_play
+from .measures import describe_depth, describe_play, has_more_openings
 from .report import choices_by_move, study_page
 from .strong_games import STRENGTHS, PairScores, StrongGame, play_steps, play_strong
 from .verdict import (count_questions, describe_exact, describe_gaps, describe_variant, exact_answer,
@@ -238,16 +239,20 @@ def play_together(study: Study, keys: list, threads: int) -> list[dict]:   # key
     "Return the rounds, stored or played now in so many threads."
     plan, stop = study.plan, threading.Event()
     with ThreadPoolExecutor(threads) as pool:
-        def begin(name, seed, number):
+        def prepare(name, seed, number):
             run, path = study.runs.trainer(name, seed), _round_file(study, name, seed, number)
             network = run.folder.checkpoint.networks[run.iteration]
             if (found := _stored_round(path, network, plan.strengths)) is not None: return found
             agent, own = study.runs.agent(name, seed, max(plan.strengths)), derive_seed(seed, Purpose.LADDER, number)
-            return pool.submit(play_round, agent, plan.strengths, own, network, path, study.clock, stop)
+            return partial(play_round, agent, plan.strengths, own, network, path, study.clock, stop)
         try:
-            results = [begin(*key) for key in keys]
+            rounds = [prepare(*key) for key in keys]   # All agents are there before the first of them plays
+            results = [pool.submit(each) if callable(each) else each for each in rounds]
             futures = [each for each in results if isinstance(each, Future)]
-            for each in wait(futures, return_when=FIRST_EXCEPTION).done: each.result()   # Raises the error of a round
+            while True:   # Before Python 3.14, Windows interrupts no wait that has no limit
+                done, left = wait(futures, .1, FIRST_EXCEPTION)
+                for each in done: each.result()   # Raises the error of a round
+                if not left: break
             return [each.result() if isinstance(each, Future) else each for each in results]
         except BaseException:
             stop.set()
@@ -266,7 +271,9 @@ def play_rounds(study: Study) -> dict:   # {(variant, seed): list of rounds}
     "Play as many rounds of all agents as fit into the time, at least one."
     plan, found = study.plan, {key: [] for key in study.runs}
     budget, spent, last = 60 * (1 - TRAINING) * plan.minutes, 0.0, []   # last: seconds of each agent's last round
-    threads = 1 if any(get_game(name).in_python for name in plan.variants) else usable_cores()
+    alone = (any(get_game(name).in_python for name in plan.variants)
+             or any(study.runs.trainer(*key).device.type == "mps" for key in found))
+    threads = 1 if alone else usable_cores()   # Two threads cannot give work to an Apple GPU
     at_once = threads // math.gcd(threads, len(found))   # Rounds that keep all threads busy to their end
     while (number := len(next(iter(found.values())))) < (plan.rounds or MOST_ROUNDS):
         more = min(at_once if number else 1, (plan.rounds or MOST_ROUNDS) - number)   # The first says how long they take
@@ -294,8 +301,10 @@ def all_samples(plan: StudyPlan, rounds: dict) -> tuple[dict, set]:   # rounds: 
     for name in plan.variants:
         for seed in plan.seeds:
             for strength in plan.strengths:
-                for measure, sample in describe_play(games_of(rounds[name, seed], strength)).items():
+                games = games_of(rounds[name, seed], strength)
+                for measure, sample in describe_play(games).items():
                     samples.setdefault((name, strength, measure), []).append(sample)
+                if has_more_openings(games): bounds.add((name, strength, "openings"))
             steps = [PairScores(pair[0]["stronger"], pair[0]["weaker"],
                                 [score for step in pair for score in step["scores"]])
                      for pair in zip(*(row["steps"] for row in rounds[name, seed]))]

@@ -22,14 +22,23 @@ from ..core.game import Game
 from .networks import BoardNet
 
 # %% auto #0
-__all__ = ['WAITS_S', 'MOST_JSON', 'DEEPEST', 'is_held', 'is_away', 'patiently', 'write_whole', 'json_bytes', 'write_json',
-           'write_arrays', 'most_unpacked', 'unpacked_size', 'read_plain', 'exists', 'read_arrays', 'parse_json',
-           'read_json', 'flatten', 'network_arrays', 'fill_network', 'require_like', 'check_network']
+__all__ = ['WAITS_S', 'MOST_JSON', 'DEEPEST', 'away_numbers', 'is_held', 'is_away', 'patiently', 'write_whole', 'json_bytes',
+           'write_json', 'write_arrays', 'most_unpacked', 'unpacked_size', 'read_plain', 'exists', 'read_arrays',
+           'parse_json', 'read_json', 'flatten', 'network_arrays', 'fill_network', 'require_like', 'check_network']
 
 # %% ../../nbs/23_network.checkpoint.ipynb #23dd999a
 WAITS_S = (.05, .1, .2, .4, .8, 1.6)   # Seconds between the attempts of `patiently`
-_GONE = {errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENODEV, errno.ENXIO}
-_AWAY = _GONE | {errno.ENOENT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}   # If a folder worked before
+_GONE = {errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENODEV, errno.ENXIO,
+         errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, getattr(errno, "ESHUTDOWN", errno.ENXIO)}
+
+
+def away_numbers(windows: bool = os.name == "nt") -> set:
+    "Return the numbers of errors of a folder that worked before, if its drive is away. Windows has one for many of them."
+    numbers = _GONE | {errno.ENOENT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}
+    return numbers | {errno.EINVAL} if windows else numbers
+
+
+_AWAY = away_numbers()
 
 
 def is_held(error: OSError) -> bool: return isinstance(error, PermissionError)   # On Windows, by another program

@@ -68,10 +68,6 @@ class Ticket:
         self._answer, self._error = answer, error
         self._done.set()
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        "Wait for completion. Return False on timeout."
-        return self._done.wait(timeout_s)
-
     def result(self, timeout_s: float | None = None):
         "Return the result. Raise an EvaluatorError caused by the failure, or a TimeoutError after `timeout_s`."
         if not self._done.wait(timeout_s): raise TimeoutError(f"no result within {timeout_s} s.")
@@ -84,7 +80,8 @@ def out_of_memory(error: Exception) -> bool:
     "Return True if a device is out of memory (CUDA, MPS and CPU report it differently)."
     import torch
     if isinstance(error, torch.OutOfMemoryError): return True
-    words = ("out of memory", "can't allocate memory")
+    words = ("out of memory", "can't allocate memory", "not enough memory", "Invalid buffer size",
+             "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 

@@ -124,8 +124,9 @@ class RecordedCopy:
         try: return DeviceGraph(self.device, self.forward, inputs)
         except torch.OutOfMemoryError: raise
         except RuntimeError as error:
-            raise RuntimeError(f"backend 'graphs' cannot record {type(self.net).__name__}, perhaps because it waits "
-                               f"for the device; choose backend 'auto'. ({error})") from error
+            # Some versions of PyTorch leave their memory pool as it was during a recording that failed
+            raise RuntimeError(f"backend 'graphs' cannot record {type(self.net).__name__} (does it wait for the "
+                               f"device?); restart and choose 'auto'. ({error})") from error
 
     def load(self, network: nn.Module) -> bool:
         "Use these weights from the next call on. Return False, and change nothing, if the recordings cannot have them."

@@ -63,9 +63,6 @@ class GameSearch:
     @property
     def proven(self) -> bool: return bool(self.trees.nodes[0]["exact"])
 
-    @property
-    def full(self) -> bool: return self.visits > self.room
-
     def step(self, simulations: int) -> bool:
         "Run one batch. Return False when the moves have `simulations` visits, or the position is proven."
         budget = min(simulations, self.room)

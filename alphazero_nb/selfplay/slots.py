@@ -403,8 +403,10 @@ def retrace(game: Game, seed: int, actions) -> np.ndarray:
 def _rolled(block: SlotBlock, node: int, child: int, below: list) -> list[int]:
     "Return the outcome that leads from a chance node to its child, then `below`; nothing if no single one does."
     game, states = block.game, block.trees.states
-    for outcome, _ in game.chance(states[node]):
-        if np.array_equal(game.play(states[node], outcome), states[child]): return [outcome, *below]
+    for outcome in range(game.outcomes):
+        try: after = game.play(states[node], outcome)
+        except Exception: continue   # It is no outcome here, or fails, as these rules do
+        if np.array_equal(after, states[child]): return [outcome, *below]
     return []
 
 

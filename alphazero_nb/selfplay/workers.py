@@ -86,12 +86,12 @@ class Worker:
         "Make sure that the process has ended, and close its threads and its pipe."
         self.process.join(timeout_s)
         if self.process.is_alive(): self.process.kill()
-        self.process.join()
+        self.process.join(10)   # A process that waits for a dead drive or GPU does not end
         self.outbox.close(1)
         self.inbox.join(1)
         in_use = self.outbox.is_alive() or self.inbox.is_alive()   # A child of the worker may still hold its end
         if not in_use: self.pipe.close()
-        self.process.close()
+        if not self.process.is_alive(): self.process.close()
 
 # %% ../../nbs/46_selfplay.workers.ipynb #d07567df
 class WorkerSet:
@@ -323,6 +323,7 @@ class Supervisor(threading.Thread):
             if asleep: worker.last_seen = now
             if now - worker.last_seen > limit and not worker.killed: worker.kill(f"was silent for {limit:g} s")
             if now - worker.last_seen > 2 and not worker.process.is_alive(): self.handler.replace(worker)
+            elif worker.killed and now - worker.last_seen > limit + 10: self.handler.replace(worker)   # No signal ends it
 
 # %% ../../nbs/46_selfplay.workers.ipynb #f710617f
 def check_sendable(game: Game, network) -> None:

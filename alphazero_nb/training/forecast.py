@@ -86,8 +86,8 @@ def measure_speed(
     **engine,                               # Of `SelfPlayEngine`: layout, games, threads, devices, workers
 ) -> Speed:
     "Measure the speed of a device with an untrained network."
-    play, train, device = play or default_settings(game), train or default_training(game), get_device(device)
-    learner = Learner(PolicyValueNet(game, preset, 0), device, train)
+    play, train = play or default_settings(game), train or default_training(game)
+    learner = Learner(PolicyValueNet(game, preset, 0), get_device(device), train)
     if play.int8: learner.measure_ranges(random_batch(game, 64).inputs)
     layout, scheduler = engine.get("layout"), GameScheduler()
     if not isinstance(layout, Layout):
@@ -211,7 +211,7 @@ def forecast(
     **engine,                               # Of `plan_layout`: layout, games, threads, devices, workers
 ) -> Forecast:
     "Measure the speed of the device, choose a network, and return what a run of this length will be."
-    game, device = get_game(game) if isinstance(game, str) else game, get_device(device)
+    game, asked, device = get_game(game) if isinstance(game, str) else game, device, get_device(device)
     require_number("minutes", minutes, 0, MOST_MINUTES, whole=False, above=True)
     require_choices(game)
     play, train, found = play or default_settings(game), train or default_training(game), None
@@ -221,7 +221,7 @@ def forecast(
     for name in names:
         starts = spread_starts(play, usual[0])
         for _ in range(2):
-            speed = measure_speed(game, name, device, starts, train, min(3.0, .6 * minutes), **engine)
+            speed = measure_speed(game, name, asked, starts, train, min(3.0, .6 * minutes), **engine)
             expected, learned = forecast_at_speed(game, minutes, device, speed, play, train, usual)
             say(f"{name}: {speed.evals_per_s:,.0f} evaluations/s, {speed.steps_per_s:.1f} optimiser steps/s, "
                 f"{_round(expected.positions)} positions in {minutes:g} min")
@@ -311,7 +311,7 @@ def prepare_run(
     if minutes is None or minutes < 1 or fixed or trainer.iteration: return trainer, None
     layout = None if run.layout == "auto" else run.layout
     if run.weights is not None: preset = run.preset   # Nothing to choose
-    expected = forecast(run.game, minutes, run.device, preset, run.play, run.train, say, layout=layout, **run.engine)
+    expected = forecast(run.game, minutes, run.asked, preset, run.play, run.train, say, layout=layout, **run.engine)
     say(str(expected))
     trainer.use_preset(expected.preset)
     return trainer, expected

@@ -5,7 +5,7 @@
 # %% ../../nbs/62c_training.inbox.ipynb #d3aa6119
 from __future__ import annotations
 
-import bisect, os, time
+import os, time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,12 +17,12 @@ from ..core.registry import get_game
 from ..core.records import GameRecord
 from ..network.checkpoint import patiently
 from .run_folder import RunFolder
-from .shared_folder import (GamesFile, NotWhole, Reminder, SharedPlan, is_games_file, list_files,
-                                                 list_producers, read_games)
+from .shared_folder import (GameRanges, GamesFile, NotWhole, Reminder, SharedPlan, is_games_file,
+                                                 list_files, list_producers, read_games)
 
 # %% auto #0
-__all__ = ['LOOKS', 'counted_files', 'GameRanges', 'remove_files', 'Tidier', 'BadFiles', 'SharedInbox', 'wait_for_games',
-           'arrival_event', 'mean_age', 'describe_age', 'SharedGames']
+__all__ = ['LOOKS', 'counted_files', 'remove_files', 'Tidier', 'BadFiles', 'SharedInbox', 'wait_for_games', 'arrival_event',
+           'mean_age', 'describe_age', 'SharedGames']
 
 # %% ../../nbs/62c_training.inbox.ipynb #9e38d15f
 def counted_files(folder: RunFolder, files: list[GamesFile]) -> list[set[GamesFile]]:
@@ -33,28 +33,6 @@ def counted_files(folder: RunFolder, files: list[GamesFile]) -> list[set[GamesFi
         except ValueError: numbers = set()   # The run has lost these games, so they may be taken again
         found.append({file for file in files if file.numbers[0] in numbers})
     return found
-
-
-class GameRanges:
-    "Numbers of games as few ranges."
-    def __init__(self, saved=()):   # Of `ranges` in JSON; anything else holds no games
-        pairs = isinstance(saved, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 and all(
-            type(number) is int and 0 <= number < 1 << 63 for number in pair) for pair in saved)
-        self.ranges = sorted(map(tuple, saved)) if pairs else []   # (first number, last number + 1), apart
-
-    def hold(self, numbers: range) -> bool:
-        "Return True if any of these numbers is in a range."
-        at = bisect.bisect(self.ranges, (numbers.start, 1 << 63))
-        before, after = self.ranges[max(0, at - 1):at], self.ranges[at:at + 1]
-        return any(end > numbers.start for _, end in before) or any(start < numbers.stop for start, _ in after)
-
-    def add(self, numbers: range) -> None:
-        "Add numbers that no range holds."
-        at = bisect.bisect(self.ranges, (numbers.start, numbers.stop))
-        start, end = numbers.start, numbers.stop
-        if at < len(self.ranges) and self.ranges[at][0] == end: end = self.ranges.pop(at)[1]
-        if at and self.ranges[at - 1][1] == start: at, start = at - 1, self.ranges.pop(at - 1)[0]
-        self.ranges.insert(at, (start, end))
 
 # %% ../../nbs/62c_training.inbox.ipynb #0a216560
 def remove_files(shared: Path, files) -> None:

@@ -14,12 +14,13 @@ from torch import nn
 from ..core.events import Events, Message, SelfPlayDone, SelfPlayStopped, default_listeners
 from ..core.registry import get_game
 from ..core.records import GameRecord
-from ..network.checkpoint import check_network, fill_network, read_arrays, read_plain
+from ..network.checkpoint import check_network, fill_network, is_away, read_arrays, read_plain
 from ..network.networks import PolicyValueNet
 from ..network.saved_run import read_config, read_saved
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
-from .shared_folder import (PRODUCER_GAMES, Reminder, SharedPlan, list_files, producer_seed,
+from .run_folder import Absence
+from .shared_folder import (PRODUCER_GAMES, GameRanges, Reminder, SharedPlan, list_files, producer_seed,
                                                  read_plan, read_start, write_games)
 
 # %% auto #0
@@ -33,6 +34,7 @@ class NewestWeights:
             raise ValueError(f"{str(folder)!r} is trained with a network of your own; pass it as network=MyNet().")
         if network is not None: check_network(get_game(plan.game), network)
         self.folder, self.manifest, self.iteration, self.problem = folder, b"", 0, ""
+        self.counted = GameRanges()   # Games that the manifest counts
         untrained = network or PolicyValueNet(get_game(plan.game), plan.preset, plan.seed)
         self.network = copy.deepcopy(untrained)
         read_start(folder, self.network)
@@ -52,6 +54,7 @@ class NewestWeights:
             self.problem = str(error)
             return False
         self.manifest, self.iteration = manifest, newest
+        self.counted = GameRanges(checkpoint.plan.get("counted_games", ()))
         return True
 
 # %% ../../nbs/62b_training.producer.ipynb #1d5ff52d
@@ -64,7 +67,7 @@ def claim_producer(shared: Path) -> int:
         return producer
 
 # %% ../../nbs/62b_training.producer.ipynb #5de510c6
-AHEAD = 6   # Iterations whose games may lie in the folder; those of the last two are already counted
+AHEAD = 4   # Iterations whose games may wait in the folder
 
 # %% ../../nbs/62b_training.producer.ipynb #dde4ca4e
 class GamesWriter:
@@ -73,24 +76,25 @@ class GamesWriter:
         self.shared, self.plan, self.producer, self.reminder = folder / "shared", plan, producer, reminder
         self.source = f"{platform.node() or 'producer'} {producer:08x} {device}"
         self.held, self.written, self.failing_since = [], 0, None   # Games in memory, and on the disk
+        self.counted = GameRanges()   # Games that the newest manifest counts
 
     def has_room(self) -> bool:
-        "Return True if the disk takes games and few lie in the folder."
-        there = sum(file.count for file in list_files(self.shared))
+        "Return True if the disk takes games and few wait in the folder."
+        there = sum(file.count for file in list_files(self.shared) if not self.counted.hold(file.numbers))
         if there < AHEAD * self.plan.games: return not self.held
-        self.reminder.remind("room", f"{there:,} games lie in {self.shared}. Playing continues when "
+        self.reminder.remind("room", f"{there:,} games wait in {self.shared}. Playing continues when "
                                      f"the trainer uses them.")
         return False
 
     def write(self, records: list[GameRecord], evaluations: int = 0) -> None:
-        "Write these games after those in memory. Raise the OSError of a disk that has failed for ten minutes."
+        "Write these games after those in memory. Raise the OSError of a disk that fails, or is away, for too long."
         self.held += records
         try:
             self._write(evaluations)
             self.failing_since = None
         except OSError as error:
             self.failing_since, now = self.failing_since or time.monotonic(), time.monotonic()
-            if now - self.failing_since > 600: raise
+            if now - self.failing_since > (Absence.longest_s if is_away(error) else 600): raise
             self.reminder.remind("disk", f"{error} {len(self.held):,} finished games stay in memory.")
 
     def _write(self, evaluations: int) -> None:
@@ -115,16 +119,27 @@ class Producer:
         self.folder, self.emit, self.reminder, self.evaluations = folder, emit, Reminder(emit), 0
         plan, number = read_plan(folder), claim_producer(folder / "shared")
         self.plan_now, self.weights = self._read_plan(), NewestWeights(folder, plan, network)
-        self.weights.look()
+        self.wait_for_weights()
         self.engine = SelfPlayEngine(
             get_game(plan.game), self.weights.network, seed=producer_seed(plan.seed, number), settings=plan.play,
             first_version=self.weights.iteration, listeners=[without_ends(emit)], **engine)
         self.writer = GamesWriter(folder, plan, number, self.engine.layout.devices[0], self.reminder)
+        self.writer.counted = self.weights.counted
+
+    def wait_for_weights(self, patience_s: float = 600.0) -> None:
+        "Read the newest weights of the run, if it has any. Raise a ValueError if they stay unreadable."
+        end = time.monotonic() + patience_s
+        while not self.weights.look() and self.weights.problem:
+            if time.monotonic() > end: raise ValueError(self.weights.problem)
+            self.reminder.remind("weights", f"{self.weights.problem} Playing begins when it can be read.")
+            time.sleep(.2)
 
     def load_weights(self) -> None:
         "Play with newer weights, if there are any."
         weights = self.weights
-        if weights.look(): self.engine.set_network(weights.network, weights.iteration)
+        if weights.look():
+            self.engine.set_network(weights.network, weights.iteration)
+            self.writer.counted = weights.counted
         elif weights.problem:
             self.reminder.remind("weights", f"{weights.problem} Playing continues with iteration {weights.iteration}.")
 

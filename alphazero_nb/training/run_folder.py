@@ -40,8 +40,7 @@ def spared_networks(
 # %% ../../nbs/62_training.run_folder.ipynb #82225687
 _OURS = re.compile(r"(network|learner)-(\d{6,12})\.npz", re.ASCII)
 _PART = re.compile(r"\..+\.\d+\.part", re.ASCII)
-_FILES = ("config.json", "manifest.json", "previous.json", "iterations.jsonl", "events.jsonl", "layout.json", ".lock",
-          "unfinished.json")
+_FILES = ("config.json", "manifest.json", "previous.json", "iterations.jsonl", "events.jsonl", "layout.json", ".lock")
 
 
 def _remove(path: Path) -> None:
@@ -56,17 +55,26 @@ def _left_by_a_start(path: Path) -> bool:
     return path.name.startswith(".")
 
 # %% ../../nbs/62_training.run_folder.ipynb #1d510132
+def _take_lock(handle: int) -> None:
+    "Lock a file. Raise a BlockingIOError if it is locked."
+    try: import fcntl
+    except ImportError:   # Windows
+        import msvcrt
+        os.lseek(handle, 1 << 30, os.SEEK_SET)   # Beyond its end, so that it can still be copied
+        try: msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error: raise BlockingIOError from error
+    else: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _lock(folder: Path) -> int:
     "Return the handle of the folder's lock. Raise a ValueError if another trainer holds it, and an OSError without it."
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     try:
-        try:
-            import fcntl
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try: _take_lock(handle)
         except BlockingIOError:
             raise ValueError(f"{str(folder)!r} is in use by another trainer; "
                              f"stop that run, or choose another folder.") from None
-        except (ImportError, OSError): pass   # Windows, and drives without locks
+        except (ImportError, OSError): pass   # A drive without locks
         return handle
     except BaseException:
         os.close(handle)
@@ -184,7 +192,9 @@ class Absence:
             if not is_away(error): raise
             raise OSError(f"{str(self.folder.path)!r} has been away for {self.seconds / 60:,.0f} minutes "
                           f"({_cause(error)}); run it again when the folder is back.") from error
-        if self.since is not None: self._report(None)
+        if self.since is not None:
+            self._report(None)
+            self.folder.waited += self.seconds
         return result
 
     def _attempt(self, call: Callable):
@@ -192,7 +202,7 @@ class Absence:
         self.folder.check_there()
         if self.since is not None: self.folder.lock_again()
         try: return call()
-        except (ValueError, RuntimeError):
+        except (ValueError, RuntimeError, OSError):
             self.folder.check_there()
             raise
 
@@ -227,6 +237,7 @@ class _HeldFolder:
         check_place(self.path, config)
         self.begun = exists(self.path / "config.json")   # True if the folder holds the run, or did
         self.clock, self.sleep, self.lock_again = time.monotonic, time.sleep, lambda: None
+        self.waited = 0.0   # Seconds in which the folder was away
 
     def check_there(self) -> None:
         "Raise an OSError if the folder has held the run and cannot be read."
@@ -261,8 +272,7 @@ class _HeldFolder:
         "Save the finished games of an interrupted iteration. Without games, remove those saved before."
         path = self.path / "games" / "unfinished.npz"
         if records: write_arrays(path, join_records(records), compress=True)
-        else:
-            for left in (path, self.path / "unfinished.json"): _remove(left)
+        else: _remove(path)
 
     def kept(self) -> list[GameRecord]:
         "Return the games that `keep` saved. Raise a ValueError if they cannot be read."
@@ -382,11 +392,11 @@ def _machine(used) -> dict:   # used: names of devices
                 cards={name: get_device(name).description for name in sorted(set(used)) if name in names})
 
 
-def _of_this_machine(saved: dict, used: set | None = None) -> bool:   # used: the only devices that may be asked
+def _of_this_machine(saved: dict, used=()) -> bool:   # used: the only devices that may be asked; none: all
     machine = saved["machine"]
     cards = machine.get("cards") if isinstance(machine, dict) else None
     if not isinstance(cards, dict) or machine != dict(_machine(()), cards=cards): return False
-    if used is not None and set(cards) != used: return False
+    if used and not set(cards) <= set(used): return False
     try: return machine == _machine(cards)
     except RuntimeError: return False   # A GPU that does not answer
 
@@ -395,7 +405,7 @@ def _measured_rows(path: Path, layout: Layout) -> list[dict]:
     "Return the table of a layout file of this machine and of the layout's device; empty if there is none."
     try: saved = read_json(path, "measured layout", ("machine", "measured")) if exists(path) else None
     except ValueError: return []
-    rows = saved["measured"] if saved and _of_this_machine(saved, set(layout.devices)) else []
+    rows = saved["measured"] if saved and _of_this_machine(saved, layout.devices) else []
     return rows if isinstance(rows, list) and all(isinstance(row, dict) and "layout" in row for row in rows) else []
 
 
@@ -407,12 +417,12 @@ def save_layout_file(path: Path, table: list[dict], layout: Layout) -> None:
     write_json(path, dict(machine=_machine(layout.devices), layout=asdict(layout), measured=table))
 
 
-def read_layout_file(path: Path, device: str | None = None) -> Layout | None:   # device: ignore layouts of others
+def read_layout_file(path: Path, *devices: str) -> Layout | None:   # devices: ignore layouts with others
     "Return the layout that was measured on this machine, if any. Raise a ValueError if the file is damaged."
     from alphazero_nb.network.inference import BACKENDS, DTYPES
     if not exists(path): return None
     saved = read_json(path, "measured layout", ("machine", "layout"))
-    if not _of_this_machine(saved, {device} if device else None): return None
+    if not _of_this_machine(saved, devices): return None
     try: layout = read_layout(saved["layout"])
     except (TypeError, KeyError): raise ValueError(f"{path} is damaged: it does not hold a layout.") from None
     counts = [layout.threads, layout.games, layout.max_batch, layout.max_rows or 1, layout.merged, len(layout.devices)]
@@ -437,13 +447,13 @@ class LayoutFile:
         layout: str | Layout,    # Of the trainer; "auto": the measured one
         fixed: bool,             # True if nothing may be measured
         minutes: float | None,   # Length of the run, if it is known
-        device: str | None = None,   # Of the run; a layout of another one is not used
+        *devices: str,           # Of the run; a layout with others, or without the first, is not used
     ) -> tuple:                  # A layout, "auto" to measure now, or None for the default; and a note or ""
         "Return the layout to start with."
         if layout != "auto": return layout, ""
-        try: found, note = read_layout_file(self.path, device), ""
+        try: found, note = read_layout_file(self.path, *devices), ""
         except ValueError as error: found, note = None, f"{str(error).rstrip('.')}. The layout is measured again."
-        if found and device and set(found.devices) != {device}: found = None
+        if found and devices and not {devices[0]} <= set(found.devices) <= set(devices): found = None
         if found: self.max_rows = found.max_rows
         if found and not fixed: return found, note
         return None if fixed or minutes is None or minutes < 3 else "auto", note

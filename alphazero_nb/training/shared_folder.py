@@ -5,7 +5,7 @@
 # %% ../../nbs/62a_training.shared_folder.ipynb #e183b298
 from __future__ import annotations
 
-import json, os, re, time
+import bisect, json, os, re, time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,8 +22,9 @@ from ..search.search import SearchSettings
 from ..selfplay.settings import SelfPlaySettings
 
 # %% auto #0
-__all__ = ['PRODUCER_GAMES', 'FORMAT', 'GamesFile', 'list_files', 'list_producers', 'is_games_file', 'producer_seed',
-           'write_games', 'NotWhole', 'read_games', 'SharedPlan', 'write_start', 'read_start', 'read_plan', 'Reminder']
+__all__ = ['PRODUCER_GAMES', 'FORMAT', 'GamesFile', 'list_files', 'list_producers', 'is_games_file', 'GameRanges',
+           'producer_seed', 'write_games', 'NotWhole', 'read_games', 'SharedPlan', 'write_start', 'read_start',
+           'read_plan', 'Reminder']
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #93fafa1d
 _INDEX_BITS = 24   # A producer plays fewer games than this many bits can count
@@ -68,6 +69,28 @@ def list_producers(shared: Path) -> list[str]:
 
 
 def is_games_file(name: str) -> bool: return _FILE.fullmatch(name) is not None   # Of a producer's folder
+
+# %% ../../nbs/62a_training.shared_folder.ipynb #9e38d160
+class GameRanges:
+    "Numbers of games as few ranges."
+    def __init__(self, saved=()):   # Of `ranges` in JSON; anything else holds no games
+        pairs = isinstance(saved, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 and all(
+            type(number) is int and 0 <= number < 1 << 63 for number in pair) for pair in saved)
+        self.ranges = sorted(map(tuple, saved)) if pairs else []   # (first number, last number + 1), apart
+
+    def hold(self, numbers: range) -> bool:
+        "Return True if any of these numbers is in a range."
+        at = bisect.bisect(self.ranges, (numbers.start, 1 << 63))
+        before, after = self.ranges[max(0, at - 1):at], self.ranges[at:at + 1]
+        return any(end > numbers.start for _, end in before) or any(start < numbers.stop for start, _ in after)
+
+    def add(self, numbers: range) -> None:
+        "Add numbers that no range holds."
+        at = bisect.bisect(self.ranges, (numbers.start, numbers.stop))
+        start, end = numbers.start, numbers.stop
+        if at < len(self.ranges) and self.ranges[at][0] == end: end = self.ranges.pop(at)[1]
+        if at and self.ranges[at - 1][1] == start: at, start = at - 1, self.ranges.pop(at - 1)[0]
+        self.ranges.insert(at, (start, end))
 
 # %% ../../nbs/62a_training.shared_folder.ipynb #6547f4b7
 FORMAT = 1   # Of the files in a shared folder

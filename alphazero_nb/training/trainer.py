@@ -35,7 +35,7 @@ from ..selfplay.settings import SelfPlaySettings, default_settings
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
 from ..selfplay.contracts import GameSupplier
-from ..selfplay.layout import Layout, plan_layout
+from ..selfplay.layout import Layout, choose_devices, plan_layout
 from ..arena.connect4_search import ILLEGAL
 from ..arena.players import get_player
 from ..arena.matches import play_series
@@ -70,6 +70,7 @@ class RunPlan:
     engine: dict = field(default_factory=dict)  # Further options of the SelfPlayEngine
     from_folder: bool = False         # True if other machines play, into the run folder
     weights: dict | None = None       # Initial weights, from another run
+    asked: str | Device = "auto"      # As it was given: with "auto", several processes play on all GPUs
 
     def __post_init__(self):
         "Raise a ValueError if the run could not be resumed, or if its layout or its matches would fail on the way."
@@ -79,7 +80,7 @@ class RunPlan:
         if self.from_folder and given:
             raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")
         kind = None if self.layout == "auto" else self.layout
-        if not isinstance(kind, Layout): plan_layout(self.game, self.network or True, self.device, kind, **self.engine)
+        if not isinstance(kind, Layout): plan_layout(self.game, self.network or True, self.asked, kind, **self.engine)
         if self.train.evaluate_every: check_match(self.game, self.train.baseline, self.train.evaluate_games)
 
     @property   # True if no layout may be measured
@@ -106,7 +107,7 @@ class RunPlan:
         if self.from_folder:
             if not state.iteration: folder.patiently(lambda: write_start(folder.path, state.learner.average.module), emit)
             return folder.patiently(lambda: SharedGames(self.shared, folder, emit, state.iteration), emit)
-        return SelfPlayEngine(self.game, state.learner.average.module, self.device, seed=self.seed, settings=self.play,
+        return SelfPlayEngine(self.game, state.learner.average.module, self.asked, seed=self.seed, settings=self.play,
                               first_game=state.games, first_version=state.iteration, layout=layout,
                               reproducible=self.reproducible, play_on=True, listeners=[emit], **self.engine)
 
@@ -180,12 +181,12 @@ def make_plan(game: Game | str, preset=None, device="auto", simulations=None, se
     if simulations is not None: play = replace(play, search=replace(play.search, simulations=simulations))
     if network is not None and init_from is not None:
         raise ValueError("network and init_from are both given; leave one out.")
-    weights, device = None, get_device(device)
+    weights, asked, device = None, device, get_device(device)
     if init_from is not None: preset, weights = read_weights(init_from, game, preset)
     preset = "custom" if network is not None else preset or default_preset(game)
     if network is not None: check_network(game, network, device)
     return RunPlan(game, preset, device, seed, train, play, network, layout, reproducible, engine or {},
-                   from_folder, weights)
+                   from_folder, weights, asked)
 
 # %% ../../nbs/63_training.trainer.ipynb #8dca4200
 @dataclass
@@ -251,14 +252,13 @@ class RunProgress:
     def finished_games(self) -> list:
         "Return games of this iteration from an earlier start. They only save time: damaged ones are played again."
         try:
-            records = [*self.folder.kept(), *self.held]
-            records = [record for record in records if record.number >= self.state.games]
+            records = games_from([*self.folder.kept(), *self.held], self.state.games)
             check_records(self.plan.game, records)
         except ValueError as error:
             self.folder.check_there()
             self.notes.append(f"{str(error).rstrip('.')}. These games are played again.")
             return []
-        return list({record.number: record for record in records}.values())
+        return records
 
 # %% ../../nbs/63_training.trainer.ipynb #316d1478
 def describe_cooldown(plan: RunPlan, minutes: float | None) -> str:
@@ -275,13 +275,16 @@ class RunReport:
     def __init__(self, plan: RunPlan, folder: RunFolder, listeners: list):
         self.plan, self.folder, self.listeners, self.started = plan, folder, listeners, False
         self.lines = JsonLines(folder.path / "events.jsonl", prepare=folder.check_there)
-        self.emit = Events([*listeners, self._write]).emit
+        self.emit, self.troubled = Events([*listeners, self._write]).emit, False   # troubled: a failure was reported
 
     def _write(self, event) -> None:
-        "Write an event to events.jsonl. While the folder is away, the file gets it later."
+        "Write an event to events.jsonl. If that fails, the file gets it with a later one."
         try: self.lines(event)
         except OSError as error:
-            if not is_away(error): raise
+            if is_away(error) or self.troubled: return
+            self.troubled = True
+            said = Message(f"{self.lines.path} cannot be written now: {error.strerror or error}.")
+            Events([*self.listeners]).emit(said)
 
     def flush(self) -> None:
         "Write the events that wait for the folder. If only their file cannot be written, report that and go on."
@@ -304,10 +307,14 @@ class RunReport:
         self.emit(RunStarted(plan.game.name, plan.preset, str(plan.device), str(self.folder.path), state.iteration,
                              state.games, iterations, minutes))
         way = plan.layout.backend if isinstance(plan.layout, Layout) else plan.engine.get("backend", "auto")
+        given = plan.engine.get("devices")
+        first = given if given is None or isinstance(given, str) else given[0]
+        plays = plan.device if first in (None, "all", plan.device.name) else get_device(first)
         in_integers = plan.play.int8 and way in ("auto", "fused") and can_use_int8(
-            state.learner.average.module, plan.device, measured=False)
+            state.learner.average.module, plays, measured=False)
         play = "self-play in int8, the rest in " if in_integers else ""
-        self.emit(Message(f"{how}; {play}{plan.device.dtype} on {plan.device}. "
+        training = "" if plays is plan.device else f", training in {plan.device.dtype} on {plan.device}"
+        self.emit(Message(f"{how}; {play}{plays.dtype} on {plays}{training}. "
                           f"The first start on a machine compiles for about half a minute."))
         if text := describe_cooldown(plan, minutes): self.emit(Message(text))
         for note in progress.notes[:5]: self.emit(Message(note))
@@ -529,7 +536,8 @@ class TrainingLoop(IterationSteps):
         "Load the state from the folder if memory does not have it. Return the layout to start with."
         plan, progress = self.plan, self.progress
         if not progress.is_saved or self.folder.changed(): progress.resume()
-        layout, note = self.layouts.choose(plan.layout, plan.fixed, minutes, str(plan.device))
+        devices = choose_devices(str(plan.asked), None, None)
+        layout, note = self.layouts.choose(plan.layout, plan.fixed, minutes, *devices)
         if note: progress.notes.append(note)
         return layout
 
@@ -542,10 +550,10 @@ class TrainingLoop(IterationSteps):
         if minutes is not None and not self.plan.reproducible:
             self.time = (start, minutes) if planned_minutes is None else (start - state.seconds, planned_minutes)
         while iterations is None or state.iteration - first < iterations:
-            began = time.monotonic()
+            began, waited = time.monotonic(), self.folder.waited
             if minutes is not None and began - start + last / 2 > 60 * minutes: break
             self._iterate(supplier, state)
-            last = time.monotonic() - began
+            last = time.monotonic() - began - (self.folder.waited - waited)   # No other iteration is expected to wait
 
 # %% ../../nbs/63_training.trainer.ipynb #99bbe508
 class Rescue:

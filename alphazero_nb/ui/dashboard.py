@@ -22,8 +22,8 @@ from .progress import (Tally, TextProgress, clock_time, describe, describe_miles
 from .widgets import find_widgets, page_widgets, view_data
 
 # %% auto #0
-__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'PAGE', 'LIVE', 'LAST', 'Line', 'line_chart',
-           'bar_chart', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
+__all__ = ['WIDTH', 'HEIGHT', 'SMALL', 'THIN', 'PHASE_COLORS', 'GAME', 'STOP', 'FOLDS', 'PAGE', 'LIVE', 'LAST', 'Line',
+           'line_chart', 'bar_chart', 'DashboardState', 'run_progress', 'phase_progress', 'elo_point', 'big_numbers',
            'result_numbers', 'strength_charts', 'loss_chart', 'reached', 'game_picture', 'result_words', 'speed_words',
            'render_part', 'render', 'Allowance', 'Place', 'Dashboard']
 
@@ -197,6 +197,7 @@ class DashboardState(_RunReadings):
         self.mark = uuid.uuid4().hex[:8]       # Tells the folds of this dashboard from those of others on the page
         self.stopped, self.call_s = 0.0, 0.0   # Time of the end; seconds of the present call, as its status says
         self.after = ""   # The newest message after the end
+        self.shares = None, ""   # The newest iteration, and the shares of time up to it
 
     def __call__(self, event) -> None:
         if isinstance(event, (GameFinished, StepsTaken, MatchMoved, PhaseStarted)): self.phase, self.ended, self.after = event, "", ""
@@ -223,6 +224,13 @@ class DashboardState(_RunReadings):
         if self.tally.pace is not pace: self.call_s = 0.0   # Another call has begun
         self.recent.append((event.length, event.outcome))
         self.played[event.source] += 1
+
+    def time_shares(self) -> str:
+        "Return the shares of the time that went into each part."
+        newest = next(reversed(self.iterations.values()), None)
+        if newest is not self.shares[0]:
+            self.shares = newest, time_shares([row.spent for row in self.iterations.values()])
+        return self.shares[1]
 
     def _end(self, event) -> None: self.ended, self.stopped = describe(event), self.clock()
 
@@ -551,7 +559,7 @@ def speed_words(status: EngineStatus | None) -> str:
 
 def _fold_parts(state: DashboardState) -> list[tuple]:   # (name, the most important in words, all of it as HTML)
     "Return the throughput and the messages."
-    shares, nodes = time_shares([row.spent for row in state.iterations.values()]), state.tally.status
+    shares, nodes = state.time_shares(), state.tally.status
     facts = [f"{describe(nodes)}." if nodes else "", f"Time: {shares}" if shares else "",
              f"{state.steps.steps:,} optimiser steps" if state.steps else ""]
     inside = _device_bars(state) + "".join(_block(html.escape(words)) for words in facts)
@@ -570,10 +578,13 @@ def _folds(state: DashboardState) -> str:
     return "".join(_fold(*part) for part in _fold_parts(state)) + _stop_words(state)
 
 # %% ../../nbs/72_ui.dashboard.ipynb #0bb6d9a0
+FOLDS = ("Throughput", "Messages")   # Heads of `_fold_parts`, which takes time in a long run
+
+
 def _fold_heads(state: DashboardState) -> str:
     "Return the heads of the folds, and the rule that shows the inside of those that are open."
     heads, rules = "", ""
-    for number, (name, *_) in enumerate(_fold_parts(state)):
+    for number, name in enumerate(FOLDS):
         place = f"azb-{state.mark}-{number}"
         heads += (f'<details id="{place}" style="display:inline-block;margin:6px 24px 0 0">'
                   f'<summary style="cursor:pointer">{name}</summary></details>')

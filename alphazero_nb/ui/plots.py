@@ -405,8 +405,8 @@ def plot_calibration(table: dict, who: str = "value"):
 # %% ../../nbs/78_ui.plots.ipynb #4ea8fde4
 def plot_batch_sizes(batch_sizes):  # Entry k: number of batches with k rows, as in get_stats()
     "Return a figure of the number of rows per batch."
-    counts = np.asarray(batch_sizes)
-    rows, total = np.arange(len(counts)), max(1, int(counts.sum()))
+    counts = np.asarray(batch_sizes, np.int64)
+    rows, total = np.arange(len(counts), dtype=np.int64), max(1, int(counts.sum()))
     title = (f"{total:,} batches of {rows @ counts / total:.1f} rows on average, "
              f"{counts[-1:].sum() / total:.0%} of them full")
     figure, (axis,) = new_figure(title if counts.any() else "No batches yet")
@@ -435,7 +435,7 @@ def plot_evaluator(stats: dict):  # From BatchedEvaluator.get_stats()
     span = min(every[seen[0]], took or every[seen[0]]) / 2, 2 * max(every[seen[-1] + 1], took)
     left.set(xscale="log", xlabel="ms in the queue (line: a batch)", ylabel="% of requests", xlim=span)
     left.xaxis.set_major_formatter("{x:g}")
-    rows = np.arange(len(sizes))
+    rows = np.arange(len(sizes), dtype=np.int64)
     filled, tenths = np.histogram(rows / max(1, len(sizes) - 1), 10, (0, 1), weights=rows * sizes)
     right.stairs(100 * filled / max(1, filled.sum()), 100 * tenths, fill=True, color=BLUE)
     right.set(xlabel="% of the batch filled", ylabel="% of positions", xlim=(0, 100))

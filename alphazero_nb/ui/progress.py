@@ -5,7 +5,7 @@
 # %% ../../nbs/71_ui.progress.ipynb #ff24921e
 from __future__ import annotations
 
-import math, os, shutil, sys, textwrap, time
+import errno, math, os, shutil, sys, textwrap, time
 from collections import Counter, deque
 from contextlib import contextmanager
 from functools import partial
@@ -359,10 +359,13 @@ PLAIN = {"♠": "S", "♥": "H", "♦": "D", "♣": "C", "−": "-", "–": "-",
          "±": "+-", "µ": "u", "█": "#", "░": "-"}   # For encodings without these characters
 
 
+_PASSING = {errno.EAGAIN, errno.EINTR, errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}   # A full disk
+
+
 class SafeStream:
-    "A text stream whose `write` never fails: it replaces characters, and drops the text that a closed stream refuses."
+    "A text stream whose `write` never fails: it replaces characters, and drops the text that a closed or full stream refuses."
     def __init__(self, stream):   # None: no stream, as Python has it for a closed standard output
-        self.stream, self.error = stream, None   # error: the OSError or ValueError that ended the output
+        self.stream, self.error = stream, None   # error: the newest OSError or ValueError of the output
         self.open = False                        # True if the last line has not ended
 
     def __getattr__(self, name): return getattr(self.stream, name)
@@ -381,8 +384,10 @@ class SafeStream:
 
     def flush(self) -> None: self._try(lambda: self.stream.flush())
 
+    def _may_pass(self) -> bool: return getattr(self.error, "errno", None) in _PASSING
+
     def _try(self, function: Callable) -> None:
-        if self.stream is None or self.error is not None: return
+        if self.stream is None or self.error is not None and not self._may_pass(): return
         try: function()
         except (OSError, ValueError) as error: self.error = error
 
@@ -390,7 +395,7 @@ class SafeStream:
         "End the last line of a terminal and flush. After an error, send the text that is still in a buffer nowhere, because Python flushes at its exit, too."
         if self.open and self.isatty(): self.write("\n")
         self.flush()
-        if self.error is None: return
+        if self.error is None or self._may_pass(): return
         try: os.dup2(nowhere := os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
         except (AttributeError, OSError, ValueError): return   # Not a file
         os.close(nowhere)

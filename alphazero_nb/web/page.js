@@ -536,18 +536,19 @@ function showRating() {
     + (rating.games ? `Your level: ${rating.level.toFixed(1)} (${low} to ${high}).` : "");
 }
 
+let looks = 0;
 async function look(count) {   // An earlier position of this game
   if (thinking || opening) return;
   [chosen, offered] = [-1, []];   // A half-made choice belongs to the position it was made in
+  const mine = turn, number = ++looks;
   if (count >= position.moves.length) {
     viewed = null;
     render();
     return;
   }
-  const mine = turn;
   try {
     const found = await ask("look", { seed, moves: position.moves.slice(0, count) });
-    if (mine !== turn) return;
+    if (mine !== turn || number !== looks) return;
     viewed = found;
     render();
   } catch (error) { if (mine === turn) fail(error); }
@@ -572,16 +573,13 @@ function writeLink() {
 }
 
 function openLink() {
-  const fields = new Map(
-    location.hash
-      .slice(1)
-      .split("&")
-      .map((part) => part.split("=", 2)),
-  );
+  let text = location.hash.slice(1);
+  try { text = decodeURIComponent(text); } catch { /* As it is */ }
+  const fields = new Map(text.split("&").map((part) => part.split("=", 2)));
   const numbers = (fields.get("moves") || "")
     .split(",")
-    .filter((part) => /^\d{1,6}$/.test(part))
-    .map(Number);
+    .filter((part) => part.trim())
+    .map((part) => (/^\d{1,6}$/.test(part.trim()) ? Number(part) : -1));   // No move has the number -1, and the page says which
   const given = fields.get("seed") || "";
   return goTo(numbers, true, "", {
     seed: /^\d{1,10}$/.test(given) ? Number(given) % 2 ** 31 : data.seeded ? anySeed() : 0,
@@ -1012,7 +1010,7 @@ function fill() {
   for (const id of ["hint", "stop"])   // One takes the other's place, so a key that is held down would press them by turns
     at(id).addEventListener("keydown", (event) => { if (event.repeat) event.preventDefault(); });
   at("seat").addEventListener("change", changeSeats);
-  window.addEventListener("hashchange", () => { if (location.hash !== written) openLink(); });
+  window.addEventListener("hashchange", () => { if (failed || opening?.other || location.hash !== written) openLink(); });
 }
 
 fill();

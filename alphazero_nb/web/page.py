@@ -86,7 +86,9 @@ def page_drawing(game: Game) -> dict:
     height, width = game.shape[1:] if len(game.shape) == 3 else (0, 0)
     if grid := grid_drawing(game) or _grid(game, word):
         grid(game, game.new())   # It may not fit
-        return dict(asdict(grid), kind="grid")
+        data = asdict(grid)
+        actions = None if grid.actions is None else np.ravel(grid.actions).tolist()
+        return data | dict(kind="grid", rows=list(grid.rows), columns=list(grid.columns), actions=actions)
     if word == "dots": return dict(kind="dots", height=height, width=width, cells=game.cells.tolist())
     if word == "chess": return _chess(game)
     if word in ("2048", "pig", "backgammon"): return dict(kind={"2048": "tiles"}.get(word, word))
@@ -149,7 +151,7 @@ def _hash(text: str) -> str: return f"'sha256-{_base64(hashlib.sha256(text.encod
 
 def as_json(value) -> str:
     "Return JSON that can stand inside a script element."
-    text = json.dumps(value, separators=(",", ":"), default=int)   # int also for numbers of NumPy
+    text = json.dumps(value, separators=(",", ":"), default=lambda value: value.tolist())   # Numbers of NumPy
     for letter in "<>&": text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 

@@ -73,6 +73,14 @@ function legalAt(at) {
 
 function boardAt(at) { return drawBoard(game, data.drawing, line.states.slice(0, at + 1), legalAt(at)); }
 
+function planesAt(at) {   // Rules need not know what to show where nobody is to move; then those of the last player stay
+  for (;; at--) {
+    game.state.set(line.states[at]);
+    try { return Array.from(game.inputs().subarray(0, game.size.observation)); }
+    catch (error) { if (at === 0 || line.movers[at] >= 0) throw error; }
+  }
+}
+
 function position() {   // What the page shows
   const at = line.moves.length, state = line.states[at], mover = line.movers[at], legal = legalAt(at);
   game.state.set(state);
@@ -80,9 +88,7 @@ function position() {   // What the page shows
   let last = [], by = at - 1;
   while (by >= 0 && line.movers[by] === -2) by--;
   if (drawn && by >= 0) last = lastPlaces(boardAt(by), drawn, line.moves[by]);
-  game.state.set(state);
-  const planes =
-    drawn || ["pig", "backgammon"].includes(data.drawing.kind) ? null : Array.from(game.inputs().subarray(0, game.size.observation));
+  const planes = drawn || ["pig", "backgammon"].includes(data.drawing.kind) ? null : planesAt(at);
   return {
     moves: [...line.moves],
     names: [...line.names],
@@ -114,6 +120,12 @@ function plant() {   // Make the current position the root, with what an earlier
   tree = [...line.moves];
 }
 
+function trapMove() {   // A look at 100,000 positions, and at a million where that takes some seconds at most
+  if (job.stop) return game.trap(0);   // After a stop it looks for no trap
+  const begin = performance.now(), action = game.trap(100000);
+  return performance.now() - begin > 300 ? action : game.trap();
+}
+
 function found(over = false) {
   const root = game.root(), total = root.playable.reduce((sum, visits) => sum + visits, 0) || 1;
   const shares = root.actions.map((action, k) => [action, root.playable[k] / total]);
@@ -123,7 +135,7 @@ function found(over = false) {
     shares,
     evaluations: job.evaluations,
     seconds: (performance.now() - job.begin) / 1000,
-    action: over && job.temperature === 0 ? game.trap(job.stop ? 0 : undefined)   // After a stop it looks for no trap
+    action: over && job.temperature === 0 ? trapMove()
       : root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())],
   };
 }
@@ -132,6 +144,7 @@ function think(id, { seed, moves, simulations, temperature = 0 }) {
   go(seed, moves);
   if (temperature > 0) tree = null;   // What a deeper search knows would make a level too strong
   plant();
+  if (game.root().visits > simulations + 1) { tree = null; plant(); }   // A search with more simulations made this tree
   job = { id, begin: performance.now(), shown: performance.now(), evaluations: 0, stop: false, temperature,
           settings: { ...data.settings, simulations: Math.min(simulations, data.room) } };
   channel.port2.postMessage(0);

@@ -615,3 +615,48 @@ def test_it_answers_while_it_searches(exported, visit):
     page.locator("#stop").click()
     page.locator("#said", has_text="Hint").wait_for()
     assert page.evaluate("hint.visits") < 1600
+
+
+def observe_what_is_left(state, planes): planes[10 // state[0]] = 1
+
+
+def test_rules_that_show_nothing_at_the_end(tmp_path, visit):
+    "The contract asks `observe` only where somebody is to move."
+    game = broken_games.nim(observe=observe_what_is_left)
+    page = visit(write(tmp_path/"nim.html", page_data(game, PolicyValueNet(game, "mlp", seed=1), even_levels(16), title="", author="", note="", facts=[])))
+    assert "won" in play_to_the_end(page) and page.evaluate("position.mover") == -1
+
+
+@pytest.mark.parametrize("ending, said", [("#moves=4%2C0", None), ("#moves=4,x,0", "move 2"), ("#moves=4,-1,0", "move 2"), ("#moves=4,1234567", "move 2")])
+def test_a_link_is_read_whole_or_refused(exported, visit, ending, said):
+    page = visit(exported("tictactoe"), ending)
+    if said: assert status(page, "stopped") == f"The game stopped: {said} is not legal."
+    else:
+        status(page, "Your move")
+        assert moves(page) == [4, 0]
+
+
+def test_back_from_a_bad_link_is_the_game(exported, visit):
+    page = visit(exported("tictactoe"), "#moves=4,0")
+    status(page, "Your move")
+    page.evaluate("() => { location.hash = '#moves=4,4'; }")
+    status(page, "stopped")
+    page.evaluate("() => { history.back(); }")
+    status(page, "Your move")
+    assert moves(page) == [4, 0] and page.locator("#undo").is_enabled()
+
+
+def test_the_last_look_counts(exported, visit):
+    "An early position is still on its way when the newest one is chosen, which is there."
+    page = visit(exported("tictactoe"), "#moves=4,0")
+    status(page, "Your move")
+    page.evaluate("() => { look(1); look(position.moves.length); }")
+    wait(page, "pending.size === 0")
+    page.wait_for_timeout(50)
+    assert page.evaluate("viewed") is None
+
+
+def test_few_simulations_do_not_use_a_deep_tree(exported, visit):
+    page = visit(exported("connect4"))
+    def think(simulations): return page.evaluate("simulations => ask('think', { seed, moves: [], simulations })", simulations)["visits"]
+    assert think(400) > 300 and think(16) <= 17

@@ -15,13 +15,15 @@ import pytest
 chess = pytest.importorskip("chess", reason="python-chess is the reference of these tests")
 
 from alphazero_nb.arena import external
-from alphazero_nb.arena.external import EngineFailed, ProgramPlayer, UciEngine, UciPlayer, _words, play_clocked, read_spec
+from alphazero_nb.arena.external import EngineFailed, ProgramPlayer, UciEngine, UciPlayer, _words, read_spec
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import chess_text
 from processes import children, no_child_left
+import uci_clock
+from uci_clock import play_clocked
 
 STUB = Path(__file__).resolve().parents[1] / "uci_stub.py"
 QUEENS = "chess(fen=8/7k/8/8/8/8/RQR5/K7 w - - 0 1)"   # Random moves and an eye for mates end such a game soon
@@ -263,7 +265,8 @@ def test_an_option_that_the_program_does_not_have(stub):
 def test_the_referee(stub, monkeypatch):
     "A fair program wins or draws against one that dies, hangs until its time is out, or cheats; each game is kept."
     game, passed = get_game(QUEENS), [0]
-    monkeypatch.setattr(external, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep))
+    for module in (external, uci_clock):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep))
     for mode, words in (("fair", "^$"), ("die", "died"), ("illegal", "not a legal move"), ("slow", "lost on time")):
         with UciEngine(stub("fair")) as fair, UciEngine(stub("fair" if mode == "slow" else mode)) as other:
             send = other.send

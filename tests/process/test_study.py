@@ -16,6 +16,7 @@ import broken_games
 from alphazero_nb.ablate import Stopped
 from alphazero_nb.cli import main
 from alphazero_nb.core import registry
+from alphazero_nb.core.device import Device
 from alphazero_nb.core.registry import get_game, import_rules, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.lab import study as lab
@@ -417,3 +418,13 @@ def test_the_refusal_of_a_folder_names_what_differs(tmp_path):
     claim_folder(StudyPlan(("tictactoe",)), tmp_path)
     with pytest.raises(ValueError, match=r"has a study with other strengths: \[0, 4"): claim_folder(StudyPlan(("tictactoe",), strengths=(0, 8)), tmp_path)
     with pytest.raises(ValueError, match=r"other seeds: \[0, 1, 2\]"): claim_folder(StudyPlan(("tictactoe",), seeds=(3, 4, 5)), tmp_path)
+
+
+def test_an_apple_gpu_plays_one_round_at_a_time(tmp_path, monkeypatch):
+    made, seen = Study(StudyPlan(("nim(stones=5)",), 15.0, (0, 1, 2), SMALL), tmp_path, lambda text: None), set()
+    for key in made.runs:
+        object.__setattr__(made.runs.trainer(*key).plan, "device", Device("mps", "Apple GPU", "float32", "float32", False, False))
+    monkeypatch.setattr(lab, "usable_cores", lambda: 8)
+    monkeypatch.setattr(lab, "play_together", lambda study, keys, threads: seen.add(threads) or [dict(seconds=100.0) for _ in keys])
+    lab.play_rounds(made)
+    assert seen == {1}

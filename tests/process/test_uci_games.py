@@ -12,13 +12,14 @@ chess = pytest.importorskip("chess", reason="python-chess is the reference of th
 import chess.engine
 import chess.pgn
 
-from alphazero_nb.arena.external import UciEngine, play_clocked
+from alphazero_nb.arena.external import UciEngine
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import main
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.games import chess_text
 from small_run import trainer
+from uci_clock import play_clocked
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"])
 PROGRAMS = {"stockfish": ("", {"Skill Level": 0, "Slow Mover": 10, "nodestime": 10}),   # 10 nodes are a millisecond

@@ -1289,3 +1289,24 @@ def test_bad_arguments_are_named(options, sentence):
     import torch
     network = torch.nn.Identity()
     with pytest.raises(ValueError, match=sentence): engine(network=network, **options)
+
+
+class Unending:
+    "A process that no signal ends: it waits for a dead drive."
+    def __init__(self, process): self.process = process
+    def __getattr__(self, name): return getattr(self.process, name)
+    def kill(self): pass
+    def join(self, timeout_s=None): assert timeout_s is not None
+    def is_alive(self): return True
+
+
+def test_a_worker_that_no_signal_ends_is_replaced():
+    with engine() as playing:
+        playing.pool.wait_ready()
+        worker = playing.pool.workers[0]
+        process, worker.process = worker.process, Unending(worker.process)
+        stop_for_good(playing)
+        try: assert within(600, playing.generate_games, 40) == undisturbed(40)
+        finally: process.kill()
+        process.join()
+        assert worker not in playing.pool.workers and len(playing.pool.workers) == 2

@@ -816,3 +816,11 @@ def test_duplicate_deals_need_two_players():
     game = broken_games.nim(players=1, resample_hidden=resample)
     with pytest.raises(ValueError, match="nim has one player, and duplicate deals need two; use play_match"):
         play_duplicate(game, RandomPlayer(game), RandomPlayer(game), deals=2)
+
+
+def test_equal_shares_have_an_interval_with_a_width():
+    "A few deals of exact bids do not show that all bids are exact."
+    match, mine = MatchResult("a", "b", np.ones(15), np.full(15, 9)), np.ones((5, 3))
+    found = DuplicateResult(match, dict(exact=mine), dict(exact=.5 * mine)).measures["exact"]
+    assert found["share"] and found["mine"][0] == found["mine"][2] == 1 and found["mine"][1] < .9 and found["theirs"][1] < .5 < found["theirs"][2]
+    assert found["difference"] == [.5, .5, .5]

@@ -129,7 +129,7 @@ def test_whatever_operation_fails_the_run_is_the_same(monkeypatch, base, whole, 
     assert operations > 80 and starts < 20 / step and waited > operations / step / 2
 
 
-@pytest.mark.parametrize("name", ["ENOTCONN", "EIO", "ESTALE", "ETIMEDOUT", "EROFS", "EACCES"])
+@pytest.mark.parametrize("name", ["ENOTCONN", "EIO", "ESTALE", "ETIMEDOUT", "EROFS", "EACCES", "ECONNABORTED", "ESHUTDOWN"])
 def test_from_any_operation_on_a_drive_may_be_away_for_a_while(monkeypatch, base, whole, tmp_path, name):
     "From one operation on everything fails, until the run has slept three times."
     number = getattr(errno, name)
@@ -445,7 +445,7 @@ def test_a_real_interrupt_ends_the_wait(tmp_path):
 
 # The file of events ------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("number, words", [(errno.EACCES, "cannot be written: Permission denied."), (errno.ENOSPC, "A listener failed")])
+@pytest.mark.parametrize("number, words", [(errno.EACCES, "cannot be written: Permission denied."), (errno.ENOSPC, "cannot be written now: No space left on device.")])
 def test_a_file_of_events_that_cannot_be_written_does_not_hold_the_run(monkeypatch, tmp_path, number, words):
     seen, slept, real = [], [], builtins.open
     run = linear_run(tmp_path / "run", [seen.append], QUIET)

@@ -610,3 +610,17 @@ def test_a_single_device_repeats_no_count_of_games():
     state(EngineStatus(4., 900., 9., 9., .5, 0, dict(cpu=dict(evals_per_s=300.))))
     seen = words(render(state))
     assert "cpu: 300 evaluations/s" in seen and "cpu: 30 games" not in seen
+
+
+def test_a_redraw_does_not_read_all_iterations_again(monkeypatch):
+    "A run of days has tens of thousands of them."
+    state, read = DashboardState(), []
+    for event in SAMPLES: state(event)
+    monkeypatch.setattr(page, "time_shares", lambda rows: read.append(len(rows)) or "")
+    for _ in range(3): render_part(state, 3, live=True), render_part(state, 4, live=True)
+    assert read == [1]
+    state(IterationDone(4, 80., 120, 1500, 1.8, .7, 16.2))
+    for _ in range(3): render_part(state, 4, live=True)
+    assert read == [1, 2]
+    monkeypatch.setattr(page, "_fold_parts", lambda state: 1 // 0)
+    assert "Throughput" in render_part(state, 3, live=True)

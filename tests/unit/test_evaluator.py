@@ -19,7 +19,7 @@ from alphazero_nb.network import evaluator as evaluator_module
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.fused_boards import FusedBoardNet, fold_batch_norm, fused_boards_work
 from alphazero_nb.network.inference import RecordedCopy, can_fuse, inference_copy
-from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes
+from alphazero_nb.network.evaluator import BatchedEvaluator, EvaluatorError, NetworkEvaluator, batch_shapes, out_of_memory
 
 BACKENDS = ["eager", "fused"]
 DTYPES = ["float32", "bfloat16"][:1 + (get_device("cpu").dtype == "bfloat16")]   # That this CPU computes in
@@ -783,3 +783,9 @@ def test_more_than_eight_sets_of_weights_are_compiled(monkeypatch):
         with torch.inference_mode():
             for a, b in zip(inference_copy(network, "cpu", "compile", "float32")(planes), network(planes.float())): torch.testing.assert_close(a, b)
     assert dynamo.counters["stats"]["unique_graphs"] == before + 12
+
+
+@pytest.mark.parametrize("words", ["DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.", "Invalid buffer size: 19.45 GB",
+                                   "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"])
+def test_libraries_have_other_words_for_a_full_memory(words):
+    assert out_of_memory(RuntimeError(words)) and not out_of_memory(ValueError(words)) and not out_of_memory(RuntimeError("no engine"))

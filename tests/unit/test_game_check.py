@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 import pytest
+from numba import njit
 
 from alphazero_nb.core import game_check
 from alphazero_nb.core.game import Game
@@ -293,3 +294,60 @@ def test_an_action_that_is_never_legal_may_have_no_name():
 @pytest.mark.parametrize("wrong", [(), (0, 8), (-1,)])
 def test_symmetries_of_the_start_that_do_not_exist_are_refused(wrong):
     with pytest.raises(ValueError, match="nim: start_symmetries is .* give numbers from 0 to 0"): nim(start_symmetries=wrong)
+
+
+def deal(state, seed): state[2], state[3] = seed % 3, (seed + 1 + seed // 3 % 2) % 3
+def in_turn(state): return state[0] if state[0] < 2 else -1
+def pass_or_bet(state, actions):
+    actions[0], actions[1] = 0, 1
+    return 2
+def next_seat(state, action): state[0] += 1
+def higher_card(state, out): out[0], out[1] = (1, -1) if state[2] > state[3] else (-1, 1)
+def own_card(state, planes): planes[state[2 + state[0]]] = 1
+
+
+def test_a_new_deal_is_no_resampling():
+    "With the seed that dealt, it is the deal that was there."
+    game = Game("kuhn", start=deal, resample_hidden=deal, mover=in_turn, legal=pass_or_bet, play=next_seat, returns=higher_card,
+                observe=own_card, state_size=4, players=2, actions=2, shape=(3,), max_length=2)
+    with pytest.raises(ContractError, match="resample_hidden breaks the contract.*must not change"): check_game(game)
+
+
+@pytest.mark.parametrize("measures, words", [(lambda state: dict(moves=3), "not {'moves': 3}"), (lambda state: dict(moves=[3]), "for each seat"),
+                                             (lambda state: {}, "not {}"), (lambda state: [1, 2], "for each seat"),
+                                             (lambda state: dict(moves=[1, float("nan")]), "finite"), (lambda state: 1 // 0, "ZeroDivisionError")])
+def test_measures_are_numbers_for_each_seat(measures, words):
+    "The first match of a run asks for them, after some minutes of training."
+    with pytest.raises(ContractError, match=f"nim: measures breaks the contract.*{words}"): check_game(nim(measures=measures))
+    assert check_game(nim(measures=lambda state: dict(moves=[1, np.float32(2)], more=(0, 0)))).games == 20
+
+
+def test_rules_of_which_no_game_ended_have_not_passed(monkeypatch):
+    monkeypatch.setattr(game_check, "check_in_process", lambda game: check_game(game, seconds=0))
+    game = nim(max_length=13)
+    file = game_check._passed_file(game)
+    file.unlink(missing_ok=True)
+    assert check_new_rules(game) == ["nim: no random game ended in the time of the check."] and not file.exists()
+
+
+MOST = 3
+
+
+@njit
+def most(state): return min(MOST, state[0])
+
+
+def legal_by_most(state, actions):
+    n = most(state)
+    for i in range(n): actions[i] = i
+    return n
+
+
+def test_a_helper_that_was_compiled_before_a_change_is_named(monkeypatch):
+    "Training would play with the old helper, and the check with a new one."
+    nim(legal=legal_by_most)
+    assert most(np.full(2, 9, np.int16)) == 3
+    monkeypatch.setitem(globals(), "MOST", 2)
+    with pytest.raises(ContractError, match="nim: the helper most was compiled before something that it uses changed"): nim(legal=legal_by_most)
+    monkeypatch.setitem(globals(), "MOST", 3)
+    assert nim(legal=legal_by_most).legal_actions(np.array([9, 0], np.int16)) == [0, 1, 2]

@@ -675,3 +675,17 @@ def test_a_start_varies_if_the_seed_decides_it(name, varies): assert get_game(na
 def test_numbers_in_names_are_whole():
     assert go(3, longest=20.0, superko=5.0).name == "go(size=3,komi=7,superko=5,longest=20)"
     with pytest.raises(ValueError, match="'8' is no|'8'"): get_game("chess(fen=8)")
+
+
+def test_a_name_without_its_parameter_is_refused(monkeypatch):
+    "A run is loaded by the name of its game."
+    monkeypatch.setitem(registry._registry, "piles", lambda heap=10: Game("piles", **RULES, **SIZES))
+    with pytest.raises(ValueError, match=r"piles\(heap=8\) has the name 'piles', so its run would be loaded without heap"): get_game("piles(heap=8)")
+    assert get_game("piles(heap=10)").name == "piles"
+
+
+def test_names_come_from_functions_and_are_text():
+    with pytest.raises(ValueError, match="nim: action_names is of type list; pass a function, such as names.__getitem__"): nim(action_names=["a", "b", "c"])
+    game = nim(action_names=lambda action: action + 1)
+    assert game.action_name(0) == game.move_name(game.new(), 0) == "1"
+    assert nim(move_names=lambda state, action: state[0]).move_name(game.new(), 0) == "10"

@@ -12,6 +12,7 @@ from alphazero_nb.core.game import Game
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.lab.measures import (PairScores, Sample, StrongGame, angle, decided_at, describe_depth, describe_play, difference, estimate,
+                                       has_more_openings,
                                        jackknife, lead_changes, luck_measures, mean_sample, perplexity, pooled_variance, share_sample)
 from alphazero_nb.lab.report import measures_table
 from alphazero_nb.lab.strong_games import OPENING, STRENGTHS, draw_move, play_steps, play_strong
@@ -325,3 +326,20 @@ def test_games_with_dice_have_luck_and_others_have_none():
 def test_a_result_of_one_player_stays_between_its_bounds():
     found = find_row(table_rows({("2048", strength, "result"): [Sample(.95, .01)] * 3 for strength in (0, 64)}), "result")
     assert -1 <= found["low"] < .95 < found["high"] <= 1
+
+
+def test_the_scale_of_luck_does_not_matter():
+    "A network that expects three times too much has explained all the same."
+    rng = np.random.default_rng(1)
+    def explained(pairs): return luck_measures([StrongGame([one, -one], 0, [], [0], [1], [1.0], [], "", [lucky, -lucky]) for one, lucky in pairs])["luck"].mean
+    results = rng.choice([-1.0, 1.0], 400)
+    assert explained([(one, 3 * one) for one in results]) == pytest.approx(1)
+    assert explained([(one, -one) for one in results]) == 0
+    mixed = .5 * results + rng.normal(0, .5, 400)
+    assert explained(list(zip(results, mixed))) == pytest.approx(np.corrcoef(results, mixed)[0, 1] ** 2, abs=.01)
+
+
+@pytest.mark.parametrize("openings, more", [("abcdefghij", True), ("aaaaaaaaab", False), ("aaaaaaaabc", True), ("aabbccddee", False)])
+def test_games_show_no_more_openings_than_there_are_games(openings, more):
+    games = [StrongGame([1, -1], 0, [], [0], [1], [1.0], [], opening) for opening in openings]
+    assert has_more_openings(games) == more

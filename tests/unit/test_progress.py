@@ -1,4 +1,5 @@
 "Progress: the tally counts what was played, the live line stays one line, and no number is too odd to be shown."
+import errno
 import io
 import json
 import math
@@ -775,3 +776,14 @@ def test_a_line_with_another_type_is_left_out(row, tmp_path):
     (tmp_path / "events.jsonl").write_text(json.dumps(row) + "\n")
     assert read_curves(tmp_path) == ({}, {})
     TextProgress(io.StringIO())(RunStarted("tictactoe", "tiny", "cpu", str(tmp_path), 3))
+
+
+@pytest.mark.parametrize("number, arrives", [(errno.EAGAIN, True), (errno.ENOSPC, True), (errno.EPIPE, False)])
+def test_an_output_that_fails_for_a_while_goes_on(number, arrives):
+    class Failing(io.StringIO):
+        def write(self, text):
+            if text == "two": raise OSError(number, "a failure")
+            return super().write(text)
+    stream = SafeStream(Failing())
+    for text in ("one", "two", "three"): stream.write(text)
+    assert stream.stream.getvalue() == "one" + "three" * arrives and stream.error.errno == number

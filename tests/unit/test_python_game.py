@@ -867,3 +867,28 @@ def test_a_position_is_read_from_any_array_of_numbers():
     state = game.state_after([4, 0])
     for given in (state.astype(np.int64), state.tolist(), state.astype(">i2")):
         assert game.position(given).cells == game.position(state).cells and game.move_name(given, 1) == game.move_name(state, 1)
+
+
+class Pile(list):
+    "A position that is a list."
+    def __init__(self, seed): super().__init__([10, 0])
+    def mover(self): return self[1] if self[0] else -1
+    def legal(self): return range(min(3, self[0]))
+    def returns(self): return [-1, 1] if self[1] == 0 else [1, -1]
+    def observe(self): return np.eye(11, dtype=np.int8)[self[0]]
+
+    def play(self, action):
+        self[0] -= action + 1
+        self[1] = 1 - self[1]
+
+
+def pile(make): return PythonGame("pile", make, players=2, actions=3, shape=(11,), max_length=10)
+
+
+def test_a_position_that_is_a_list_stays_in_its_class():
+    assert pile(Pile).check() is None and isinstance(pile(Pile).position(pile(Pile).state_after([0, 1])), Pile)
+
+
+@pytest.mark.parametrize("make", [Pile(0), type("NoSeed", (Pile,), dict(__init__=lambda self: None))])
+def test_what_takes_no_seed_is_said_so(make):
+    with pytest.raises(ContractError, match=r"pile: make\(0\) raised TypeError.* pass a class whose __init__ takes a seed"): pile(make)

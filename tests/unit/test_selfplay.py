@@ -27,7 +27,7 @@ from alphazero_nb.selfplay.slots import GameFailed, add_noise, retrace
 from alphazero_nb.core.streams import gamma, uniform
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
 from alphazero_nb.selfplay import (calibration, engine as engine_module, layout as layout_module, pools,
-                                   scheduler as scheduler_module)
+                                   scheduler as scheduler_module, slots as slots_module)
 from alphazero_nb.selfplay.layout import LAYOUTS as KINDS, Layout, plan_layout, read_layout
 from alphazero_nb.selfplay.contracts import Generation, PoolReport
 from alphazero_nb.selfplay.scheduler import GameScheduler, play_games
@@ -1492,3 +1492,12 @@ def test_new_weights_wait_for_the_last_batch_of_a_worker(ended, order):
                            set_network=lambda *given: seen.append("network"))
     worker_process._execute(iter([("network", worker_process.pack(None), 1)]), pool, None)
     assert seen == order
+
+
+def test_an_outcome_that_fails_does_not_hide_a_failure():
+    "While the line of a failure is looked for, rules are called that are known to fail."
+    def play(state, outcome):
+        if outcome < 2: raise KeyError(outcome)
+        return state + outcome
+    block = SimpleNamespace(game=SimpleNamespace(outcomes=4, play=play), trees=SimpleNamespace(states=np.array([[5], [8], [9]])))
+    assert slots_module._rolled(block, 0, 1, [4]) == [3, 4] and slots_module._rolled(block, 0, 2, [4]) == []

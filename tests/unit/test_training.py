@@ -1,6 +1,7 @@
 "Training: what is learnt is what was played, a run survives being killed, and bad input leaves no trace."
 import contextlib
 import copy
+import errno
 import hashlib
 import itertools
 import json
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +21,8 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.events import IterationDone, MatchPlayed, Message, PhaseStarted, StepsTaken
-from alphazero_nb.core.device import get_device
+from alphazero_nb.core.events import IterationDone, JsonLines, MatchPlayed, Message, PhaseStarted, RunStarted, StepsTaken, read_events
+from alphazero_nb.core.device import Device, get_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.records import GameRecord
 from alphazero_nb.games.tictactoe import tictactoe
@@ -31,11 +33,12 @@ from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from alphazero_nb.selfplay.settings import SelfPlaySettings, default_settings
+from alphazero_nb.selfplay import layout as layout_page
 from alphazero_nb.selfplay.layout import Layout
 from alphazero_nb.arena.players import RandomPlayer, get_player
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.judge import judge, packaged_positions
-from alphazero_nb.training import learner as learner_page, run_folder
+from alphazero_nb.training import learner as learner_page, run_folder, trainer as trainer_page
 from alphazero_nb.training.replay import Batch, Replay, window_size
 from alphazero_nb.training.learner import (Learner, StepThreads, TrainSettings, default_training, learner_arrays,
                                             restore_learner)
@@ -1113,3 +1116,32 @@ def test_the_time_of_a_run_has_the_time_that_it_saved(tmp_path, monkeypatch):
     monkeypatch.setattr("alphazero_nb.training.trainer.time", clock)
     run.fit(iterations=3)
     assert 2 * 10 ** 6 <= run.seconds < 3 * 10 ** 6 and [int(row["seconds"] // 10 ** 6) for row in run.history] == [0, 1, 2]
+
+
+def test_events_that_a_full_disk_refuses_are_written_later(tmp_path, monkeypatch):
+    flush, failed, heard = JsonLines.flush, [], []
+    def full_once(lines):
+        if not failed:
+            failed.append(1)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return flush(lines)
+    monkeypatch.setattr(JsonLines, "flush", full_once)
+    trainer(tmp_path / "run", listeners=(heard.append,)).fit(iterations=2)
+    written = list(read_events(tmp_path / "run" / "events.jsonl"))
+    assert [event.iteration for event in written if isinstance(event, IterationDone)] == [1, 2] and isinstance(written[0], RunStarted)
+    assert sum("events.jsonl cannot be written now: No space left on device." in getattr(event, "text", "") for event in heard) == 1
+
+
+@pytest.mark.parametrize("options, cards", [(dict(workers=4), {"cuda:0": 2, "cuda:1": 2}), (dict(layout="processes"), {"cuda:0": 1, "cuda:1": 1}), ({}, {"cuda:0": 1})])
+def test_processes_of_a_run_take_turns_on_all_gpus(monkeypatch, options, cards):
+    monkeypatch.setattr(layout_page, "device_names", lambda: ["cuda:0", "cuda:1", "cpu"])
+    card, asked = Device("cuda:0", "card", "float16", "float16", True, True, True), []
+    monkeypatch.setattr(trainer_page, "get_device", lambda name: card)
+    layout = options.pop("layout", "auto")
+    def engine(game, network, device, **given):
+        kind = None if given["layout"] == "auto" else given["layout"]
+        asked.extend(layout_page.plan_layout(game, network, device, kind, workers=given.get("workers")).devices)
+    monkeypatch.setattr(trainer_page, "SelfPlayEngine", engine)
+    state = SimpleNamespace(games=0, iteration=0, learner=SimpleNamespace(average=SimpleNamespace(module=True)))
+    make_plan("tictactoe", engine=options, layout=layout).open_supplier(None, state, layout, print)
+    assert Counter(asked) == cards

@@ -1,5 +1,6 @@
 "What a thread does to devices other than its own."
 import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from alphazero_nb.core.device import Device
-from alphazero_nb.core.transfers import DeviceStream, read_later
+from alphazero_nb.core.transfers import DeviceGraph, DeviceStream, read_later
 
 
 class ManyCards:
@@ -60,3 +61,24 @@ def test_a_thread_of_the_second_card_leaves_the_first_one_alone(cards, monkeypat
     thread.start()
     thread.join()
     assert kept == [[1, 1, 1]] and cards.touched == {1}
+
+
+def test_one_graph_is_recorded_at_a_time(monkeypatch):
+    "PyTorch waits for the whole device and empties its pool at the start of a recording, which ends every other one."
+    inside, most, counting = [], [], threading.Lock()
+
+    class Recording(ManyCards):
+        CUDAGraph = lambda self: SimpleNamespace()
+
+        @contextmanager
+        def graph(self, graph, stream, capture_error_mode):
+            with counting: inside.append(1), most.append(len(inside))
+            time.sleep(.05)   # Time for another thread to come in
+            yield
+            with counting: inside.pop()
+    monkeypatch.setattr(torch, "cards", Recording(), raising=False)
+    device = Device("cards:0", "a card", "float16", "float16", True, True, overlaps=True)
+    threads = [threading.Thread(target=DeviceGraph, args=(device, lambda x: x, torch.ones(3))) for _ in range(3)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert most == [1, 1, 1]

@@ -32,7 +32,7 @@ from alphazero_nb.web.driver import driver
 from alphazero_nb.web.network import NotPackable, pack_network, round_weights
 from alphazero_nb.web import modules, page
 from alphazero_nb.web.modules import built_with, packaged_module, packaged_modules
-from alphazero_nb.web.page import page_drawing
+from alphazero_nb.web.page import as_json, page_drawing
 from alphazero_nb.web.wasm import EXPORTS, NotExportable, compile_game
 from small_run import trainer
 
@@ -872,3 +872,13 @@ def test_random_starts_and_starts_of_matches_cannot_both_be_in_a_page():
 def test_a_board_network_of_other_widths_is_refused():
     from alphazero_nb.network.networks import BoardNet
     with pytest.raises(NotPackable): pack_network(get_game("tictactoe"), BoardNet(get_game("tictactoe"), 24, 1))
+
+
+def test_what_the_notebook_draws_a_page_draws(monkeypatch):
+    "Labels are any sequences, and actions any array; numbers of NumPy keep their fractions."
+    game = broken_games.nim(actions=12, max_legal=3)
+    monkeypatch.setitem(board_page._drawings, "nim", GridDrawing(4, 3, columns="abc", rows=range(4, 0, -1), actions=np.arange(12)))
+    monkeypatch.setattr(GridDrawing, "__call__", lambda self, game, state: None)   # Its row is too short for so many squares
+    data = json.loads(as_json(page_drawing(game)))
+    assert data["kind"] == "grid" and data["columns"] == ["a", "b", "c"] and data["rows"] == [4, 3, 2, 1] and data["actions"] == list(range(12))
+    assert json.loads(as_json(dict(a=np.float32(.5), b=np.int16(3), c=np.ones(2)))) == dict(a=.5, b=3, c=[1, 1])

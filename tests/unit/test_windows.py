@@ -1,14 +1,26 @@
 "What differs on Windows, simulated: there is no SIGKILL, and a launcher may stand between parent and child."
+import errno
 import multiprocessing
 import queue
 import signal
+import sys
 import threading
+from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
+from alphazero_nb import cli
+from alphazero_nb.arena import external
+from alphazero_nb.arena.connect4_search import Connect4Search
+from alphazero_nb.arena.players import RolloutPlayer
+from alphazero_nb.arena.solvers import EndgameSolver
+from alphazero_nb.core.registry import get_game
+from alphazero_nb.network import checkpoint
 from alphazero_nb.selfplay import worker_process
 from alphazero_nb.selfplay.workers import Worker
+from alphazero_nb.training.run_folder import only_trainer
 
 
 class Ended:
@@ -39,3 +51,40 @@ def test_a_worker_behind_a_launcher_lives_as_long_as_its_parent(system, parent, 
     theirs.close()
     assert ended.wait(600)
     thread.join()
+
+
+def test_a_program_is_in_a_group_of_its_own():
+    assert external._own_group(windows=True) == {"creationflags": 0x200} and external._own_group(windows=False) == {"start_new_session": True}
+
+
+def test_a_drive_that_is_away_is_an_invalid_argument():
+    assert errno.EINVAL in checkpoint.away_numbers(windows=True) and errno.EINVAL not in checkpoint.away_numbers(windows=False)
+
+
+def test_a_pipe_that_nobody_reads_is_an_invalid_argument():
+    gone = OSError(errno.EINVAL, "Invalid argument")
+    assert cli._reader_has_gone(gone, windows=True) and not cli._reader_has_gone(gone, windows=False)
+    assert cli._reader_has_gone(BrokenPipeError(), windows=False) and not cli._reader_has_gone(ValueError(), windows=True)
+
+
+@pytest.mark.parametrize("error, held", [(PermissionError(13, "Permission denied"), True), (OSError(22, "a drive without locks"), False), (None, False)])
+def test_a_folder_has_one_trainer(error, held, monkeypatch, tmp_path):
+    def locking(handle, mode, count):
+        if error: raise error
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
+    with pytest.raises(ValueError, match="in use by another trainer") if held else nullcontext():
+        with only_trainer(tmp_path): pass
+
+
+def test_no_wait_of_a_search_is_without_a_limit(monkeypatch):
+    "Windows interrupts none before Python 3.14."
+    plain = Future.result
+    def result(future, timeout=None):
+        assert timeout is not None or future.done()
+        return plain(future, timeout)
+    monkeypatch.setattr(Future, "result", result)
+    game = get_game("connect4")
+    assert RolloutPlayer(game, 20_000).acts([game.new()]) in range(7)
+    for solver in (Connect4Search(1 << 16).scores(game.state_after([3] * 6 + [2] * 6 + [4] * 4), limit=1 << 40), EndgameSolver(get_game("tictactoe")).results(get_game("tictactoe").new())):
+        assert len(solver)
