@@ -402,12 +402,12 @@ def parse_action(match: Match, word: str) -> int | None:
     "Return the legal action of this name, otherwise of this number; at a card table, any card or bid."
     if table := find_table(match.game): return table.read(match.state, word)
     legal = match.game.legal_actions(match.state)
-    names = [(name(match.state, action), action) for action in legal
-             for name in (partial(write_move, match.game), match.game.move_name)]
+    names = {name(match.state, action): action for action in legal
+             for name in (partial(write_move, match.game), match.game.move_name)}
+    if word in names: return names[word]
     def plain(name): return name.lower().rstrip("+#")
-    for read in (str, plain):
-        found = {action for name, action in names if read(name) == read(word)}
-        if len(found) == 1: return found.pop()
+    found = {action for name, action in names.items() if plain(name) == plain(word)}
+    if len(found) == 1: return found.pop()
     return int(word) if word.isascii() and word.isdigit() and int(word) in legal else None
 
 

@@ -19,11 +19,10 @@ from alphazero_nb.ui.game_line import GameLine, Handicap, find_handicaps, regist
 from alphazero_nb.ui.match import Match, Refused, rating_words, seconds_words
 from alphazero_nb.ui.match_text import player_name, result_words, write_move
 from alphazero_nb.ui.saved_game import read_saved_game
-from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, parse_action, run_typed, banner_html, expected_points, explain_wait, mark_last,
+from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, run_typed, banner_html, expected_points, explain_wait, mark_last,
                                         match_html, move_list, piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
 from alphazero_nb.ui import board as board_module
-from broken_games import nim
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
@@ -1502,10 +1501,3 @@ def test_the_menu_has_the_handicaps_of_the_seat(monkeypatch):
 def test_after_the_largest_seed_comes_another_game():
     match = Match(get_game("tictactoe"), seed=2 ** 63 - 1)
     assert match.new() and match.rematch() and match.line.seed not in (2 ** 63 - 1, -1)
-
-
-def test_a_name_of_several_moves_is_no_move():
-    match = Match(nim(action_names=lambda action: "take"))
-    assert parse_action(match, "take") is None and parse_action(match, "Take") is None and parse_action(match, "2") == 2
-    match = Match(nim(action_names=("a", "A", "b").__getitem__))
-    assert [parse_action(match, word) for word in ("a", "A", "b", "B")] == [0, 1, 2, 2]
