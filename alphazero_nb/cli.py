@@ -684,7 +684,7 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _reader_has_gone(error: Exception, windows: bool = os.name == "nt") -> bool:
-    "Return True for the error of a pipe that nobody reads; Windows calls it an invalid argument."
+    "Return True for the error of a pipe whose reader has ended; Windows calls it an invalid argument."
     return isinstance(error, BrokenPipeError) or windows and getattr(error, "errno", None) == errno.EINVAL
 
 

@@ -621,7 +621,7 @@ def observe_what_is_left(state, planes): planes[10 // state[0]] = 1
 
 
 def test_rules_that_show_nothing_at_the_end(tmp_path, visit):
-    "The contract asks `observe` only where somebody is to move."
+    "The contract asks `observe` only while a player is to move."
     game = broken_games.nim(observe=observe_what_is_left)
     page = visit(write(tmp_path/"nim.html", page_data(game, PolicyValueNet(game, "mlp", seed=1), even_levels(16), title="", author="", note="", facts=[])))
     assert "won" in play_to_the_end(page) and page.evaluate("position.mover") == -1
