@@ -228,12 +228,13 @@ def _read_object(path: Path) -> dict:
 
 def read_experiment(path: str | Path) -> Experiment:
     "Read an experiment from a JSON file, with paths relative to this file. Raise a ValueError that says what is wrong."
-    data = _read_object(Path(path))
+    path = Path(os.path.expanduser(path))
+    data = _read_object(path)
     try:
         files = data.get("positions", [])
         require_kind("positions", files, "list")
         for file in files: require_kind("an entry of positions", file, "str")
-        data["positions"] = [str(Path(path).parent / file) for file in files]
+        data["positions"] = [str(path.parent / file) for file in files]
         return Experiment(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
     except ValueError as error: raise ValueError(f"{path}: {error}") from error
 
@@ -245,7 +246,7 @@ class Stopped(Exception):
 class Runs:
     "The runs of an experiment, each in its folder."
     def __init__(self, experiment: Experiment, folder: str | Path, say: Callable = print):
-        self.experiment, self.folder, self.say, self.found = experiment, Path(folder), say, {}
+        self.experiment, self.folder, self.say, self.found = experiment, Path(os.path.expanduser(folder)), say, {}
 
     def __iter__(self): return ((name, seed) for seed in self.experiment.seeds for name in self.experiment.names)
 
@@ -260,6 +261,7 @@ class Runs:
             arguments = trainer_arguments(get_game(game), self.experiment.settings(name))
             self.found[name, seed] = Trainer(game, folder=self.path(name, seed), seed=seed,
                                              layout="threads", listeners=(), **arguments)
+            self.found[name, seed].progress.release()   # Only the run whose turn it is holds positions
         return self.found[name, seed]
 
     def minutes_left(self, name: str, seed: int) -> float:
@@ -275,6 +277,7 @@ class Runs:
             run.events.listeners[:] = [lambda event: ends.append(event) if isinstance(event, RunDone) else None]
             left = min(self.experiment.turn, self.minutes_left(*turn))
             run.fit(minutes=left, planned_minutes=max(left, self.experiment.minutes))
+            run.progress.release()
             self.say(f"{turn[0]}, seed {turn[1]}: {run.seconds / 60:.1f} of {self.experiment.minutes:g} minutes, "
                      f"{run.iteration} iterations, {run.games:,} games")
             if not ends or ends[-1].stopped:
@@ -398,8 +401,9 @@ class Examiner:
         self.experiment, self.say, self.game = experiment, say, get_game(experiment.game)
         self.sets = {name: read_positions(path, self.game).sample(experiment.per_phase)
                      for name, path in zip(set_names(experiment.positions), experiment.positions)}
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self.runs, self.results = Runs(experiment, folder, say), Results(Path(folder) / "answers.json")
+        self.runs = Runs(experiment, folder, say)
+        self.runs.folder.mkdir(parents=True, exist_ok=True)
+        self.results = Results(self.runs.folder / "answers.json")
 
     def key(self, name: str, seed: int, *rest) -> str:
         "Return the name of a result of a run. It has a hash of the network, which changes when the run trains further."
@@ -530,5 +534,5 @@ def plot_experiment(result: dict):   # From Laboratory.run
             axis.plot(middle, names.index(row["name"]), "o", color=BLUE if sure else GREY, markersize=4)
         axis.set_yticks(range(len(names)), [label(name, 32) for name in names] if axis is axes[0] else [])
         axis.set_ylim(len(names) - .5, -.5)
-        axis.set_title(textwrap.fill(measure, 18, break_long_words=False), fontsize=8)
+        axis.set_title(textwrap.fill(label(measure, 200), 18, break_long_words=False), fontsize=8)
     return figure

@@ -141,9 +141,9 @@ def bench_selfplay(
     torch.compiler.reset()
     forward = inference_copy(network, device, best["backend"], best["dtype"])
     bare = lambda: bare_rate(forward, game, device, best["batch"], best["threads"], best["inside"], seconds / 2)
-    options = dict(engine, device=device, seed=seed, settings=settings, listeners=())
+    options = dict(device=device, seed=seed, settings=settings, listeners=())
     rows = []
-    with SelfPlayEngine(game, network, **options) as engine:
+    with SelfPlayEngine(game, network, **engine, **options) as engine:
         engine.play_for(seconds)
         for _ in range(windows):
             engine.set_network(network)   # A run changes its weights every few seconds, and the tables forget
@@ -368,9 +368,9 @@ def bench_device(
     game: Game | str = "connect4",
     presets: tuple = ("small", "medium", "large"),
     device: str = "auto",
-    windows: int = 4,                  # Alternating windows of self-play and of the bare network
+    windows: int = 12,                 # Alternating windows of self-play and of the bare network
     seconds: float = 2.0,              # Length of a window
-    whole_games: int = 256,            # Games of a timed call
+    whole_games: int = 500,            # Games of a timed call
     batch_sizes: tuple = (256, 1024),   # Of the optimiser steps
     layout: str = "auto",              # Measures which layout is best here
 ) -> dict:                             # rows by preset, machine
@@ -402,14 +402,15 @@ def _deal_all(api, states, worlds, scratch):
 
 # %% ../nbs/80_benchmark.ipynb #e3779d0b
 def bench_cards(
-    game: Game | str = "blob(players=5,cards=5)",
+    game: Game | str = "blob",
     preset: str | None = None,
     device: str = "auto",
     seconds: float = 10.0,    # Seconds of play per effort
     whole_games: int = 500,   # Whole games per effort, for their length
     seed: int = 0,
     **engine,                 # games, threads, max_batch of the engine
-) -> dict:  # Rows by effort: worlds, simulations, games_per_min, evals_per_s, resample_us, resample_share
+) -> dict:  # game, preset, weights, machine, table (text), and rows by effort: worlds, simulations, games_per_min,
+           # evals_per_s, resample_us, resample_share
     "Measure the games per minute at every effort, and the cost of drawing worlds."
     game, rows = get_game(game) if isinstance(game, str) else game, {}
     if not game.has_hidden_information:

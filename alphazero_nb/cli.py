@@ -99,8 +99,7 @@ def _train(args):
                                     play_settings=_selfplay(game, args), listeners=listeners, layout=args.layout,
                                     from_folder=args.from_folder, init_from=args.init_from, **engine)
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
-    stopped = stops != [False]   # A stop before the start posts no event
-    if not stops: progress(Message("Stopped before the first game. Nothing is lost."))
+    stopped = stops != [False]
     if expected and not stopped: progress(Message(expected.compare(trainer)))
     ladder = _ladder(trainer, args) if args.ladder and not stopped else []
     if args.levels and not stopped: _measure_levels(trainer, args)
@@ -131,14 +130,17 @@ def _read_sizes(text: str) -> list[tuple[int, float]]:
 
 def _train_sizes(args):
     "Train on boards of these sizes for these minutes, each time from the weights of the size before."
-    from alphazero_nb.network.saved_run import read_saved
+    from alphazero_nb.network.saved_run import read_checkpoint
     sizes, before, rows = _read_sizes(args.sizes), args.init_from, []
     if args.minutes or args.iterations: raise ValueError("--sizes has minutes; leave out --minutes and --iterations.")
+    if len(sizes) > 1 and args.preset not in (None, "anysize"):
+        raise ValueError(f"--sizes needs the preset anysize, whose weights fit every size; "
+                         f"leave out --preset {args.preset}.")
     for size, _ in sizes: _get_game(argparse.Namespace(**vars(args) | dict(size=size)))   # Before anything is trained
     for size, minutes in sizes:
         folder = Path(f"{Path(args.folder or 'runs/' + args.game.partition('(')[0])}-{size}")
         if (folder / "manifest.json").exists():
-            saved = read_saved(folder).checkpoint
+            saved = read_checkpoint(folder)
             minutes -= saved.seconds / 60
             if minutes < saved.seconds / max(1, saved.iteration) / 120: minutes = 0   # A run ends when half an iteration is left
         given = dict(size=size, sizes=None, minutes=minutes, folder=folder, init_from=before)
@@ -166,7 +168,7 @@ def _show_game(args):
     state = retrace(game, args.seed, moves)
     print(game.text(state))
     over = game.over(state)
-    who = "Chance" if game.mover(state) == CHANCE else f"Player {game.mover(state)}"
+    who = "Chance" if game.mover(state) == CHANCE else f"Seat {game.mover(state)}"
     print(f"The game is over: {game.returns(state).tolist()}." if over else f"{who} is to move.")
 
 # %% ../nbs/82_cli.ipynb #5a1f0c02
@@ -295,13 +297,16 @@ def _levels(args):
 
 def _page(args):
     from alphazero_nb.web.page import export_page
-    out = args.out or f"{Path(args.agent.removeprefix('pretrained:')).resolve().name}.html"
-    file = export_page(args.agent, out, simulations=args.simulations, **_given(title=args.title, author=args.author, note=args.note))
+    name = args.agent.removeprefix("pretrained:")
+    agent = args.agent if Path(args.agent).exists() else f"pretrained:{name}"
+    file = export_page(agent, args.out or f"{Path(name).resolve().name}.html", simulations=args.simulations,
+                       **_given(title=args.title, author=args.author, note=args.note))
     print(f"{file} ({file.stat().st_size / 1024:,.0f} KB) opens in any browser, without the internet.")
 
 
 def _ablate(args):
     from alphazero_nb.ablate import Laboratory, Stopped, experiment_table, plot_experiment, read_experiment
+    from alphazero_nb.network.checkpoint import write_whole
     from alphazero_nb.ui.plots import to_png
     folder = Path(args.folder or f"runs/{Path(args.file).stem}")
     say = lambda text: print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
@@ -309,7 +314,7 @@ def _ablate(args):
     except Stopped as error:
         print(error, file=sys.stderr)
         raise KeyboardInterrupt from error
-    (folder / "plot.png").write_bytes(to_png(plot_experiment(result)))
+    write_whole(folder / "plot.png", to_png(plot_experiment(result)))
     if args.json: return result
     print(f"\n{experiment_table(result)}\n\n{folder} has these figures in result.json, and a plot in plot.png.")
 
@@ -327,12 +332,12 @@ def _study(args):
 
 # %% ../nbs/82_cli.ipynb #43fbc40d
 def _game_of(args, *players):
-    "Return the game of --game, or that of the first player who is a training run."
+    "Return the game of --game, or that of the first player who is a training run or pretrained:GAME."
     from alphazero_nb.arena.players import get_player
     if args.game: return _get_game(args)
     if _given(players=args.players, cards=args.cards): raise ValueError("--players and --cards need --game.")
-    folders = [name for name in players if Path(name).exists()]
-    if folders: return get_player(folders[0], None, 1, args.device).game
+    trained = [name for name in players if Path(name).exists() or name.startswith("pretrained:")]
+    if trained: return get_player(trained[0], None, 1, args.device).game
     who = "neither player is" if len(players) > 1 else "the player is not"
     raise ValueError(f"{who} a training run; add the game, for example --game connect4.")
 
@@ -475,8 +480,8 @@ _COMMON = {
     "--device": dict(default="auto", help="auto, cuda, cuda:1, mps or cpu (auto: the best device)"),
     "--simulations": dict(type=_count,
                           help="simulations per move; with hidden cards, in each world "
-                               "(64; 32 for one player with dice; 200 in play; 800 in uci without a clock; "
-                               "in train and bench with hidden cards: set by --effort)"),
+                               "(64; 200 in play; 800 in uci without a clock; in train and bench 32 for one player "
+                               "with dice, and set by --effort with hidden cards)"),
     "--seed": dict(type=_between(int, 0, 2**63 - 1), default=0, help="seed of all random numbers (0)"),
     "--game": dict(help="the game, if no player is a training run; or a board of another size, for a run with the "
                         "preset anysize"),

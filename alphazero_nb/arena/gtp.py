@@ -5,7 +5,7 @@
 # %% ../../nbs/58a_arena.gtp.ipynb #ed617ff4
 from __future__ import annotations
 
-import threading, time
+import re, threading, time
 from inspect import signature
 from pathlib import Path
 from typing import Callable
@@ -262,9 +262,16 @@ def _analyze(kata: bool):
     return command
 
 
+def _sgf_text(data: bytes) -> str:
+    "Return the text of an SGF file, in the character set that it names or in UTF-8."
+    named = re.search(rb"(?<![A-Za-z])CA\s*\[\s*([\w.:-]+)\s*\]", data)
+    try: return data.decode(named[1].decode() if named else "utf-8", "replace")
+    except (LookupError, UnicodeError): return data.decode("utf-8", "replace")   # Python does not know this set
+
+
 def _loadsgf(program, file, number="0"):
     board, last = program.prepare(), _number(number)
-    try: text = Path(file).read_text(encoding="utf-8", errors="replace")
+    try: text = _sgf_text(Path(file).read_bytes())
     except OSError as error: raise ValueError(f"cannot load file: {error.strerror}") from None
     turns = [[action] for action in read_sgf(text, board.game)[1]]
     board.set(turns[:last - 1] if last > 0 else turns)

@@ -178,6 +178,7 @@ def calibrate_levels(
 # %% ../../nbs/59_arena.level_curve.ipynb #92b98b02
 def describe_levels(levels: tuple) -> str:
     "Return the levels as a table, the strongest first."
-    rows = [f"{len(levels) - k:5}  {level.simulations:11,}  {level.temperature:11.2f}  {level.elo or 0:5.0f}"
-            for k, level in enumerate(levels[::-1])]
+    elos = ["–" if level.elo is None else f"{level.elo or 0:.0f}" for level in levels]   # None: not measured
+    rows = [f"{len(levels) - k:5}  {level.simulations:11,}  {level.temperature:11.2f}  {elo:>5}"
+            for k, (level, elo) in enumerate(zip(levels[::-1], elos[::-1]))]
     return "\n".join(["level  simulations  temperature    Elo", *rows])

@@ -5,7 +5,7 @@
 # %% ../../nbs/52_arena.players.ipynb #eb1c6c9e
 from __future__ import annotations
 
-import importlib, math
+import importlib, math, os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable
@@ -234,10 +234,33 @@ def names_program(name: str) -> bool:
     return _registered(word) is not None and word in _programs
 
 # %% ../../nbs/52_arena.players.ipynb #a5316583
+def _packaged_agent(name: str, game: Game | None, *how, **search) -> Agent:   # name: pretrained or pretrained:GAME
+    "Return the agent of the package. Raise a ValueError if it plays another game."
+    if game is not None and not game.packaged:
+        raise ValueError(f"{game.name} is no game of the package, which has no agent for it.")
+    agent = Agent.pretrained(name.partition(":")[2] or game.name, *how, **search)
+    if game is not None and agent.game.name != game.name:
+        raise ValueError(f"{name} plays {agent.game.name}, not {game.name}.")
+    return agent
+
+
+def _unknown_player(name: str) -> str:
+    "Return what to say about a name that is none."
+    from alphazero_nb.network.pretrained import list_pretrained
+    known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
+             "gtp:COMMAND", "gnubg:COMMAND"]
+    hint = (f" For the agent of the package, write pretrained:{name}." if name in list_pretrained()
+            else did_you_mean(name, known))
+    return (f"player {name!r} is unknown; choose random, rollouts:N, heuristic, solver, pretrained, greedy, minimax:N, "
+            f"uci:COMMAND, gtp:COMMAND, gnubg:COMMAND, or the folder of a run.{hint}{see('players')}")
+
+
 def get_player(
     name,                   # "random", "heuristic", "solver", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
-                            # "gtp:COMMAND", "gnubg:COMMAND", "pretrained", a run folder or a network
-    game: Game | None = None,  # Required, except for a run folder, which has its own; then: a board of another size
+                            # "gtp:COMMAND", "gnubg:COMMAND", "pretrained", "pretrained:connect4", a run folder or a
+                            # network
+    game: Game | None = None,  # Required, except for pretrained:GAME and for a run folder, which has its own; then: a
+                               # board of another size
     simulations: int = 64,  # For a trained agent
     device: str = "auto",   # For a trained agent
     seed: int = 0,
@@ -245,9 +268,12 @@ def get_player(
 ):
     "Return the player of this name. Raise a ValueError that lists the accepted names."
     from alphazero_nb.network.checkpoint import exists
-    word, _, number = str(name).partition(":")
+    name = os.path.expanduser(str(name))
+    word, _, number = name.partition(":")
+    if word == "pretrained" and (number or game is not None):
+        return _packaged_agent(name, game, simulations, device, seed=seed, **search)
     if game is None and (word in _NEED_GAME or _registered(word)) and not exists(name):
-        raise ValueError(f"player {str(name)!r} needs a game; pass one, such as get_game('connect4').")
+        raise ValueError(f"player {name!r} needs a game; pass one, such as get_game('connect4').")
     if game is None and exists(name): return Agent.load(name, simulations, device, seed=seed, **search)
     if factory := _registered(word): return factory(game, number, seed)
     if word == "random" and not number: return RandomPlayer(game, seed)
@@ -255,12 +281,5 @@ def get_player(
     if word == "solver" and not number: return SolverPlayer(game, seed)
     if word in ("rollouts", "determinized-rollouts") and number.isascii() and number.isdigit():
         return RolloutPlayer(game, int(number), seed)
-    if word == "pretrained" and not number and game is not None:
-        if not game.packaged: raise ValueError(f"{game.name} is no game of the package, which has no agent for it.")
-        return Agent.pretrained(game.name, simulations, device, seed=seed, **search)
     if exists(name): return Agent.load(name, simulations, device, game=game, seed=seed, **search)
-    known = ["random", "heuristic", "solver", "pretrained", "rollouts:400", "greedy", "minimax:2", "uci:COMMAND",
-             "gtp:COMMAND", "gnubg:COMMAND"]
-    raise ValueError(f"player {str(name)!r} is unknown; choose random, rollouts:N, heuristic, solver, pretrained, "
-                     f"greedy, minimax:N, uci:COMMAND, gtp:COMMAND, gnubg:COMMAND, or the folder of a run."
-                     f"{did_you_mean(str(name), known)}{see('players')}")
+    raise ValueError(_unknown_player(name))

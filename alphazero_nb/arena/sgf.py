@@ -107,6 +107,9 @@ def read_nodes(text: str) -> list[dict]:
     return nodes
 
 # %% ../../nbs/56a_arena.sgf.ipynb #c3949e63
+_SUICIDE = ("tromp-taylor", "nz", "new zealand", "goe", "ing")   # In these rules, a group may kill itself
+
+
 def game_of(
     first: dict,     # The first node
     moves: int = 0,  # In the file; Go here ends after two for each point, unless there are more
@@ -122,7 +125,7 @@ def game_of(
     komi = first.get("KM", "0").strip() or "0"
     if not re.fullmatch(r"[+-]?[0-9]*\.?[0-9]+", komi):
         raise ValueError(f"the SGF file has komi {komi[:20]!r}; it must be a number.")
-    suicide = ",suicide=1" if first.get("RU", "").strip().lower() in ("tromp-taylor", "nz", "new zealand") else ""
+    suicide = ",suicide=1" if first.get("RU", "").strip().lower() in _SUICIDE else ""
     longest = f",longest={moves + 1}" if moves > 2 * int(size) ** 2 else ""
     return get_game(f"go(size={int(size)},komi={float(komi):g}{suicide}{longest})")
 

@@ -385,6 +385,8 @@ def handle(program: UciProgram, line: str) -> bool:
     Raise a ValueError if the agent cannot be loaded."""
     words = line.split()
     if not words: return True
+    first = next((at for at, word in enumerate(words) if word in COMMANDS or word == "quit"), 0)
+    words = words[first:]   # The protocol wants unknown words skipped and the rest of the line obeyed
     if words[0] == "quit": return False
     command = COMMANDS.get(words[0])
     if command is None:

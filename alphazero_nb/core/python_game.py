@@ -310,6 +310,11 @@ class _PythonRules(Game):
     def forget(self) -> None:
         self._kept.young, self._kept.old = {}, {}
 
+    def make_room(self, positions: int) -> None:
+        "Let each thread store about as many positions as its trees have nodes, and at most 50,000 in each half."
+        store = self._rules.positions
+        store.room = max(store.room, min(positions, 50_000))
+
     def position(self, state):
         "Return the Python object of a row, a copy that the caller may change."
         state = self.as_state(state)

@@ -5,7 +5,7 @@
 # %% ../../nbs/01b_core.registry.ipynb #64a55def
 from __future__ import annotations
 
-import difflib, importlib, importlib.util, inspect, re, sys
+import difflib, importlib, importlib.util, inspect, os, re, sys
 from pathlib import Path
 from typing import Callable
 
@@ -58,7 +58,7 @@ _texts: dict[Path, bytes] = {}       # What these files had
 def import_rules(file: str | Path) -> list[str]:   # Names of the games that it registers
     """Run a Python file that registers games, so that commands and worker processes know them; again if it has changed.
     Raise a ValueError if it is no Python file or has the name of another module."""
-    path = Path(file).resolve()
+    path = Path(os.path.expanduser(file)).resolve()
     if path.suffix != ".py" or not path.is_file(): raise ValueError(f"{file} is not a Python file.")
     if "." in path.stem: raise ValueError(f"{path.name} has a dot in its name, so Python cannot import it; rename it.")
     if str(path.parent) not in sys.path: sys.path.insert(0, str(path.parent))

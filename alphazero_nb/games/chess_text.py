@@ -247,7 +247,7 @@ def write_pgn(
     return "\n".join(f'[{name} "{value}"]' for name, value in escaped.items()) + f"\n\n{lines}\n"
 
 # %% ../../nbs/19_games.chess_text.ipynb #15f354a0
-_TAG = re.compile(r'\s*\[\s*([\w+#=:-]+)\s+"((?:[^"\\\n]|\\.)*|[^\n]*)"\s*\]')
+_TAG = re.compile(r'\s*\[\s*([\w+#=:-]+)\s+"((?:[^"\\\n]|\\.)*|[^\n]*)"\s*\](?:[^\S\n]*(?:;[^\n]*|\{[^}]*\}))*')
 _SKIPPED_LINE = re.compile(r"\s*^[%;\[][^\n]*", re.MULTILINE)
 _TOKEN = re.compile(rf"""
     (?P<end> \n[^\S\n]*\n (?! (?: \s | \{{[^}}]*\}} | \((?: [^()] | \([^()]*\) )*\) | \$\d+(?!\d) | ;[^\n]*$ )*
@@ -259,7 +259,7 @@ _TOKEN = re.compile(rf"""
                   (?= [^\W\d_]* (?: \d+\s*\. | 1-0 | 0-1 | 1/2 | [\W_] | $ ) )
               | {_CASTLING.pattern} )
     | (?P<number> \d+\.* )
-    | (?P<word> \w+ | [^\w\s(){{}}]+ | . )""", re.VERBOSE | re.MULTILINE)
+    | (?P<word> \w+ | [^\w\s(){{}};]+ | . )""", re.VERBOSE | re.MULTILINE)
 _UNCLEAR = re.compile(r"\w*\d\w*|[a-h]x[a-h]|ab|ba|bc|cb|cd|dc|de|ed|ef|fe|fg|gf|gh|hg|[KQRBNP]x\w*|[KQRB]|[Oo]{2,3}|--|@+")
 
 

@@ -404,7 +404,7 @@ def komi_of(game: Game) -> float: return 0.0 - score(game.new())   # −score wo
 # %% ../../nbs/15d_games.go.ipynb #0edcdf3b
 def _half_points(komi, cells: int) -> int:
     try: half = 2 * float(komi)
-    except (TypeError, ValueError): half = .5
+    except (TypeError, ValueError, OverflowError): half = .5
     if half % 1 != 0 or abs(half) > 2 * cells:   # Not a number has no remainder of zero
         raise ValueError(f"go: komi is {komi!r}; choose a whole or half number of points up to {cells}.")
     return int(half)

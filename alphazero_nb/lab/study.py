@@ -5,7 +5,7 @@
 # %% ../../nbs/87_lab.study.ipynb #9ff124a2
 from __future__ import annotations
 
-import hashlib, heapq, json, math, threading, time
+import hashlib, heapq, json, math, os, threading, time
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -167,7 +167,7 @@ def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of i
 class Study:
     "Trains, plays and reports in a folder."
     def __init__(self, plan: StudyPlan, folder: str | Path, say: Callable = print, clock: Callable = time.monotonic):
-        self.plan, self.folder, self.say, self.clock = plan, Path(folder), say, clock
+        self.plan, self.folder, self.say, self.clock = plan, Path(os.path.expanduser(folder)), say, clock
         self.runs = Runs(_AsExperiment(plan, claim_folder(plan, self.folder)), self.folder, say)
 
     def run(self) -> dict:
@@ -193,6 +193,7 @@ class Study:
         for name, seed in self.runs:
             run = self.runs.trainer(name, seed)
             if run.iteration < self.plan.iterations: run.fit(iterations=self.plan.iterations - run.iteration)
+            run.progress.release()
             if run.iteration < self.plan.iterations: raise KeyboardInterrupt   # A stop ends `fit` without an error
 
     def too_short(self) -> str | None:
@@ -389,8 +390,8 @@ def study(
     if seeds < 1: raise ValueError(f"seeds is {seeds}; it must be at least 1.")
     names = tuple(find_variant(name) for name in (game, *variants))
     for name, given in zip(names, (game, *variants)):
-        if str(given).endswith(".py") and rules_file(name) != Path(given).resolve():
+        if str(given).endswith(".py") and rules_file(name) != Path(os.path.expanduser(given)).resolve():
             raise ValueError(f"two files register {name.partition('(')[0]}; give each game a name of its own.")
     plan = StudyPlan(names, float(minutes), tuple(range(seeds)), **plan)
-    folder = Path(folder or f"runs/study-{file_stem(names[0])}")
-    return StudyResult(Study(plan, folder, say).run(), folder)
+    made = Study(plan, folder or f"runs/study-{file_stem(names[0])}", say)
+    return StudyResult(made.run(), made.folder)

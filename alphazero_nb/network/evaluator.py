@@ -206,7 +206,8 @@ class NetworkEvaluator(_Batches):
     def __init__(
         self,
         game: Game,
-        network: nn.Module,           # inputs (batch, *shape) -> logits (batch, actions), values (batch, players)
+        network: nn.Module,           # inputs (batch, *game.input_shape) float -> logits (batch, actions), and
+                                      # values (batch, players) in [−1, 1], the mover first
         device: str | Device = "auto",
         max_batch: int = 256,         # Rows of the largest batch; longer requests are split
         shapes: tuple | None = None,  # Batch shapes in increasing order; powers of two by default

@@ -61,7 +61,7 @@ def inference_copy(
     device: str | Device = "auto",
     backend: str = "auto",        # auto, eager, fused, compile or graphs
     dtype: str | None = None,     # Number format; the device's own by default. "int8" where `can_use_int8`
-) -> Callable:                    # int8 inputs (batch, *shape) on the device -> float32 logits and values
+) -> Callable:                    # int8 inputs (batch, *game.input_shape) on the device -> float32 logits and values
     "Return a frozen, fast copy of `network`; later changes of the weights do not affect it."
     device = get_device(device)
     if backend not in BACKENDS:

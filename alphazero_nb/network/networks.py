@@ -325,7 +325,8 @@ def PolicyValueNet(
     game: Game,
     preset: str | None = None, # One of PRESETS; default: `default_preset`
     seed: int = 0,             # Seed of the initial weights
-) -> nn.Module:                # planes (batch, *shape) -> logits (batch, actions), values (batch, players)
+) -> nn.Module:                # inputs (batch, *game.input_shape) float -> logits (batch, actions), and values
+                               # (batch, players) in [−1, 1], the mover first
     "Return a new network for `game`. Raise a ValueError that lists the presets if `preset` is unknown."
     preset = preset or default_preset(game)
     if preset not in PRESETS:

@@ -54,15 +54,15 @@ def list_pretrained() -> list[str]:
     return names
 
 
-def check_pretrained(name: str) -> None:
-    "Raise a ValueError that lists the games unless the package has a trained agent for this one."
-    known = list_pretrained()
-    if "".join(name.split()) in known: return   # Not by the file's name: Connect4 has the same, and is another game
+def check_pretrained(name: str) -> str:   # "connect4", or "pretrained:connect4"
+    "Return the game of a trained agent of the package. Raise a ValueError that lists the games if there is none."
+    known, name = list_pretrained(), name.removeprefix("pretrained:")
+    if "".join(name.split()) in known: return name   # Connect4 is another game, with the same name of a file
     raise ValueError(f"there is no folder and no trained agent {name!r}; the package has agents for "
                      f"{', '.join(known) or 'no game'}.{did_you_mean(name, known)}")
 
 
 def load_pretrained(name: str) -> tuple[Game, nn.Module]:
     "Return the game and the network of the trained agent for a game. Raise a ValueError that lists the games."
-    check_pretrained(name)
-    with as_file(files("alphazero_nb") / "agents" / f"{file_stem(name)}.npz") as path: return read_agent(path)
+    stem = file_stem(check_pretrained(name))
+    with as_file(files("alphazero_nb") / "agents" / f"{stem}.npz") as path: return read_agent(path)

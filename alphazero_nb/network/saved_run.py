@@ -5,7 +5,7 @@
 # %% ../../nbs/24_network.saved_run.ipynb #0a859117
 from __future__ import annotations
 
-import copy, hashlib, math, os, re
+import copy, hashlib, os, re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from .networks import PolicyValueNet
 from .checkpoint import fill_network, parse_json, read_arrays, read_json, read_plain
 
 # %% auto #0
-__all__ = ['FORMAT', 'Checkpoint', 'is_count', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun', 'read_saved',
-           'read_config', 'run_of', 'load_network']
+__all__ = ['FORMAT', 'Checkpoint', 'is_count', 'manifest_of', 'parse_row', 'read_log', 'newest_lines', 'SavedRun',
+           'read_checkpoint', 'read_saved', 'read_config', 'run_of', 'load_network']
 
 # %% ../../nbs/24_network.saved_run.ipynb #78f3f043
 FORMAT = 2   # Of a run folder
@@ -39,7 +39,7 @@ class Checkpoint:
 
 # %% ../../nbs/24_network.saved_run.ipynb #f8aa5336
 def is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 53
-def _is_number(value) -> bool: return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e15
+def _is_number(value) -> bool: return type(value) in (int, float) and abs(value) < 1e15   # False for nan
 def _is_hash(value) -> bool: return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
 def _is_iteration(text: str) -> bool: return re.fullmatch("[1-9][0-9]{0,11}", text) is not None
 
@@ -129,21 +129,25 @@ class SavedRun:
         return rows[::-1]
 
 
-def read_saved(
+def read_checkpoint(
     folder: str | Path,
     name: str = "manifest.json",  # Or previous.json
-) -> SavedRun:
+) -> Checkpoint:
     "Return a checkpoint of a run folder. Raise a ValueError if its manifest is missing, damaged or of a newer format."
-    folder = Path(os.path.expanduser(folder))
-    path = folder / name
+    path = Path(os.path.expanduser(folder)) / name
     manifest = read_json(path, "checkpoint yet")
     if not isinstance(manifest, dict): raise ValueError(f"{path} is damaged: it is not a JSON object.")
     version = manifest.get("format")
     if is_count(version) and version > FORMAT:
         raise ValueError(f"{path} has format {version} and this version reads format {FORMAT}; install a newer alphazero_nb.")
     if version != FORMAT: raise ValueError(f"{path} is damaged: its format is not {FORMAT}.")
-    checkpoint = _checkpoint(path, manifest)
-    return SavedRun(checkpoint, *read_log(folder, checkpoint))
+    return _checkpoint(path, manifest)
+
+
+def read_saved(folder: str | Path, name: str = "manifest.json") -> SavedRun:   # Or previous.json
+    "Return a checkpoint of a run folder, and its log. Raise a ValueError as `read_checkpoint` does."
+    checkpoint = read_checkpoint(folder, name)
+    return SavedRun(checkpoint, *read_log(Path(os.path.expanduser(folder)), checkpoint))
 
 # %% ../../nbs/24_network.saved_run.ipynb #fca17af7
 def read_config(path: Path) -> dict:
@@ -163,7 +167,8 @@ def run_of(path: str | Path) -> Path:   # A run folder, or one of its network-*.
 def _empty_network(folder: Path, game: Game, preset: str, network: nn.Module | None) -> nn.Module:
     "Return the network that takes the weights of a run: a copy of your own one, or one of the preset."
     if preset == "custom" and network is None:
-        raise ValueError(f"{str(folder)!r} was trained with a network of your own; pass it as network=MyNet().")
+        raise ValueError(f"{str(folder)!r} was trained with a network of your own; pass it as network=MyNet() to "
+                         f"Agent.load in Python.")
     if preset != "custom" and network is not None:
         raise ValueError(f"{str(folder)!r} was trained with the preset {preset!r}; leave out network=.")
     return PolicyValueNet(game, preset) if network is None else copy.deepcopy(network)
@@ -190,7 +195,7 @@ def load_network(
         raise ValueError(f"{str(path)!r} is a file; give the folder of a training run.")
     folder = run_of(path)
     config = read_config(folder / "config.json")
-    checkpoint = read_saved(folder).checkpoint
+    checkpoint = read_checkpoint(folder)
     known = {f"network-{iteration:06}.npz": iteration for iteration in checkpoint.networks}
     iteration = checkpoint.iteration if path.is_dir() else known.get(path.name)
     if iteration is None:

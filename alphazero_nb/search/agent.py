@@ -36,14 +36,15 @@ class _Loadable:
         max_batch: int = 256,
         network=None,           # For a run with a network of your own: such a network
         game: Game | None = None,   # A board of another size, for a run with the preset anysize
+        name: str | None = None,    # Default: that of the folder
         **search,               # Other arguments of Agent, such as worlds
     ) -> "Agent":               # Raises a ValueError that names what is missing
         "Load the agent of a training run."
         from alphazero_nb.network.saved_run import load_network, read_config, run_of
         from alphazero_nb.network.evaluator import NetworkEvaluator
         folder = Path(folder).expanduser()
-        game, network, name = load_network(folder, network, game)
-        agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
+        game, network, own = load_network(folder, network, game)
+        agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name or own, **search)
         if read_config(run_of(folder) / "config.json")["game"] == game.name:
             agent.source, agent.fingerprint = folder, network.fingerprint
         return agent
@@ -55,13 +56,14 @@ class _Loadable:
         simulations: int = 64,
         device: str = "auto",
         max_batch: int = 256,
+        name: str = "pretrained",
         **search,                 # Other arguments of Agent
     ) -> "Agent":
         "Load an agent that comes with the package. Raise a ValueError that lists the games."
         from alphazero_nb.network.pretrained import load_pretrained
         from alphazero_nb.network.evaluator import NetworkEvaluator
         game, network = load_pretrained(game)
-        agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, "pretrained", **search)
+        agent = cls(game, NetworkEvaluator(game, network, device, max_batch), simulations, name, **search)
         agent.source = f"pretrained:{game.name}"
         return agent
 

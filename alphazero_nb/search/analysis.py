@@ -18,8 +18,8 @@ from .search import count_worlds, grow_trees, start_trees
 from .one_game import RankedMove, playable_visits, root_edges
 
 # %% auto #0
-__all__ = ['Child', 'children_of', 'value_of', 'by_rank', 'expected_line', 'Branch', 'read_branches', 'PositionAnalysis',
-           'line_names', 'analyse_states', 'analyse']
+__all__ = ['Child', 'children_of', 'value_of', 'by_rank', 'best_child', 'expected_line', 'Branch', 'read_branches',
+           'PositionAnalysis', 'line_names', 'analyse_states', 'analyse']
 
 # %% ../../nbs/34_search.analysis.ipynb #34a00005
 class Child(NamedTuple):
@@ -76,14 +76,25 @@ def by_rank(children: list[Child]) -> list[Child]:
     return sorted(children, key=lambda child: (-child.playable, -child.visits, -child.prior, child.action))
 
 
+def best_child(game: Game, trees: Trees, nodes: tuple) -> tuple[int, int, tuple]:   # Action, visits, nodes
+    "Return the first child of `by_rank`; in one world without a list of all moves, which may be hundreds."
+    if len(nodes) > 1:
+        best = by_rank(children_of(game, trees, nodes))[0]
+        return best.action, best.visits, best.nodes
+    edges = root_edges(trees, nodes[0])
+    if not edges["visits"].any(): return -1, 0, ()
+    order = edges["action"], -edges["prior"], -edges["visits"], -playable_visits(trees, nodes[0])   # The last key first
+    best = edges[np.lexsort(order)[0]]
+    return int(best["action"]), int(best["visits"]), (int(best["child"]),)
+
+
 def expected_line(game: Game, trees: Trees, nodes: tuple, most: int = 24) -> tuple:
     "Return the actions of the expected continuation, at most `most`. It ends where chance moves."
     actions = []
     while nodes and len(actions) < most and trees.nodes["mover"][nodes[0]] >= 0:
-        best = by_rank(children_of(game, trees, nodes))[0]
-        if best.visits == 0: break
-        actions.append(best.action)
-        nodes = best.nodes
+        action, visits, nodes = best_child(game, trees, nodes)
+        if visits == 0: break
+        actions.append(action)
     return tuple(actions)
 
 # %% ../../nbs/34_search.analysis.ipynb #34a0000a

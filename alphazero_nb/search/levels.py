@@ -84,6 +84,8 @@ def read_levels(rows) -> tuple:
     except TypeError: raise ValueError("levels are damaged: a level has simulations, temperature and elo.") from None
     if not 2 <= len(levels) <= 100 or levels[-1].temperature > 0:
         raise ValueError("levels are damaged: there are 2 to 100, and the last one has the temperature 0.")
+    if max(level.simulations for level in levels) > levels[-1].simulations:   # A move of such a level could take hours
+        raise ValueError("levels are damaged: one has more simulations than the full agent.")
     elos = [level.elo for level in levels]
     if any(elo is not None for elo in elos) and not all(isinstance(elo, (int, float)) and abs(elo) < 10_000 for elo in elos):
         raise ValueError("levels are damaged: all have an Elo between -10,000 and 10,000, or none has.")
@@ -93,9 +95,9 @@ def read_levels(rows) -> tuple:
 # %% ../../nbs/35_search.levels.ipynb #00b1997d
 def network_hash(source: str | Path) -> str:
     "Return the sha256 of the network of a run folder, or of one of its network-*.npz files."
-    from alphazero_nb.network.saved_run import read_saved
+    from alphazero_nb.network.saved_run import read_checkpoint
     path = Path(source)
-    checkpoint = read_saved(path if path.is_dir() else path.parent).checkpoint
+    checkpoint = read_checkpoint(path if path.is_dir() else path.parent)
     return checkpoint.networks[checkpoint.iteration if path.is_dir() else int(path.stem.rpartition("-")[2])]
 
 

@@ -33,6 +33,11 @@ __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'MOST_TREES', 'require_number', 're
            'positions_at_once', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
+def _is_finite(value) -> bool:
+    try: return math.isfinite(value)
+    except OverflowError: return False   # A whole number beyond floats
+
+
 def require_number(
     name: str,
     value,
@@ -45,7 +50,7 @@ def require_number(
     if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
         raise ValueError(f"{name} is {value!r}; it must be {'a whole number' if whole else 'a number'}.")
     low = value > least if above else value >= least
-    if low and (most is None or value <= most) and (whole or math.isfinite(value)): return
+    if low and (most is None or value <= most) and (whole or _is_finite(value)): return
     first = f"more than {least}" if above else f"at least {least}"
     wanted = first if most is None else f"{first} and at most {most:,}" if above else f"between {least} and {most:,}"
     raise ValueError(f"{name} is {value}; it must be {wanted}.")

@@ -240,6 +240,8 @@ class ActorPool(_Actors):
         blocks = [SlotBlock(game, slots, settings, cached and network is not None) for slots in layout.blocks()[0]]
         layout = replace(layout, threads=min(layout.threads, len(blocks)))
         worlds = count_worlds(game, settings.search)
+        nodes = -(-layout.games // layout.threads) * worlds * (settings.search.simulations + 2)   # Of one thread
+        if game.in_python: game.make_room(nodes)
         inference = Inference(game, network, layout, worlds, version, settings.int8, evaluator)
         super().__init__(blocks, inference, replace(layout, shared=inference.shared), seed)
         self.dtype = inference.dtype

@@ -481,7 +481,8 @@ class SelfPlayEngine(_GameSupply):
         first_version: int = 0,          # Version of these weights; set_network increments it
         shared: bool | None = None,      # True if the actors of a process share one evaluator; default: measured
         listeners: tuple | None = None,  # Called with every event; default: a dashboard or a line of text
-        layout: str | Layout | None = None,  # A kind in LAYOUTS, or "auto" (benchmark first); default: simple rules
+        layout: str | Layout | None = None,  # A kind in LAYOUTS, "auto" (benchmark first), or a Layout, which has
+                                             # games, threads and so on; default: simple rules
         devices=None,                    # Names, one per worker process, or "all" for every GPU of the machine
         workers: int | None = None,      # Number of worker processes, assigned to the devices in turn
         play_on: bool = False,           # If the pool can, play on between two calls
@@ -494,9 +495,8 @@ class SelfPlayEngine(_GameSupply):
         events = Events(default_listeners() if listeners is None else list(listeners))
         super().__init__(game, network, settings, seed, first_version, first_game, reproducible, play_on, events,
                          measure=layout == "auto")
-        if not isinstance(layout, Layout):
-            layout = plan_layout(game, network, device, None if layout == "auto" else layout, devices, workers,
-                                 threads, games, max_batch, shared, self.worlds, backend)
+        layout = plan_layout(game, network, device, layout, devices, workers, threads, games, max_batch, shared,
+                             self.worlds, backend)
         if isinstance(device, Device) and network is not None and device != get_device(device.name):   # Changed by hand
             self._formats = dict(number_format=device.dtype, channels_last=device.channels_last)
         self.use(replace(layout, **self._formats))

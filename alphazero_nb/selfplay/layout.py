@@ -103,6 +103,7 @@ LAYOUTS = ["threads", "processes", "ray"]   # All kinds of layouts; `register_po
 
 def choose_kind(game: Game, layout: str | None, devices, workers: int | None) -> str:
     "Return the kind of layout that these arguments ask for. Raise a ValueError if they contradict each other."
+    if layout == "auto": layout = None   # Nothing is measured here
     if layout not in (None, *LAYOUTS):
         raise ValueError(f"layout {layout!r} is unknown; choose {', '.join(['auto', *LAYOUTS[:-1]])} or {LAYOUTS[-1]}."
                          f"{did_you_mean(layout, ('auto', *LAYOUTS))}")
@@ -143,11 +144,19 @@ def plan_cluster(workers: int | None, threads, games, max_batch, shared, backend
     return Layout("ray", ("ray",) * (workers or 0), threads or 0, games or 0, max_batch or 0, shared, backend=backend)
 
 # %% ../../nbs/41_selfplay.layout.ipynb #1efa8815
+def _whole_layout(layout: Layout, **others) -> Layout:
+    "Return a layout that leaves nothing to plan. Raise a ValueError if it was given with other options of a layout."
+    given = [name for name, value in others.items() if value not in (None, "auto")]
+    if given: raise ValueError(f"layout is a Layout, which leaves nothing to choose; leave out {', '.join(given)}.")
+    return layout
+
+
 def plan_layout(
     game: Game,
     network,                         # None: no network, and every process computes on the CPU
     device: str = "auto",
-    layout: str | None = None,       # Kind, one of LAYOUTS; default: threads unless something asks for processes
+    layout: str | Layout | None = None,   # Kind, one of LAYOUTS; None or "auto": threads unless something asks for
+                                          # processes. A Layout is returned, and the arguments below must be left out
     devices=None,                    # Names, one per process, or "all" for every GPU of the machine
     workers: int | None = None,      # Number of processes, assigned to the devices in turn
     threads: int | None = None,      # Actors per process
@@ -158,6 +167,9 @@ def plan_layout(
     backend: str = "auto",           # How the network is computed, see inference_copy
 ) -> Layout:
     "Return the layout for these arguments. Simple rules fill in missing ones. Raise a ValueError for bad ones."
+    if isinstance(layout, Layout):
+        return _whole_layout(layout, devices=devices, workers=workers, threads=threads, games=games,
+                             max_batch=max_batch, shared=shared, backend=backend)
     bounds = dict(games=MOST_GAMES, threads=MOST_THREADS, max_batch=MOST_ROWS, workers=MOST_PROCESSES)
     for name, number in dict(games=games, threads=threads, max_batch=max_batch, workers=workers).items():
         if number is not None: require_number(name, number, 1, bounds[name])

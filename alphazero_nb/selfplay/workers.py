@@ -245,8 +245,10 @@ class WorkerHandler:
             if self.play.active: self.play.resume(worker)
         elif worker.state == "starting": self.leave_out(worker, rebuild_error(worker.name, *content))
         else:
-            worker.state = "failed"
-            self.play.fail(rebuild_error(worker.name, *content))
+            error, worker.state = rebuild_error(worker.name, *content), "failed"
+            if self.play.idle:
+                self.events.put(Message(f"{worker.name} starts again after an error between two calls: {error}"))
+            self.play.fail(error)
 
     def finish(self, worker: Worker, record) -> None:
         "Hand a finished game to the source."
@@ -270,7 +272,9 @@ class WorkerHandler:
         reported, cause, worker.state = worker.state == "failed", self.workers.remove(worker), "gone"
         if self.play.source is not None: self.play.source.give_back(worker.numbers)
         self.workers.vacant.append(worker.index)
-        if reported: return   # Its error has already ended the generation
+        if reported:   # Its error has ended the generation, or came before this one
+            if self.play.active: self.workers.fill()
+            return
         self.events.put(WorkerLost(worker.index, cause, worker.finished, len(worker.numbers)))
         stopped = worker.killed.startswith("did not stop")   # By an interrupt, and not by its game
         error = "" if stopped else self.losses.add(worker.numbers, cause)

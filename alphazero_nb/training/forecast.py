@@ -21,7 +21,7 @@ from ..core.registry import get_game
 from ..network.networks import PRESETS, PolicyValueNet, default_preset
 from ..search.search import count_worlds, require_number
 from ..selfplay.settings import SelfPlaySettings, default_settings
-from ..selfplay.layout import Layout, plan_layout
+from ..selfplay.layout import plan_layout
 from ..selfplay.scheduler import GameScheduler
 from ..selfplay.pools import make_pool
 from ..selfplay.calibration import measure_window, spread_starts, usual_game, warm_up
@@ -89,9 +89,8 @@ def measure_speed(
     play, train = play or default_settings(game), train or default_training(game)
     learner = Learner(PolicyValueNet(game, preset, 0), get_device(device), train)
     if play.int8: learner.measure_ranges(random_batch(game, 64).inputs)
-    layout, scheduler = engine.get("layout"), GameScheduler()
-    if not isinstance(layout, Layout):
-        layout = plan_layout(game, learner.network, str(device), worlds=count_worlds(game, play.search), **engine)
+    layout = plan_layout(game, learner.network, str(device), worlds=count_worlds(game, play.search), **engine)
+    scheduler = GameScheduler()
     with closing(make_pool(game, learner.network, layout, play)) as pool:
         pool.wait_ready()
         warm_up(pool, scheduler, seconds / 6)

@@ -73,11 +73,17 @@ class TrainSettings:
 
     def iteration_games(self, game: Game, at_once: int) -> int:   # at_once: games that run at once
         "Return the games of an iteration; by default as many as run at once, and fewer if games can be long."
-        return self.games_per_iteration or max(1, at_once // 8, at_once * 64 // max(64, game.max_length))
+        games = max(1, at_once // 8, at_once * 64 // max(64, game.max_length))
+        return self.games_per_iteration or min(games, self.games_in_buffer(game))
 
-    def most_games(self, games: int) -> int:
+    def most_games(self, game: Game, games: int) -> int:
         "Return how many games an iteration of at least so many takes, if they have finished by then."
-        return max(games, int(games * self.replay_ratio / self.min_replay_ratio))
+        wanted = int(games * self.replay_ratio / self.min_replay_ratio)
+        return max(games, min(wanted, self.games_in_buffer(game)))
+
+    def games_in_buffer(self, game: Game) -> int:
+        "Return how many games fit into the replay buffer however long they are, but at least 512."
+        return max(512, self.max_window // max(64, game.max_length))
 
 # %% ../../nbs/61_training.learner.ipynb #1718465c
 def default_training(game: Game, play: SelfPlaySettings | None = None) -> TrainSettings:   # play: default of the game

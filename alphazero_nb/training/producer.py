@@ -14,9 +14,9 @@ from torch import nn
 from ..core.events import Events, Message, SelfPlayDone, SelfPlayStopped, default_listeners
 from ..core.registry import get_game
 from ..core.records import GameRecord
-from ..network.checkpoint import check_network, fill_network, is_away, read_arrays, read_plain
+from ..network.checkpoint import MOST_JSON, check_network, fill_network, is_away, read_arrays, read_plain
 from ..network.networks import PolicyValueNet
-from ..network.saved_run import read_config, read_saved
+from ..network.saved_run import read_checkpoint, read_config
 from ..selfplay.actors import shielded
 from ..selfplay.engine import SelfPlayEngine
 from .run_folder import Absence
@@ -31,7 +31,8 @@ class NewestWeights:
     "The newest network of a run folder."
     def __init__(self, folder: Path, plan: SharedPlan, network: nn.Module | None = None):
         if plan.preset == "custom" and network is None:
-            raise ValueError(f"{str(folder)!r} is trained with a network of your own; pass it as network=MyNet().")
+            raise ValueError(f"{str(folder)!r} is trained with a network of your own; pass it as network=MyNet() to "
+                             f"produce_games in Python.")
         if network is not None: check_network(get_game(plan.game), network)
         self.folder, self.manifest, self.iteration, self.problem = folder, b"", 0, ""
         self.counted = GameRanges()   # Games that the manifest counts
@@ -44,9 +45,9 @@ class NewestWeights:
         path, self.problem = self.folder / "manifest.json", ""
         if not os.path.lexists(path): return False
         try:
-            manifest = read_plain(path)
+            manifest = read_plain(path, MOST_JSON)
             if manifest == self.manifest: return False
-            checkpoint = read_saved(self.folder).checkpoint
+            checkpoint = read_checkpoint(self.folder)
             newest = checkpoint.iteration
             arrays = read_arrays(self.folder / f"network-{newest:06}.npz", checkpoint.networks[newest])
             self.network = fill_network(copy.deepcopy(self.network), arrays)
@@ -187,7 +188,8 @@ def produce_games(
     network: nn.Module | None = None,  # For a run with a network of your own: such a network
     listeners: tuple | None = None,    # Called with every event; default: text
     every_s: float = 5.0,              # Seconds between two files
-    **engine,                          # layout, games, threads, max_batch, devices, workers of the SelfPlayEngine
+    **engine,                          # Of the SelfPlayEngine: layout ("auto" measures, as the command does; default:
+                                       # simple rules), games, threads, max_batch, devices, workers
 ) -> int:                              # Number of written games
     "Play for a run, with its newest weights, into its folder. A stop (Ctrl-C) returns normally."
     folder, written, ended = Path(folder).expanduser(), 0, False

@@ -71,7 +71,7 @@ class Ring:
 @dataclass(frozen=True)
 class Batch:
     "Training examples."
-    inputs: np.ndarray  # (n, *shape) int8
+    inputs: np.ndarray  # (n, *game.input_shape) int8
     policy: np.ndarray  # (n, actions) float32, rows sum to 1
     values: np.ndarray  # (n, players) float32 in [−1, 1], the mover first
 
@@ -156,7 +156,7 @@ def extend_rings(rows: Ring, entries: Ring, added: int, made: tuple, max_window:
     new, (*fields, first_entry, counts), policies = made
     rows = rows.add((*fields, first_entry + entries.end, counts))
     entries = entries.add(policies)
-    window = window_size(added + new, max_window=max_window)
+    window = max(window_size(added + new, max_window=max_window), min(new, max_window))   # The newest games whole
     rows = replace(rows, first=max(rows.first, rows.end - window))
     if len(rows): entries = replace(entries, first=int(rows.arrays[3][rows.first % rows.capacity]))
     return rows, entries, added + new

@@ -15,8 +15,8 @@ from ..core.help import see
 from ..core.device import HOSTS, device_names, find_host, get_device, usable_cores
 from ..core.events import FolderAway, plain_number
 from ..core.records import GameRecord, join_records, split_records
-from ..network.checkpoint import (WAITS_S, exists, is_away, json_bytes, patiently, read_arrays, read_json,
-                                             read_plain, write_arrays, write_json, write_whole)
+from ..network.checkpoint import (MOST_JSON, WAITS_S, exists, is_away, json_bytes, patiently, read_arrays,
+                                             read_json, read_plain, write_arrays, write_json, write_whole)
 from ..network.saved_run import Checkpoint, SavedRun, manifest_of, parse_row, read_config, read_saved
 from ..search.levels import levels_file
 from ..selfplay.layout import LAYOUTS, Layout, read_layout
@@ -316,7 +316,7 @@ class _ReadableRun(_HeldFolder):
 
     def _read_manifest(self) -> bytes | None:
         path = self.path / "manifest.json"
-        if exists(path): return read_plain(path)
+        if exists(path): return read_plain(path, MOST_JSON)
         self.check_there()
 
     def rows(self) -> list[dict]:
@@ -511,7 +511,7 @@ def run_folder(
 def pack_agent(
     folder: str | Path,  # Of a run
 ) -> Path:               # The zip file, beside the folder
-    "Pack the newest agent of a run. Raise a ValueError if there is none or its network is damaged."
+    "Pack the newest agent of a run. Raise a ValueError if there is none, or a file of it is damaged or a link."
     folder = Path(folder).expanduser()
     if folder.name in ("", ".."): folder = folder.resolve()   # "." has no name
     config, saved = read_config(folder / "config.json"), read_saved(folder)
@@ -524,7 +524,8 @@ def pack_agent(
         for file, data in (("config.json", json.dumps(config)), ("manifest.json", json.dumps(manifest)),
                            ("iterations.jsonl", saved.log), (name, read_plain(folder / name))):
             archive.writestr(f"{folder.name}/{file}", data)
-        if levels_file(folder).is_file(): archive.write(levels_file(folder), f"{folder.name}/{levels_file(folder).name}")
+        levels = levels_file(folder)
+        if exists(levels): archive.writestr(f"{folder.name}/{levels.name}", read_plain(levels, MOST_JSON))
     packed = folder.with_name(f"{folder.name}.zip")
     write_whole(packed, content.getvalue())
     return packed

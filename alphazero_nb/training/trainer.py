@@ -79,8 +79,7 @@ class RunPlan:
         given = [*self.engine, *["layout"] * (self.layout != "auto"), *["reproducible"] * self.reproducible]
         if self.from_folder and given:
             raise ValueError(f"with from_folder=True other machines play, so leave out {', '.join(given)}.")
-        kind = None if self.layout == "auto" else self.layout
-        if not isinstance(kind, Layout): plan_layout(self.game, self.network or True, self.asked, kind, **self.engine)
+        plan_layout(self.game, self.network or True, self.asked, self.layout, **self.engine)
         if self.train.evaluate_every: check_match(self.game, self.train.baseline, self.train.evaluate_games)
 
     @property   # True if no layout may be measured
@@ -249,6 +248,13 @@ class RunProgress:
             return
         raise problems[0]
 
+    def release(self) -> None:
+        "Give back the memory of the replay buffer. The next `fit` reads it from the folder."
+        before = self.state.replay
+        if not len(before): return
+        self.state.replay = Replay(self.plan.game, before.max_window, before.added, before.td_lambda)
+        self.is_saved = False
+
     def finished_games(self) -> list:
         "Return games of this iteration from an earlier start. They only save time: damaged ones are played again."
         try:
@@ -273,9 +279,10 @@ def describe_cooldown(plan: RunPlan, minutes: float | None) -> str:
 class RunReport:
     "Reports one call of `fit` to the listeners and to events.jsonl."
     def __init__(self, plan: RunPlan, folder: RunFolder, listeners: list):
-        self.plan, self.folder, self.listeners, self.started = plan, folder, listeners, False
+        self.plan, self.folder, self.listeners, self.waited, self.started = plan, folder, listeners, False, False
         self.lines = JsonLines(folder.path / "events.jsonl", prepare=folder.check_there)
-        self.emit, self.troubled = Events([*listeners, self._write]).emit, False   # troubled: a failure was reported
+        self.troubled = False   # True if a failure was reported
+        self.emit = Events([self._write, *listeners]).emit   # The file first: a stop can end a display halfway
 
     def _write(self, event) -> None:
         "Write an event to events.jsonl. If that fails, the file gets it with a later one."
@@ -295,6 +302,7 @@ class RunReport:
 
     def wait(self) -> None:
         "Say at once, to the listeners alone, that a start can take long."
+        self.waited = True
         Events([*self.listeners]).emit(Message("Compiling…"))
 
     def forward(self, event) -> None:
@@ -323,8 +331,10 @@ class RunReport:
         if state.iteration: self.emit(Message(f"Continuing after iteration {state.iteration}, {state.games} games."))
 
     def end(self, iteration: int, games: int, **how) -> None:
-        "Report the end of a run that has started. `games` counts the finished games of an interrupted iteration."
-        if self.started: self.emit(RunDone(iteration, str(self.folder.path), games=games, **how))
+        "Report the end, or a stop before the start. `games` counts the finished games of an interrupted iteration."
+        done = RunDone(iteration, str(self.folder.path), games=games, **how)
+        if self.started: self.emit(done)
+        elif self.waited and done.stopped: Events([*self.listeners]).emit(done)   # The file has no end without a start
 
 # %% ../../nbs/63_training.trainer.ipynb #a806ab9a
 @contextmanager
@@ -507,15 +517,17 @@ class IterationSteps:
         done = IterationDone(state.iteration, state.seconds, state.games, len(state.replay), policy_loss, value_loss,
                              supplier.stats()["games_per_min"] / 60, self.account.take(), keeps,
                              self.strength.baselines if keeps else {})
+        row = dict(row, iteration=state.iteration, positions=added, done=asdict(done))
         self.emit(PhaseStarted("saving"))
-        with on("saving"):
-            self._save(dict(row, iteration=state.iteration, positions=added, done=asdict(done)), state, supplier.plan)
-        self.emit(done)
+        try:
+            with on("saving"): self._save(row, state, supplier.plan)
+        finally:
+            if self.progress.is_saved: self.emit(done)   # Also if a stop has waited for the files
 
     def _play(self, supplier: GameSupplier) -> int:
         "Play the games of an iteration (`played`). Return how many of them count towards its optimiser steps."
         games = self.plan.train.iteration_games(self.plan.game, supplier.at_once)
-        self.played = supplier.generate_games(games, self.plan.train.most_games(games))
+        self.played = supplier.generate_games(games, self.plan.train.most_games(self.plan.game, games))
         return len(self.played) if supplier.more_games_count else games
 
     def _save(self, row: dict, state: RunState, plan: dict) -> None:
@@ -672,9 +684,10 @@ class _TrainedRun:
         return (f"Trainer({self.game.name}, {self.preset} network on {self.device}, {self.iteration:,} iterations and "
                 f"{self.games:,} games in {self.folder.path})")
 
-    def agent(self, simulations: int = 64, max_batch: int = 256, **search) -> Agent:
+    def agent(self, simulations: int = 64, max_batch: int = 256, name: str | None = None, **search) -> Agent:
         "Return an agent with the current averaged weights. `search` has options of Agent, such as worlds."
-        return make_agent(self.plan, self.progress.state, self.folder.path.name, simulations, max_batch, **search)
+        name = name or self.folder.path.name
+        return make_agent(self.plan, self.progress.state, name, simulations, max_batch, **search)
 
 # %% ../../nbs/63_training.trainer.ipynb #47df3a98
 class Trainer(_TrainedRun):

@@ -275,7 +275,8 @@ def seat_board(line: GameLine, ply: int, seat: int) -> Board | None:
     "Return the board after `ply` moves as a seat may see it, or None if the game has no drawing."
     table = find_table(line.game)
     if table:
-        names, over = tuple(f"seat {other + 1}" for other in range(line.game.players)), line.game.over(line.states[-1])
+        names = tuple(f"player {other + 1}" for other in range(line.game.players))
+        over = line.game.over(line.states[-1])
         return table.draw(SeatView(line.game, line.states[:ply + 1], line.actions[:ply], seat, names, over))
     if line.game.has_hidden_information: return None
     board = find_drawing(line.game)(line.states[:ply + 1], line.actions[:ply])
@@ -337,7 +338,7 @@ def lesson_curve(lesson: Lesson, width: int = 560, height: int = 130) -> str:
         if len(lesson.mistakes) > 10: continue   # Too many for words
         body += svg_text(x, y - 11 if y > top + 16 else y + 12, f"{grade.ply + 1}{grade.mark}", 11, ink, "bold")
     for ply in sorted({0, moves}): body += svg_text(at(ply, 0)[0], bottom + 13, ply, 11, ink)
-    body += svg_text((left + right) / 2, bottom + 13, f"expected points of seat {seat + 1} after each move", 11, ink)
+    body += svg_text((left + right) / 2, bottom + 13, f"expected points of player {seat + 1} after each move", 11, ink)
     return svg_picture(body, width, height)
 
 # %% ../../nbs/74e_ui.coach.ipynb #74e1f002
@@ -347,11 +348,11 @@ def mistake_html(lesson: Lesson, grade: Grade) -> str:
     hidden, pictures = line.game.has_hidden_information, ""
     for title, names, actions, color in (("Better", better, grade.line, GREEN),
                                          ("Played", played, (grade.action, *grade.refutation), RED)):
-        words = html.escape(" ".join(names))
+        words = " ".join(names)
         show = title == "Played" or not hidden   # At a card table both pictures would be the same
         picture = svg_image(line_picture(line, grade.ply, actions), f"{title}: {words}", shrink=True) if show else ""
         pictures += (f'<figure style="margin:0;border-top:3px solid {color};padding-top:4px;overflow-wrap:anywhere">'
-                     f'<figcaption><b>{title}:</b> {words}</figcaption>{picture}</figure>')
+                     f'<figcaption><b>{title}:</b> {html.escape(words)}</figcaption>{picture}</figure>')
     color = RED if grade.mark == "??" else ORANGE
     return (f'<section style="font:14px/1.5 system-ui,Helvetica,Arial,sans-serif;margin:14px 0 0;padding-left:10px;border-left:4px solid {color}">'
             f'<b>{html.escape(heading(lesson, grade))}</b><div style="margin:2px 0 6px">{html.escape(explain(lesson, grade))}</div>'

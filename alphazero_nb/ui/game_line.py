@@ -119,7 +119,9 @@ class GameLine(_LineReadings):
         state = self.game.play(self.states[-1], action)
         if rolled is None: state, rolled = self.game.pass_chance(state, self.seed, sum(map(len, self.rolls)))
         else:
-            for outcome in rolled: state = self.game.play(state, outcome)
+            for outcome in rolled:
+                if self.game.mover(state) != CHANCE: raise ValueError("nobody rolls here")
+                state = self.game.play(state, outcome)
             if self.game.mover(state) == CHANCE: raise ValueError("a roll is missing")
         return replace(self, states=(*self.states, state), actions=(*self.actions, action),
                        rolls=(*self.rolls, tuple(rolled)), analyses=(*self.analyses, None))

@@ -140,6 +140,7 @@ class MatchState:
         self.finished = {}                       # {seed of a finished game: {player: points}}
         self.aided = {}                          # {seed of a game: the help for which it changes no rating}
         self.lucks = {}                          # {(seed, actions, rolls, seats) of a finished game: what chance gave the person}
+        self.words = {}                          # {ply: (state, action, the move in words)}
         self.lesson = None                       # Grades of the moves of this line, if a coach has looked at it
         self.inside = None                       # The last PositionAnalysis of `lines`
         self.shown, self.advice = None, None     # Ply on display, None for the last; recommended action
@@ -491,7 +492,7 @@ def swap_seats(match: MatchState) -> str:
     if len(match.line.seats) == match.game.players:
         raise Refused("There is no agent to swap with: people have all seats.")
     seats = next_seats(match)
-    words = f"You now have seat {' and '.join(str(seat + 1) for seat in seats)}"
+    words = f"You are now player {' and '.join(str(seat + 1) for seat in seats)}"
     if match.game.has_hidden_information: return deal_again(match, seats, f"{words}, and the cards are dealt again.")
     if match.line.handicap: return deal_again(match, seats, f"{words}, and the game starts again.")
     if match.line.actions: note_help(match, "a change of seats")
@@ -533,7 +534,9 @@ def write_agent_page(match: MatchState, path) -> str:
     if match.full is None: raise Refused("There is no agent to write: people have all seats.")
     if not str(path).strip(): raise Refused("The file name is empty; enter a name.")
     try:
-        path = Path(path).expanduser().with_suffix(".html")
+        path = Path(path).expanduser()
+        name = path.stem if path.suffix.lower() in (".html", ".json") else path.name   # Other dots belong to the name
+        path = path.with_name(f"{name}.html")
         if path.exists(): raise Refused(f"{path} already exists; choose another name, such as {free_path(path)}.")
         export_page(match.full, path)
     except (OSError, ValueError, RuntimeError) as error: raise Refused(f"{first_line(error)}.") from None

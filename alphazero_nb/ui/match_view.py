@@ -249,15 +249,24 @@ def _visits_line(match: Match, drawn: bool, count: int = 6) -> str:
     return f'<div style="opacity:0.85">{html.escape(words)}</div>'
 
 # %% ../../nbs/76_ui.match_view.ipynb #bbc6cbb2
+def _words(match: Match, ply: int) -> str:
+    "Return the move after `ply` others in words. Chess asks for all legal moves, so each is put into words once."
+    state, action = match.line.states[ply], match.line.actions[ply]
+    known = match.words.get(ply, (None, -1, ""))
+    if known[0] is not state or known[1] != action: known = state, action, write_move(match.game, state, action)
+    match.words[ply] = known
+    return known[2]
+
+
 def move_list(match: Match) -> list:
     "Return a line of text for each move: its number, its name and its mark."
     line, marks = match.line, match.lesson.marks() if match.lesson else {}
     several = match.game.players > 2 or match.game.has_hidden_information
     lines = []
-    for ply, (state, action) in enumerate(zip(line.states, line.actions)):
+    for ply, state in enumerate(line.states[:len(line.actions)]):
         who = f"{player_name(line, match.game.mover(state), match.name)}: " if several else ""
         mark = f" {marks[ply]}" if ply in marks else ""
-        lines.append(f"{ply + 1}. {who}{write_move(match.game, state, action)}{mark}")
+        lines.append(f"{ply + 1}. {who}{_words(match, ply)}{mark}")
     return lines
 
 # %% ../../nbs/76_ui.match_view.ipynb #7000d880

@@ -369,6 +369,7 @@ class BusyNotice:
     def __init__(self):
         self.boards, self.lock, self.listens = weakref.WeakSet(), threading.Lock(), False
         self.timer, self.event = None, 0   # `event`: the number of cells that have begun or ended
+        self.useless = False   # True where clicks do not wait for cells
 
     def add(self, widgets: BoardWidgets) -> None:
         "Include a board; with the first one, IPython begins to report the start and the end of each cell."
@@ -382,6 +383,7 @@ class BusyNotice:
     def begin(self, *_) -> None:
         "Show the note if the cell that starts now runs for long."
         self.event += 1
+        if self.useless: return
         self.timer = threading.Timer(self.after_s, self.show, (BUSY, self.event))
         self.timer.daemon = True
         self.timer.start()
@@ -391,6 +393,11 @@ class BusyNotice:
         if self.timer: self.timer.cancel()
         self.event += 1
         self.show("", self.event)
+
+    def leave(self) -> None:
+        "Show no note from now on: a click came in a thread of its own (JupyterLab from 4.4 on, with ipykernel 7)."
+        self.useless = True
+        self.end()
 
     def show(self, words: str, event: int) -> None:
         "Show these words above each board, unless another cell has begun or ended since."
@@ -435,13 +442,15 @@ class PlayBoard(LateBoard):
 
     def do(self, work: Callable, *args, answer: bool = False) -> bool:   # True if the command succeeded
         "Run a command, let the agent reply, and redraw the board."
-        match, self.busy, self.view.choice, asked = self.match, True, Choice(), False
+        if threading.current_thread() is not threading.main_thread(): busy_notice.leave()
+        match, self.busy, self.view.choice, asked, done = self.match, True, Choice(), False, False
         try:
             replied = done = work(*args)
             while replied and answer and match.waiting:
                 match.say(f"{match.said} {match.name} is thinking ...")
                 self.draw(thinking=True)
                 replied, asked = match.reply(), True
+        except KeyboardInterrupt: match.say("Stopped.")   # While the board was drawn; a command catches its own
         finally: self.busy = False
         if done and answer and match.waiting: match.say(f"{match.said} Click the board to ask the agent again.")
         self.draw()

@@ -389,7 +389,7 @@ def calibration(
                 positions=np.array([len(part) for part in parts]), games=count)
 
 # %% ../../nbs/78_ui.plots.ipynb #3aa1ab2c
-def plot_calibration(table: dict, who: str = "value"):
+def plot_calibration(table: dict, who: str = "value"):   # table: from calibration(*value_pairs(records)), on page 78
     "Return a figure of the mean result over the mean prediction, bin by bin, with 95 % intervals."
     x, y, weight = (np.asarray(table[key], float) for key in ("predicted", "outcome", "positions"))
     gap = np.abs(y - x) @ weight / weight.sum() if len(x) else math.nan

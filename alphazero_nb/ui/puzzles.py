@@ -68,7 +68,7 @@ RUN_GAMES = 30   # Games of a run that `puzzles` looks through; pass `newest_gam
 
 def read_run_games(game: Game, folder: str | Path) -> list[GameRecord]:
     "Return the newest games of a run. Raise a ValueError if the folder holds no run of this game."
-    name = read_config(Path(folder) / "config.json")["game"]
+    name = read_config(Path(folder).expanduser() / "config.json")["game"]
     if name != game.name: raise ValueError(f"{folder} holds a run of {name}, but the agent plays {game.name}.")
     return newest_games(folder, RUN_GAMES)
 

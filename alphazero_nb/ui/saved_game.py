@@ -33,7 +33,7 @@ def _is_count(value) -> bool: return type(value) is int and 0 <= value < 1 << 62
 
 
 def _read_analysis(game: Game, state, saved) -> Analysis | None:
-    "Return an analysis from a file. Raise a ValueError, TypeError, KeyError or AttributeError if it is invalid."
+    "Return an analysis from a file. If it is invalid, raise an error that `read_saved_game` catches."
     if saved is None: return None
     values, visits = tuple(map(float, saved["values"])), {int(action): n for action, n in saved["visits"].items()}
     legal = game.legal_actions(state) if visits else ()
@@ -78,7 +78,7 @@ def read_saved_game(path, game: Game | None = None) -> GameLine:
         try: line = line.after(action, rolled)
         except Exception: raise ValueError(f"{path} is damaged: move {number} cannot be played.") from None
     try: return replace(line, analyses=tuple(map(partial(_read_analysis, game), line.states, analyses)))
-    except (TypeError, ValueError, KeyError, AttributeError):
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         raise ValueError(f"{path} is damaged: its thoughts cannot be read.") from None
 
 

@@ -65,7 +65,7 @@ def _seat_words(found: PositionAnalysis) -> str:
     "Return what the mover expects, in words."
     value = found.values[found.mover]
     error = "proven" if found.proven else f"give or take {50 * found.noise:.0f}"
-    return f"seat {found.mover + 1} to move expects {50 * (1 + value):.0f} % of the points ({error})"
+    return f"player {found.mover + 1} to move expects {50 * (1 + value):.0f} % of the points ({error})"
 
 # %% ../../nbs/74d_ui.tree_view.ipynb #73a00008
 def branch_name(game: Game, state, branch: Branch) -> str:
@@ -110,7 +110,7 @@ def tree_html(found: PositionAnalysis, opened: int = 2) -> str:   # Levels of th
     inside = "".join(_branch_html(found.game, found.state, branch, total, opened if k == 0 else 0)
                      for k, branch in enumerate(found.tree))
     return (f'<div style="font:13px/1.6 system-ui,Helvetica,Arial,sans-serif;margin-left:-16px"><div style="margin-left:16px">'
-            f'Green: share of the visits. Blue: points for seat {found.mover + 1}.</div>{inside}</div>')
+            f'Green: share of the visits. Blue: points for player {found.mover + 1}.</div>{inside}</div>')
 
 # %% ../../nbs/74d_ui.tree_view.ipynb #73a0000b
 def least_visits(branches: tuple, most: int) -> int:

@@ -17,7 +17,7 @@ from ..core.random_games import name_or_number
 from ..core.registry import file_stem, game_title, get_game
 from ..network.checkpoint import write_whole
 from ..network.pretrained import load_pretrained
-from ..network.saved_run import load_network, read_config, read_saved, run_of
+from ..network.saved_run import is_count, load_network, read_config, read_saved, run_of
 from ..search.levels import even_levels, levels_to_dict, stored_levels
 from ..search.search import SearchSettings, require_number
 from ..ui.board import has_piece_planes, plane_owners
@@ -185,9 +185,10 @@ def _run_facts(path: Path) -> list:   # A run folder, or one of its network-*.np
     iteration, seconds, games = saved.checkpoint.iteration, saved.checkpoint.seconds, saved.checkpoint.games_played
     if not path.is_dir():
         iteration = int(path.stem.rpartition("-")[2])
-        done = next((row["done"] for row in saved.rows() if row["iteration"] == iteration), None)
-        if done is None: return [f"The network after {iteration:,} iterations of a run"]   # The line is damaged
-        seconds, games = done["seconds"], done["games"]
+        done = next((row["done"] for row in saved.rows() if row["iteration"] == iteration), {})
+        seconds, games = done.get("seconds"), done.get("games")
+        whole = is_count(games) and type(seconds) in (int, float) and 0 <= seconds < 1e12
+        if not whole: return [f"The network after {iteration:,} iterations of a run"]   # The line is damaged
     return [f"Trained for {seconds / 60:.0f} minutes: {iteration:,} iteration{'s' * (iteration != 1)}, {games:,} games"]
 
 

@@ -3,6 +3,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 import alphazero_nb
 from alphazero_nb import benchmark
 from alphazero_nb.ui.match_view import ENDED
+from alphazero_nb.arena import ladder as ladder_page, level_curve
 from alphazero_nb.arena.judge import judge, packaged_positions
 from alphazero_nb.arena.players import get_player
 from alphazero_nb.cli import _get_game, main, make_parser
@@ -22,6 +24,7 @@ from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.inference import BACKENDS
 from alphazero_nb.network.saved_run import load_network
 from alphazero_nb.search.agent import Agent
+from alphazero_nb.search.levels import even_levels, read_levels, stored_levels
 from alphazero_nb.training.trainer import Trainer
 from processes import Program
 
@@ -103,6 +106,25 @@ def test_the_ladder_is_one_json_object(tmp_path, capsys):
     ladder = json.loads(capsys.readouterr().out)["ladder"]
     assert [row["opponent"] for row in ladder] == ["random", "rollouts:100", "rollouts:400"]
     assert all(row["games"] == 4 for row in ladder)
+
+
+def test_the_ladder_and_the_levels_have_the_seed(tmp_path, monkeypatch, capsys):
+    seen, folder = [], str(tmp_path / "run")
+    def play(game, agent, games, seed=0, **options): return seen.extend([agent.seed, seed]) or []
+    def measure(agent, *games, seed=0, **options): return seen.append(seed) or even_levels(8)
+    monkeypatch.setattr(ladder_page, "run_ladder", play)
+    monkeypatch.setattr(level_curve, "calibrate_levels", measure)
+    assert main(["train", "tictactoe", *SMALL, "--folder", folder, "--seed", "5", "--ladder", "--levels"]) == 0
+    assert main(["levels", folder, "--device", "cpu", "--seed", "5"]) == 0
+    assert seen == [5, 5, 5, 5] and capsys.readouterr().out.count("simulations  temperature") == 2
+
+
+def test_levels_are_measured_printed_and_kept(run, tmp_path, capsys):
+    folder = shutil.copytree(run, tmp_path / "run")   # Other tests play the run at its even levels
+    words = ["levels", str(folder), "--minutes", ".001", "--simulations", "8", "--device", "cpu"]   # The shortest tournament
+    assert main([*words, "--json"]) == 0
+    assert read_levels(json.loads(capsys.readouterr().out)["levels"]) == stored_levels(folder)
+    assert main(words) == 0 and "simulations  temperature" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("saved", [0, 1])
@@ -293,7 +315,7 @@ def test_moves_are_replayed(capsys):
     printed = capsys.readouterr().out
     assert "x x x" in printed and "[1.0, -1.0]" in printed
     assert main(["show-game", "tictactoe", "--moves", "4"]) == 0
-    assert "Player 1 is to move." in capsys.readouterr().out
+    assert "Seat 1 is to move." in capsys.readouterr().out
 
 
 def test_the_backends_of_the_commands_are_those_of_the_copy():
@@ -471,8 +493,8 @@ def test_a_page_has_the_name_of_its_agent(tmp_path, monkeypatch, agent, name):
     here.mkdir()
     monkeypatch.chdir(here)
     (here / "connect4.html").write_text("")
-    monkeypatch.setattr(page, "export_page", lambda agent, out, **options: asked.append(str(out)) or here / "connect4.html")
-    assert main(["page", agent]) == 0 and asked == [name]
+    monkeypatch.setattr(page, "export_page", lambda source, out, **options: asked.append((source, str(out))) or here / "connect4.html")
+    assert main(["page", agent]) == 0 and asked == [("." if agent == "." else "pretrained:connect4", name)]
 
 
 @pytest.mark.parametrize("minutes, layout", [("1", None), ("3", "auto")])
@@ -508,7 +530,7 @@ def test_sizes_are_runs_one_after_another(tmp_path, monkeypatch):
     for sizes in ("6", "6:5,", "6:0", "6:5,6:5", "six:5", ""):
         with pytest.raises(ValueError, match="as 6:5,8:10"): train("othello", "--sizes", sizes or " ")
     for words, wrong in ((["othello", "--minutes", "3"], "leave out --minutes"), (["othello(size=6)"], "already sets size; leave out --sizes"),
-                         (["connect4"], "size")):
+                         (["connect4"], "size"), (["othello", "--preset", "small"], "leave out --preset small")):
         with pytest.raises(ValueError, match=wrong): train(*words, "--sizes", "6:5,8:10")
     assert len(runs) == 2
     del runs[:]
@@ -522,8 +544,8 @@ def test_a_size_of_which_half_an_iteration_is_left_is_finished(tmp_path, monkeyp
     from alphazero_nb.network import saved_run
     (tmp_path / "run-6").mkdir()
     (tmp_path / "run-6/manifest.json").touch()
-    saved, runs = SimpleNamespace(checkpoint=SimpleNamespace(seconds=seconds, iteration=10)), []
-    monkeypatch.setattr(saved_run, "read_saved", lambda folder: saved)
+    saved, runs = SimpleNamespace(seconds=seconds, iteration=10), []
+    monkeypatch.setattr(saved_run, "read_checkpoint", lambda folder: saved)
     monkeypatch.setattr(cli, "_train", runs.append)
     cli._train_sizes(cli.make_parser().parse_args(["train", "othello", "--sizes", "6:5", "--folder", str(tmp_path / "run")]))
     assert len(runs) == trained

@@ -364,6 +364,22 @@ def test_workers_play_while_the_learner_learns(cluster):
     assert nodes.received_mb > .1 and nodes.sent_mb > .001
 
 
+@needs_ray
+def test_new_weights_reach_a_cluster(cluster):
+    "Twice: weights that are not the first to be sent reach it, too. The games are those of threads."
+    game, found = get_game("tictactoe"), []
+    first, *later = (PolicyValueNet(game, "tiny", seed) for seed in range(3))
+    rest = dict(games=32, max_batch=32, threads=1, seed=5, simulations=16, reproducible=True, listeners=())
+    for layout in (dict(layout="ray"), dict(layout="threads", device="cpu", shared=False)):
+        with SelfPlayEngine(game, first, **layout, **rest) as engine:
+            parts = [engine.generate_games(12)]
+            for network in later:
+                engine.set_network(network)
+                parts.append(engine.generate_games(12))
+        found.append(parts)
+    assert found[0] == found[1]
+
+
 def memory_mb(): return psutil.Process().memory_info().rss / 2**20
 
 

@@ -1,14 +1,16 @@
 """GNU Backgammon in the arena: what it is asked, which turn is played, how each way to fail ends, and the real program."""
+import io
 import shlex
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from alphazero_nb.arena.external import EngineFailed, EngineProcess
-from alphazero_nb.arena.external_gnubg import AT_ONCE, GnubgEngine, GnubgPlayer, board_text
+from alphazero_nb.arena.external_gnubg import AT_ONCE, BRIDGE, GnubgEngine, GnubgPlayer, board_text
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.arena.players import get_player, names_program
 from alphazero_nb.core.registry import get_game
@@ -94,6 +96,23 @@ def test_boards_are_seen_by_the_player_who_rolls():
     state = position({BAR: 2, 3: 1}, {1: 15}, (2, 1))
     mine, theirs = "001" + "0" * 21 + "2", "f" + "0" * 24
     assert board_text(state, 1) == mine + theirs and board_text(state, 0) == theirs + mine
+
+
+def test_the_bridge_asks_about_each_board(monkeypatch, capsys):
+    "The script that runs inside the program, with a module in place of the program's own."
+    asked = []
+
+    def evaluate(board, cube, context):
+        if sum(board[0]) > 15: raise ValueError("board is\nnot legal")
+        asked.append((board, context["plies"], context["cubeful"]))
+        return .75, 0, 0, 0, 0, -.5
+    module = SimpleNamespace(command=lambda text: None, cubeinfo=lambda *_: None, evaluate=evaluate)
+    monkeypatch.setitem(sys.modules, "gnubg", module)
+    board = board_text(position({BAR: 2, 3: 1}, {1: 15}, (2, 1)), 1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"1 2 {board}\n2 0 {'f' * 50}\nquit\n"))
+    exec(compile(BRIDGE, "bridge", "exec"), {})
+    assert capsys.readouterr().out == "bridge ready\nbridge 1 0.7500000:-0.5000000\nbridge 2 ? board is not legal\n"
+    assert asked == [(((0, 0, 1, *[0] * 21, 2), (15, *[0] * 24)), 2, 0)]
 
 
 @pytest.mark.parametrize("mode", ["late", "chatter"])

@@ -81,6 +81,14 @@ def test_means_are_those_of_the_stored_games(finished):
         assert math.isclose(row["mean"], np.mean([len(game["movers"]) for game in games]))
 
 
+def test_every_round_has_games_of_its_own(finished):
+    made, _ = finished
+    for key in made.runs:
+        one, other = (json.loads(lab._round_file(made, *key, number).read_text())["games"]["0"] for number in range(2))
+        assert not {game["seed"] for game in one} & {game["seed"] for game in other}
+        assert [game["actions"] for game in one] != [game["actions"] for game in other]
+
+
 def test_the_page_has_the_verdict_and_no_program(finished):
     made, result = finished
     page = (made.folder/"report.html").read_text(encoding="utf-8")
@@ -310,6 +318,7 @@ def test_numbers_that_are_none(given, words):
 
 def test_files_of_rules(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))   # Two of the games cannot be loaded
     assert find_variant(NIM) == find_variant(str(NIM)) == "nim(stones=15)"
     sys.path.insert(0, str(tmp_path))
     (tmp_path/"imported_before.py").write_text("from alphazero_nb.all import get_game, register\ndef make(): return get_game('tictactoe')\n"
@@ -428,3 +437,14 @@ def test_an_apple_gpu_plays_one_round_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "play_together", lambda study, keys, threads: seen.add(threads) or [dict(seconds=100.0) for _ in keys])
     lab.play_rounds(made)
     assert seen == {1}
+
+
+def test_a_study_in_the_home_folder_lies_in_one_place(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("HOME", "USERPROFILE"): monkeypatch.setenv(name, str(home))
+    monkeypatch.chdir(tmp_path)
+    made = Study(StudyPlan(("tictactoe",), seeds=(0,)), "~/study", say=lambda text: None)
+    assert made.folder == made.runs.folder == home / "study" and (home / "study" / "study.json").exists()
+    (home / "homely_rules.py").write_text("")
+    assert import_rules("~/homely_rules.py") == [] and not (tmp_path / "~").exists()

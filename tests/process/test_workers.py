@@ -33,7 +33,7 @@ from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.selfplay.slots import GameFailed, retrace
 from alphazero_nb.selfplay.worker_process import Outbox, WorkerTraceback, receive
 from alphazero_nb.selfplay import engine as engine_module
-from alphazero_nb.selfplay.workers import Worker, WorkerHandler
+from alphazero_nb.selfplay.workers import Worker, WorkerHandler, WorkerPlay
 from alphazero_nb.selfplay.engine import SelfPlayEngine
 from processes import children
 
@@ -199,7 +199,7 @@ def test_weights_reach_processes_as_they_reach_threads():
         want = [playing.generate_games(12)]
         playing.set_network(nets[1])
         want += [playing.generate_games(12), playing.generate_games(12)]
-        old = engine(game, nets[0], layout="threads", workers=None, first_game=12, **usual)
+        old = engine(game, nets[0], layout="threads", workers=None, first_game=12, first_version=1, **usual)
         with old: assert old.generate_games(12) != want[1], "the weights make a difference"
     assert got == want
     assert [{record.version for record in part} for part in got] == [{0}, {1}, {1}]
@@ -551,6 +551,20 @@ def test_a_worker_that_an_interrupt_kills_is_no_loss():
     for killed, lost in (("did not stop in time and was killed", 0), ("was silent for 60 s and was killed", 1), ("", 2)):
         handler.replace(types.SimpleNamespace(state="playing", numbers=[0], index=0, finished=0, killed=killed))
         assert handler.losses.lost_with[0] == lost
+
+
+def test_an_error_between_two_calls_is_reported():
+    "New weights did not fit into the memory of a GPU: a worker started again without a word, or the run ended with another one."
+    filled, events = [], queue.SimpleQueue()
+    workers = types.SimpleNamespace(remove=lambda worker: "ended", vacant=[], fill=lambda: filled.append(True),
+                                    in_state=lambda *states: [])
+    handler = WorkerHandler(workers, WorkerPlay(workers), events)
+    worker = types.SimpleNamespace(state="idle", name="worker 0 cuda:0", index=0, numbers=set(), finished=0, killed="")
+    handler.handle(worker, "failed", "RuntimeError", "RuntimeError: CUDA out of memory", "")
+    assert "worker 0 cuda:0 starts again after an error" in (said := events.get_nowait().text) and "out of memory" in said
+    handler.play.generation = types.SimpleNamespace(stopping=False, ended=False)   # A call begins before the process has ended
+    handler.replace(worker)
+    assert filled == [True] and workers.vacant == [0], "the call has a worker"
 
 
 @pytest.mark.parametrize("then, sentence", [

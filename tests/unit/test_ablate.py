@@ -12,7 +12,8 @@ from alphazero_nb.cli import main
 from alphazero_nb.core.events import RunDone
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.ablate import (GAMES, Experiment, Laboratory, Points, Results, Runs, Stopped, compare, experiment_table, pack,
-                                 points_row, read_experiment, seed_spread, set_names, trainer_arguments, unpack)
+                                 plot_experiment, points_row, read_experiment, seed_spread, set_names, trainer_arguments, unpack)
+from alphazero_nb.ui.plots import to_png
 
 GAME = get_game("tictactoe")
 
@@ -119,7 +120,7 @@ class SlowAndFast(Runs):
     def trainer(self, name, seed):
         if (name, seed) not in self.found:
             run = SimpleNamespace(seconds=0.0, iteration=0, games=0, events=SimpleNamespace(listeners=[]), turns=[],
-                                  planned=set())
+                                  planned=set(), progress=SimpleNamespace(release=lambda: None))
             run.fit = lambda minutes, planned_minutes: (
                 run.planned.add(planned_minutes), self.fit(run, 70 if name == "slow" else 10, minutes))
             self.found[name, seed] = run
@@ -177,13 +178,22 @@ def test_an_experiment_is_trained_judged_and_played(write, tmp_path, capsys):
     control, = [row["mean"] for row in judged if (row["name"], row["phase"]) == ("control", "all")]
     assert kept == pytest.approx(control)
 
+    (tmp_path / "letter").write_text("mine")
+    (folder / "plot.png").unlink()
+    (folder / "plot.png").symlink_to(tmp_path / "letter")
     assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # Nothing is trained or asked again
+    assert (tmp_path / "letter").read_text() == "mine" and (folder / "plot.png").read_bytes()[1:4] == b"PNG", "links are replaced"
     again = capsys.readouterr().out
     assert "judging" not in again and "games of" not in again and "set, network alone" in again
     write_games = small(positions=[str(tmp_path / "set.npz")], games=6)
     path.write_text(json.dumps(write_games))
     assert main(["ablate", str(path), "--folder", str(folder)]) == 0   # Nothing is judged anew
     assert "judging" not in (more := capsys.readouterr().out) and "6 games of more steps" in more
+
+
+def test_dollar_signs_in_the_name_of_a_set_are_no_formula():
+    row = dict(measure="cost$1_$, 4 simulations", phase="all", name="a", difference=0.0, low=-.1, high=.1)
+    assert to_png(plot_experiment(dict(rows=[row])))
 
 
 def make_set(path, seed, count=40):
@@ -315,3 +325,18 @@ def test_a_sample_is_spread_over_each_phase(write, tmp_path):
     assert np.bincount(part.phase).tolist() == [5, 5] and len(found.sample(1000)) == 30
     rows = [np.flatnonzero((found.states == state).all(1))[0] for state in part.states]
     assert rows == [0, 6, 12, 18, 24, 1, 7, 13, 19, 25]
+
+
+def test_a_run_that_rests_holds_no_positions(tmp_path):
+    "Fifteen runs of chess held 8 GB, although only one of them trained at a time."
+    usual = dict(preset="mlp", train=dict(games_per_iteration=32, batch_size=32), search=dict(simulations=4))
+    plan = Experiment("tictactoe", .005, {"b": dict(train=dict(replay_ratio=2))}, control=usual, seeds=(0,))
+    runs = Runs(plan, tmp_path, lambda text: None)
+    runs.train()
+    assert len(runs.found) == 2 and all(len(run.replay) == 0 < run.replay.added for run in runs.found.values())
+    again = Runs(plan, tmp_path, lambda text: None)
+    for (name, seed), run in runs.found.items():
+        there = again.trainer(name, seed)
+        assert (len(there.replay), there.replay.added, there.iteration) == (0, run.replay.added, run.iteration)
+        there.fit(iterations=1)
+        assert len(there.replay) == there.replay.added > run.replay.added, "it reads its positions before it goes on"

@@ -8,6 +8,7 @@ from alphazero_nb.arena.solvers import TableSolver
 from alphazero_nb.core.calls import CHANCE
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
+from alphazero_nb.search import analysis as analysis_page
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.search.analysis import analyse, analyse_states, expected_line
 from alphazero_nb.search.one_game import GameSearch, advance, root_edges
@@ -217,3 +218,20 @@ def test_an_answer_that_was_written_in_part_ends_the_search():
     del evaluator.evaluate
     search.start(game.new())
     assert search.step(50)
+
+
+@pytest.mark.parametrize("name", ["gomoku(size=5)", "connect4", "dots(rows=2,cols=2)"])
+def test_lines_are_read_without_a_list_of_all_moves(name, monkeypatch):
+    "On a board of Go, a list of Python objects for each node of each line took longer than the search."
+    game, asked, read = get_game(name), [], analysis_page.children_of
+    best = lambda game, trees, nodes: (lambda child: (child.action, child.visits, child.nodes))(
+        analysis_page.by_rank(read(game, trees, nodes))[0])
+    states, agent = positions(game, 6), Agent(game, Opinion(game), 48)
+    found = analyse_states(agent, states)
+    with monkeypatch.context() as patched:
+        patched.setattr(analysis_page, "best_child", best)
+        assert [each.moves for each in analyse_states(agent, states)] == [each.moves for each in found]
+    monkeypatch.setattr(analysis_page, "children_of", lambda *args: asked.append(args) or read(*args))
+    trees = grow_trees(start_trees(game, np.array(states), agent.settings), agent.evaluator)
+    for tree in range(len(states)): expected_line(game, trees, (tree * len(trees.remap),))
+    assert not asked

@@ -824,3 +824,13 @@ def test_equal_shares_have_an_interval_with_a_width():
     found = DuplicateResult(match, dict(exact=mine), dict(exact=.5 * mine)).measures["exact"]
     assert found["share"] and found["mine"][0] == found["mine"][2] == 1 and found["mine"][1] < .9 and found["theirs"][1] < .5 < found["theirs"][2]
     assert found["difference"] == [.5, .5, .5]
+
+
+def test_an_agent_of_the_package_brings_its_game():
+    for game in (None, TICTACTOE):
+        assert get_player("pretrained:tictactoe", game, 8, "cpu").game.name == "tictactoe"
+    with pytest.raises(ValueError, match="pretrained:tictactoe plays tictactoe, not connect4"):
+        get_player("pretrained:tictactoe", CONNECT4, 8, "cpu")
+    with pytest.raises(ValueError, match="no trained agent 'conect4'.*Did you mean 'connect4'"): get_player("pretrained:conect4")
+    with pytest.raises(ValueError, match="write pretrained:connect4"): get_player("connect4", CONNECT4)
+    assert main(["arena", "random", "pretrained:tictactoe", "--games", "2", "--simulations", "4", "--device", "cpu"]) == 0

@@ -97,6 +97,9 @@ def test_a_number_may_be_of_another_library():
     for value in (True, "3", None): sentence(lambda: require_number("n", value, 0, 5))
 
 
+def test_a_whole_number_beyond_floats_is_refused(): sentence(lambda: SearchSettings(c_puct=10**400))
+
+
 def test_a_run_takes_such_numbers_and_saves_them(tmp_path):
     np = pytest.importorskip("numpy")
     settings = dict(games_per_iteration=8, batch_size=16, evaluate_every=0)

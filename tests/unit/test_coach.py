@@ -9,7 +9,7 @@ from alphazero_nb.arena.solvers import TableSolver, Unsolved
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.evaluator import UniformEvaluator
 from alphazero_nb.search.agent import Agent
-from alphazero_nb.ui.coach import Grade, coach, explain, grade_moves, lesson_html, lesson_text, why_text
+from alphazero_nb.ui.coach import Grade, coach, explain, grade_moves, lesson_html, lesson_text, mistake_html, why_text
 from alphazero_nb.ui.game_line import GameLine
 from alphazero_nb.ui.match import Match
 from alphazero_nb.ui.match_view import move_list, run_typed
@@ -216,6 +216,16 @@ def refused(match):
     "What a match says to a look inside a position of another player, whose cards are hidden."
     assert match.game.mover(match.state) != 1 and not match.lines()
     return match.said
+
+
+def test_the_label_of_a_picture_is_escaped_once(monkeypatch):
+    game = get_game("tictactoe")
+    line = GameLine.start(game, 0, (0, 1))
+    for action in (0, 4, 1, 2, 3): line = line.after(action)
+    lesson = coach(line, agent_of(game, 20))
+    monkeypatch.setattr("alphazero_nb.ui.coach.move_names", lambda *_: (["a & b"], ["c"]))
+    shown = mistake_html(lesson, lesson.mistakes[0])
+    assert 'alt="Better: a &amp; b"' in shown and "</b> a &amp; b</figcaption>" in shown
 
 
 def test_typed_commands_explain():

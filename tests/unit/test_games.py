@@ -609,7 +609,7 @@ def test_a_rule_that_is_no_function_is_named():
         nim(start=functools.partial(lambda stones, state, seed: None, 10))
 
 
-def test_a_parameter_that_is_needed_is_asked_for():
+def test_a_parameter_that_is_needed_is_asked_for(own):
     register("needs_size", lambda size: nim())
     with pytest.raises(ValueError, match=r"needs_size needs the parameter size; write needs_size\(size=...\)"): get_game("needs_size")
 

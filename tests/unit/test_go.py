@@ -221,7 +221,7 @@ def test_names_come_back(name): assert get_game(name).name == name
 
 @pytest.mark.parametrize("make, parameters, words", [
     (go, dict(size=1), "size is 1"), (go, dict(size=2.5), "size is 2.5"), (go, dict(komi="many"), "komi is 'many'"), (go, dict(komi=.3), "komi is 0.3"),
-    (go, dict(komi=float("nan")), "komi is nan"), (go, dict(komi=1000), "komi is 1000"), (go, dict(superko=0), "superko is 0"),
+    (go, dict(komi=float("nan")), "komi is nan"), (go, dict(komi=1000), "komi is 1000"), (go, dict(komi=10**400), "komi is 1000"), (go, dict(superko=0), "superko is 0"),
     (go, dict(longest=1), "longest is 1"), (go, dict(suicide=2), "suicide is 2"), (hex, dict(size=20), "size is 20"), (hex, dict(swap=-1), "swap is -1")])
 def test_wrong_parameters_are_named(make, parameters, words):
     with pytest.raises(ValueError, match=words): make(**parameters)

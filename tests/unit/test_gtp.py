@@ -228,6 +228,13 @@ def test_a_file_is_loaded_up_to_a_move(talk, tmp_path):
     assert talk(f"loadsgf {tmp_path/'game.sgf'}").startswith("? this is no SGF file") and talk.program.board.actions == [12, 13]
 
 
+@pytest.mark.parametrize("named, really", [("Shift_JIS", "shift_jis"), ("an-unknown-set", "utf-8"), ("idna", "utf-8")])
+def test_a_file_is_read_in_the_character_set_that_it_names(talk, tmp_path, named, really):
+    "In Shift_JIS, the second byte of this letter is a backslash, which would hide the bracket after it."
+    (tmp_path/"game.sgf").write_bytes(f"(;GM[1]SZ[5]KM[2]CA[{named}]C[表];B[cc];W[dd])".encode(really))
+    assert talk(f"loadsgf {tmp_path/'game.sgf'}") == "=" and talk.program.board.actions == [12, 18]
+
+
 class Breakable(UniformEvaluator):
     broken = False
     def evaluate(self, *batch):

@@ -3,7 +3,7 @@ import inspect
 
 import pytest
 
-from alphazero_nb.benchmark import bench_selfplay
+from alphazero_nb.benchmark import bench_cards, bench_device, bench_selfplay
 from alphazero_nb.cli import _OPTIONS
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.network.inference import BACKENDS
@@ -50,8 +50,13 @@ def test_names():
 
 @pytest.mark.parametrize("option, name", [("--windows", "windows"), ("--seconds", "seconds"), ("--whole-games", "whole_games")])
 def test_benchmarks(option, name):
-    default = inspect.signature(bench_selfplay).parameters[name].default
-    assert _OPTIONS[option]["default"] == default and f"({default:g})" in told(option)
+    for bench in (bench_selfplay, bench_device):
+        default = inspect.signature(bench).parameters[name].default
+        assert _OPTIONS[option]["default"] == default and f"({default:g})" in told(option)
+
+
+def test_benchmarks_of_cards_are_those_of_the_command():
+    assert inspect.signature(bench_cards).parameters["game"].default == CARDS.name.partition("(")[0] == "blob"
 
 
 def test_benchmarks_of_cards_take_the_settings_of_a_run():

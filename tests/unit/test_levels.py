@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from alphazero_nb.arena.level_curve import (calibrate_levels, fit_curve, fit_elos, measure_curve, KNOTS, all_pairs,
+from alphazero_nb.arena.level_curve import (calibrate_levels, describe_levels, fit_curve, fit_elos, measure_curve, KNOTS, all_pairs,
                                             play_pairs)
 from alphazero_nb.arena.matches import play_tables, read_scores
 from alphazero_nb.arena.players import RandomPlayer
@@ -90,6 +90,7 @@ def test_a_level_outside_of_the_table_is_refused(number):
 
 @pytest.mark.parametrize("rows", [[], [dict(simulations=1, temperature=0.0)], 7, [dict(simulations=0, temperature=0.0)] * 2,
                                   [dict(simulations=1, temperature=1.0)] * 2, [dict(temperature=1.0)] * 2,
+                                  [dict(simulations=10**7, temperature=1.0), dict(simulations=64, temperature=0.0)],
                                   [dict(simulations=1, temperature=0.0, elo="x")] * 2, [None, None],
                                   [dict(simulations=1, temperature=0.0, elo=elo) for elo in (5000, 0)],
                                   [dict(simulations=1, temperature=0.0, elo=elo) for elo in (float("nan"), 0)],
@@ -329,3 +330,9 @@ def test_shipped_agents_have_measured_levels(name):
     elos, simulations = [level.elo for level in levels], [level.simulations for level in levels]
     assert elos[-1] == 0 and np.ptp(np.diff(elos)) < 0.5 and 75 < np.diff(elos)[0] <= 100
     assert simulations == sorted(simulations) and simulations[-1] == 64 and levels[0].temperature > 0.5
+
+
+def test_levels_that_were_not_measured_have_no_strength():
+    header, *rows = describe_levels(even_levels(64)).splitlines()
+    assert len(rows) == 8 and all(row.split()[-1] == "–" and len(row) == len(header) for row in rows)
+    assert [row.split()[-1] for row in describe_levels((Level(1, 1.5, -700.0), Level(64, 0.0, 0.0))).splitlines()[1:]] == ["0", "-700"]

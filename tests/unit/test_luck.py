@@ -162,7 +162,9 @@ def test_values_by_seat_are_those_of_the_definition(name):
     forgetful, alike = SeatValues(game, evaluator, keep=2), SeatValues(game, evaluator)
     for part in (states[:5], states[3:], states):   # Few answers fit into memory; the values are the same
         assert np.array_equal(forgetful(part), alike(part))
-    assert sum(HashEvaluator(game).batches) == 0 and seat_values(game, evaluator, states[:0]).shape == (0, game.players)
+    idle = HashEvaluator(game)
+    for over in (list(ends), []): assert seat_values(game, idle, over).shape == (len(over), game.players)
+    assert idle.batches == [], "games that are over need no network"
 
 
 def test_each_network_input_is_evaluated_once():

@@ -22,7 +22,7 @@ from alphazero_nb.ui.saved_game import read_saved_game
 from alphazero_nb.ui.match_view import (COMPILING, ENDED, MatchView, run_typed, banner_html, expected_points, explain_wait, mark_last,
                                         match_html, move_list, piece_letters, play_text, text_board, value_bar, value_curve)
 from alphazero_nb.ui.play import Choices, PlayBoard, make_match, open_match, play
-from alphazero_nb.ui import board as board_module
+from alphazero_nb.ui import board as board_module, match_view as view_page, play as play_page
 from notebook_kernel import HTML, NEW_PAGE, VIEW, answer, say
 
 GAMES = ["tictactoe", "connect4", "gomoku(size=5)", "dots(rows=2,cols=3)"]
@@ -238,6 +238,7 @@ def test_new_game_and_swap_are_taken_back_like_moves():
     match.move(0), match.reply()
     line = match.line
     assert match.swap() and match.line.seats == (1,) and match.waiting and match.history == list(line.actions)
+    assert "You are now player 2" in match.said
     assert match.new() and match.history == [] and match.line.seed == line.seed + 1 and match.waiting
     assert match.undo() and match.undo() and match.line is line
     assert Match(game).swap() is False
@@ -339,6 +340,8 @@ def test_the_button_writes_the_agent_as_a_page(tmp_path, monkeypatch):
     Path("tictactoe-1.html").write_text("a letter")
     widgets.share.page.click()
     assert len(written) == 1 and match.said == "tictactoe-1.html already exists; choose another name, such as tictactoe-2.html."
+    for name, file in (("tic v1.2", "tic v1.2.html"), ("tic v1.3.html", "tic v1.3.html"), ("tic.JSON", "tic.html")):
+        assert match.write_page(name) and written[-1] == (match.agent, Path(file))
     monkeypatch.undo()
     for wrong, words in ((match, "a page needs the network of an agent"), (Match(game), "There is no agent to write")):
         assert not wrong.write_page(tmp_path / "page") and wrong.said.startswith(words) and list(tmp_path.glob("page*")) == []
@@ -365,6 +368,8 @@ DAMAGE = {
     "visits of no action": dict(thoughts=[dict(values=[0, 0], visits={"99": 1}), None, None]),
     "visits of an illegal move": dict(thoughts=[None, dict(values=[0, 0], visits={"4": 1}), None]),
     "negative visits": dict(thoughts=[dict(values=[0, 0], visits={"1": -1}), None, None]),
+    "a value beyond floats": dict(thoughts=[dict(values=[10**400, 0], visits={}), None, None]),
+    "rolls where nobody rolls": dict(rolls=[[1], []]),
 }
 
 
@@ -1501,3 +1506,48 @@ def test_the_menu_has_the_handicaps_of_the_seat(monkeypatch):
 def test_after_the_largest_seed_comes_another_game():
     match = Match(get_game("tictactoe"), seed=2 ** 63 - 1)
     assert match.new() and match.rematch() and match.line.seed not in (2 ** 63 - 1, -1)
+
+
+def test_a_move_is_put_into_words_once(monkeypatch):
+    "Chess asks for all legal moves to write one, and a board wrote all moves of the game twice a turn."
+    match, asked, write = Match(get_game("chess")), [], view_page.write_move
+    monkeypatch.setattr(view_page, "write_move", lambda *args: asked.append(args) or write(*args))
+    for move in ("e4", "e5", "Nf3", "Nc6"): typed(match, move)
+    asked.clear()
+    match.words.clear()
+    first = move_list(match)
+    assert first == move_list(match) == ["1. e4", "2. e5", "3. Nf3", "4. Nc6"] and len(asked) == 4
+    for undone in range(2): match.undo()
+    for move in ("Bc4", "d6"): typed(match, move)
+    assert move_list(match)[-2:] == ["3. Bc4", "4. d6"]
+
+
+def test_a_stop_while_the_board_is_drawn_leaves_it_open():
+    "The squares stayed locked, and the board said that the agent thinks."
+    game = get_game("tictactoe")
+    board = PlayBoard(Match(game, Moody(game)))
+    draw = board.draw
+    def stopped(thinking=False):
+        draw(thinking)
+        if thinking: raise KeyboardInterrupt
+    board.draw = stopped
+    board.widgets.grid.buttons[4].click()
+    assert "azb-wait" not in board.widgets.grid.grid._dom_classes and board.match.said.startswith("Stopped.")
+    board.draw = draw
+    assert board.match.waiting and not board.busy
+
+
+def test_a_board_that_answers_beside_a_cell_has_no_note(monkeypatch):
+    "JupyterLab and ipykernel 7 handle clicks in a thread of their own; the board said that it waits for the cell."
+    notice = play_page.BusyNotice()
+    monkeypatch.setattr(play_page, "busy_notice", notice)
+    board = PlayBoard(Match(get_game("tictactoe")))
+    notice.add(board.widgets)
+    notice.begin()
+    notice.show("busy", notice.event)
+    click = threading.Thread(target=board.widgets.grid.buttons[4].click)
+    click.start()
+    click.join()
+    assert board.match.history == [4] and board.widgets.notice.value == ""
+    notice.begin()
+    assert notice.timer.finished.is_set(), "no timer but the one that the click has ended"

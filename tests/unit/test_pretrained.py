@@ -67,6 +67,15 @@ def test_other_names_are_refused():
     assert file_stem("dots(rows=3,cols=3)") == "dots-rows-3-cols-3"
 
 
+def test_commands_may_say_that_an_agent_is_of_the_package():
+    assert Agent.pretrained("pretrained:tictactoe", 8, "cpu").game.name == "tictactoe"
+
+
+def test_an_agent_of_the_package_may_have_a_name_of_its_own():
+    assert Agent.pretrained("tictactoe", 8, "cpu").name == "pretrained"
+    assert Agent.pretrained("tictactoe", 8, "cpu", name="deep").name == "deep"
+
+
 def test_numbers_beyond_half_precision_are_kept_whole(tmp_path):
     game = get_game("tictactoe")
     network = PolicyValueNet(game, "tiny")

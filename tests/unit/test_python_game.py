@@ -11,11 +11,14 @@ from alphazero_nb.core.calls import MOVER, PLAY, REWARDS, call_mover, call_play
 from alphazero_nb.core.game_check import ContractError
 from alphazero_nb.core.game import Game, board_symmetries
 from alphazero_nb.core.registry import _registry, game_module, get_game, list_games
-from alphazero_nb.core.python_game import HEADER, PythonGame, RuleError, why_not_sendable
+from alphazero_nb.core.python_game import HEADER, Positions, PythonGame, RuleError, why_not_sendable
 from alphazero_nb.search.search import SearchSettings, search
 from alphazero_nb.search.agent import Agent
 from alphazero_nb.selfplay.slots import SlotBlock
 from alphazero_nb.selfplay.settings import SelfPlaySettings
+from alphazero_nb.selfplay.layout import Layout
+from alphazero_nb.selfplay.actors import ActorPool
+from alphazero_nb.selfplay.scheduler import play_games
 from alphazero_nb.arena.players import RandomPlayer, RolloutPlayer
 from alphazero_nb.arena.matches import play_match
 from alphazero_nb.games.openspiel import pass_chance
@@ -892,3 +895,16 @@ def test_a_position_that_is_a_list_stays_in_its_class():
 @pytest.mark.parametrize("make", [Pile(0), type("NoSeed", (Pile,), dict(__init__=lambda self: None))])
 def test_what_takes_no_seed_is_said_so(make):
     with pytest.raises(ContractError, match=r"pile: make\(0\) raised TypeError.* pass a class whose __init__ takes a seed"): pile(make)
+
+
+def test_the_store_of_a_thread_holds_the_trees_of_all_its_slots(monkeypatch):
+    "A GPU plays 512 games in one thread: more nodes than the store had places, so leaves were played from the start."
+    monkeypatch.setattr(PythonGame, "room", 50)
+    game, replayed, replay = connect4(), [], Positions.replay
+    monkeypatch.setattr(Positions, "replay", lambda self, key: replayed.append(key) or replay(self, key))
+    play = SelfPlaySettings(search=SearchSettings(simulations=32), full_search_fraction=1.0)
+    pool = ActorPool(game, None, Layout("threads", ("cpu",), 1, 20, 20, False), play, seed=0)
+    assert game._rules.positions.room == 20 * 34
+    assert len(play_games(pool, 20)) == 20
+    pool.close()
+    assert len(replayed) < .2 * pool.report().evaluations, "with room for 50, nearly every leaf"

@@ -631,3 +631,13 @@ def test_an_interrupted_add_leaves_the_buffer_as_it_was():
 @pytest.mark.parametrize("arguments", [dict(max_window=0), dict(added=-1)])
 def test_a_buffer_of_no_size_is_refused(arguments):
     with pytest.raises(ValueError, match="at least 1 and 0"): Replay(game_of("tictactoe"), **arguments)
+
+
+def test_games_stay_until_the_learner_has_seen_them():
+    "A first iteration larger than the window lost most of its positions, and the learner drew the others too often."
+    game = game_of("tictactoe")
+    records = random_records(game, 1000, seed=8, share=1.0)
+    many = [replace(record, number=number) for number, record in enumerate(records * 6)]
+    replay = Replay(game)
+    assert replay.add(many) == len(replay) > window_size(len(replay))
+    assert replay.add(records) == searched(records) and len(replay) == window_size(replay.added)

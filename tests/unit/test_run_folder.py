@@ -132,6 +132,20 @@ def test_a_pipe_does_not_block(tmp_path, name):
     with pytest.raises(ValueError, match=f"{name}.* is not a plain"): linear_run(tmp_path / "run", settings=QUIET)
 
 
+def test_a_huge_manifest_is_a_sentence(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    os.truncate(tmp_path / "run/manifest.json", 1 << 40)   # No bytes on the disk
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged: it has 1,099,511,627,776 bytes"): linear_run(tmp_path / "run", settings=QUIET)
+
+
+def test_after_a_number_beyond_floats_the_run_goes_on_from_the_checkpoint_before(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=2)
+    path = tmp_path / "run/manifest.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), seconds=10**400)))
+    with pytest.raises(ValueError, match="seconds is not a number"): read_saved(tmp_path / "run")
+    assert linear_run(tmp_path / "run", settings=QUIET).iteration == 1
+
+
 # The lock ----------------------------------------------------------------------------------------
 
 def test_a_trainer_that_is_refused_changes_nothing(tmp_path):
@@ -321,6 +335,14 @@ def test_without_a_whole_network_nothing_is_packed(tmp_path):
     network, = (tmp_path / "run").glob("network-*.npz")
     network.write_bytes(network.read_bytes()[:-9])
     with pytest.raises(ValueError, match="network-000001.npz"): folders.pack_agent(tmp_path / "run")
+    assert not (tmp_path / "run.zip").exists()
+
+
+def test_a_link_in_the_folder_of_a_stranger_is_not_packed(tmp_path):
+    linear_run(tmp_path / "run", settings=QUIET).fit(iterations=1)
+    (tmp_path / "secret").write_text("a key")
+    (tmp_path / "run/levels.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match=r"levels\.json is not a plain file"): folders.pack_agent(tmp_path / "run")
     assert not (tmp_path / "run.zip").exists()
 
 

@@ -151,12 +151,15 @@ def test_games_run_ahead_are_kept():
 
 def test_weights_can_change_between_calls():
     game = get_game("connect4")
+    network = PolicyValueNet(game, "mlp")
     with engine(game, reproducible=True) as playing:
         before = playing.generate_games(6)
-        playing.set_network(PolicyValueNet(game, "mlp"))
+        playing.set_network(network)
         after = playing.generate_games(6)
     assert {record.version for record in before} == {0} and {record.version for record in after} == {1}
-    assert after != play(game, 12)[6:], "the new weights play"
+    # With the version of `after`, which would be a difference by itself
+    new, old = (play(game, 6, weights, first_game=6, first_version=1) for weights in (network, None))
+    assert after == new and after != old, "the new weights play"
 
 
 class Played(SimpleNamespace):
@@ -1347,7 +1350,7 @@ def test_an_engine_plays_with_another_kind_of_pool(one_by_one):
             games.append(playing.generate_games(5))
         if kind == "threads": of_threads = games
     assert games == of_threads and games[1][0].version == 1
-    assert games[1] != play(game, 5, **usual, first_game=5), "the new weights play"
+    assert games[1] != play(game, 5, **usual, first_game=5, first_version=1), "the new weights play"
 
 
 def test_a_failing_pool_of_another_kind_reaches_the_caller(one_by_one, monkeypatch):
@@ -1501,3 +1504,17 @@ def test_an_outcome_that_fails_does_not_hide_a_failure():
         return state + outcome
     block = SimpleNamespace(game=SimpleNamespace(outcomes=4, play=play), trees=SimpleNamespace(states=np.array([[5], [8], [9]])))
     assert slots_module._rolled(block, 0, 1, [4]) == [3, 4] and slots_module._rolled(block, 0, 2, [4]) == []
+
+
+def test_an_automatic_layout_follows_simple_rules_where_nothing_is_measured():
+    game = get_game("tictactoe")
+    for options in ({}, dict(workers=2), dict(games=8)):
+        assert plan_layout(game, None, layout="auto", **options) == plan_layout(game, None, **options)
+
+
+def test_a_whole_layout_takes_no_other_options():
+    game, layout = get_game("tictactoe"), Layout("threads", ("cpu",), 1, 8, 8, False)
+    assert plan_layout(game, None, layout=layout) is layout
+    with pytest.raises(ValueError, match="leave out games, backend"):
+        SelfPlayEngine(game, None, layout=layout, games=64, backend="eager", listeners=())
+    with pytest.raises(ValueError, match="leave out shared"): plan_layout(game, None, layout=layout, shared=False)

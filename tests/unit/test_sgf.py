@@ -86,6 +86,11 @@ def test_a_file_says_whether_a_group_may_kill_itself(suicide):
         assert not all(map(follows, lines)), "some of these games have such a move"
 
 
+@pytest.mark.parametrize("rules, allowed", [("GOE", True), ("NZ", True), ("Japanese", False), ("AGA", False)])
+def test_the_rules_that_a_file_names_say_whether_a_group_may_kill_itself(rules, allowed):
+    assert ("suicide=1" in read_sgf(f"(;GM[1]SZ[3]RU[{rules}])")[0].name) == allowed
+
+
 def test_long_names_of_properties_are_read():
     "FF[3] and older: only the capital letters count."
     assert read_nodes("(\n;GaMe[1]SiZe[9] C[a line\\\n goes on]\n; Black[ee])") == [{"GM": "1", "SZ": "9", "C": "a line goes on"}, {"B": "ee"}]

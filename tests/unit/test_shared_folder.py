@@ -422,7 +422,7 @@ def edit(folder, **values):
 
 def test_a_network_of_ones_own_must_be_given(folder, capsys):
     assert main(["selfplay", str(folder), "--device", "cpu"]) == 2
-    assert "pass it as network=MyNet()" in capsys.readouterr().err
+    assert "pass it as network=MyNet() to produce_games" in capsys.readouterr().err
 
 
 def test_other_ways_of_playing_are_refused_with_it(tmp_path, capsys):
@@ -525,6 +525,18 @@ def test_a_producer_waits_for_weights_that_a_drive_does_not_show_yet(folder, mon
     assert "Playing begins when it can be read." in said[0].text
 
 
+def test_a_producer_that_plays_gets_newer_weights(folder):
+    "The version of a record is only a label: the arrays are compared."
+    usual = dict(device="cpu", games=16, max_batch=16, threads=1)
+    producer = producer_page.Producer(folder, Linear(), lambda event: None, **usual)
+    with producer.engine as engine:
+        produce(folder, 19)
+        run = shared_run(folder).fit(iterations=1)
+        producer.load_weights()
+        playing, newest, first = (network_arrays(network) for network in (engine.network, run.network, Linear()))
+    assert engine.version == 1 and not differ(playing, newest) and differ(playing, first)
+
+
 def test_a_producer_does_not_wait_for_ever_for_weights(folder, monkeypatch):
     produce(folder, 19)
     shared_run(folder).fit(iterations=1)
@@ -550,3 +562,19 @@ def test_games_that_the_manifest_counts_take_no_room(tmp_path):
     for file in list_files(path / "shared"):   # Those that a hiccup has added
         if not weights.counted.hold(file.numbers): (path / "shared" / file.name).unlink()
     assert len(waiting(path)) >= 96 and writer.has_room()
+
+
+def test_a_huge_manifest_is_a_problem_of_the_folder(folder):
+    weights = producer_page.NewestWeights(folder, read_plan(folder), Linear())
+    with open(folder/"manifest.json", "wb") as file: file.truncate(1 << 40)   # No bytes on the disk
+    assert not weights.look() and "manifest.json is damaged: it has 1,099,511,627,776 bytes" in weights.problem
+
+
+def test_a_producer_reads_no_log(folder, monkeypatch):
+    "It needs the manifest alone; the log of a run of a week is megabytes, read at each iteration."
+    from alphazero_nb.network import saved_run
+    produce(folder, 19)
+    shared_run(folder).fit(iterations=1)
+    weights = producer_page.NewestWeights(folder, read_plan(folder), Linear())
+    monkeypatch.setattr(saved_run, "read_log", lambda *args: pytest.fail("the log was read"))
+    assert weights.look() and weights.iteration == 1 and not weights.problem

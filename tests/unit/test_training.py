@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero_nb.core.events import IterationDone, JsonLines, MatchPlayed, Message, PhaseStarted, RunStarted, StepsTaken, read_events
+from alphazero_nb.core.events import (IterationDone, JsonLines, MatchPlayed, Message, PhaseStarted, RunDone, RunStarted, StepsTaken,
+                                      read_events)
 from alphazero_nb.core.device import Device, get_device
 from alphazero_nb.core.registry import get_game
 from alphazero_nb.core.records import GameRecord
@@ -298,6 +299,7 @@ def test_an_interrupt_while_a_file_is_written_is_an_interrupt(tmp_path, monkeypa
     try: run.fit(iterations=4)
     finally: signal.signal(signal.SIGINT, before)
     assert sent == [None] and run.iteration == 2 and [row["iteration"] for row in run.history] == [1, 2]
+    assert [event.iteration for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, IterationDone)] == [1, 2]
     assert trainer(tmp_path / "run").iteration == 2 and run.fit(iterations=1).iteration == 3
 
 
@@ -730,7 +732,8 @@ def test_a_network_of_ones_own_is_trained_and_resumed(tmp_path):
     run = trainer(tmp_path / "run", network=mine, preset="small").fit(iterations=1)
     assert run.preset == "custom" and trainer(tmp_path / "run", network=mine).fit(iterations=1).iteration == 2
     assert run.agent(simulations=4).act(game.new()) in range(9)
-    with pytest.raises(ValueError, match=r"network of your own; pass it as network=MyNet\(\)"): Agent.load(tmp_path / "run", device="cpu")
+    with pytest.raises(ValueError, match=r"network of your own; pass it as network=MyNet\(\) to Agent.load"):
+        Agent.load(tmp_path / "run", device="cpu")
 
 
 def test_an_agent_with_a_network_of_ones_own_is_loaded(tmp_path):
@@ -739,7 +742,8 @@ def test_an_agent_with_a_network_of_ones_own_is_loaded(tmp_path):
     run = trainer(tmp_path / "run", network=PolicyValueNet(game, "mlp", seed=9)).fit(iterations=2)
     given = PolicyValueNet(game, "mlp", seed=1)
     before = {name: value.clone() for name, value in given.state_dict().items()}
-    agent = Agent.load(tmp_path / "run", simulations=8, device="cpu", network=given)
+    agent = Agent.load(tmp_path / "run", simulations=8, device="cpu", network=given, name="mine")
+    assert agent.name == run.agent(name="mine").name == "mine" and run.agent().name == "run"
     saved = run.network.state_dict()
     loaded = load_network(tmp_path / "run", given)[1].state_dict()
     assert all(torch.equal(loaded[name], value.cpu()) for name, value in saved.items())
@@ -780,6 +784,16 @@ def test_an_iteration_has_fewer_games_if_they_are_long(name, games):
     game = get_game(name)
     assert TrainSettings().iteration_games(game, 512) == games and TrainSettings().iteration_games(game, 1) == 1
     assert TrainSettings(games_per_iteration=7).iteration_games(game, 512) == 7
+
+
+@pytest.mark.parametrize("name", ["chess", "go(size=19)", "connect4"])
+def test_an_iteration_fits_into_the_buffer_however_many_machines_play(name):
+    "Ten nodes of eight GPUs play 81,920 games at a time; those of Go were 26 GB of positions, to keep 2 GB."
+    game, train = get_game(name), TrainSettings()
+    games = train.iteration_games(game, 81_920)
+    assert 512 <= games and games * game.max_length <= train.max_window
+    assert train.most_games(game, games) * game.max_length <= train.max_window
+    assert train.most_games(game, 16) == 64 and TrainSettings(games_per_iteration=9000).iteration_games(game, 8) == 9000
 
 
 def test_a_run_plays_these_games_in_an_iteration(tmp_path):
@@ -1145,3 +1159,22 @@ def test_processes_of_a_run_take_turns_on_all_gpus(monkeypatch, options, cards):
     state = SimpleNamespace(games=0, iteration=0, learner=SimpleNamespace(average=SimpleNamespace(module=True)))
     make_plan("tictactoe", engine=options, layout=layout).open_supplier(None, state, layout, print)
     assert Counter(asked) == cards
+
+
+def test_a_stop_that_ends_a_display_is_in_the_file(tmp_path):
+    "The dashboard draws for long after an iteration. A stop reached it there, and the file never got the iteration."
+    def draw(event):
+        if isinstance(event, IterationDone): raise KeyboardInterrupt
+    run = trainer(tmp_path / "run", listeners=[draw]).fit(iterations=2)
+    assert run.iteration == 1
+    assert [event.iteration for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, IterationDone)] == [1]
+
+
+def test_a_stop_before_the_first_game_is_an_end(tmp_path, monkeypatch):
+    "A dashboard said for ever that the rules are compiled."
+    def stopped(game): raise KeyboardInterrupt
+    monkeypatch.setattr(trainer_page, "require_choices", stopped)
+    heard = []
+    trainer(tmp_path / "run", listeners=[heard.append]).fit(iterations=1)
+    assert isinstance(heard[-1], RunDone) and heard[-1].stopped and heard[-1].iteration == 0
+    assert not list(read_events(tmp_path / "run/events.jsonl")), "the file has no end without a start"

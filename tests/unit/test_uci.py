@@ -263,6 +263,10 @@ def test_a_bad_command_gets_one_sentence_and_changes_nothing(fresh, text, senten
     assert np.array_equal(fresh.program.board.state, state) and fresh("isready") == ["readyok"]
 
 
+def test_a_command_behind_unknown_words_is_obeyed(fresh):
+    assert fresh("joho isready") == ["readyok"] and not handle(fresh.program, "hello again quit")
+
+
 @pytest.mark.parametrize("text", ["go wtime", "go wtime x btime", "go movetime nodes", "go nodes -5", "go depth 99999999999999999999",
                                   "go movetime ٣", "go winc 5 nodes 30 what ever"])
 def test_a_go_that_is_cut_off_still_gets_a_move(fresh, text):

@@ -833,17 +833,23 @@ def test_a_page_of_an_older_network_states_the_training_of_that_one(monkeypatch,
     monkeypatch.setattr(page, "read_saved", lambda folder: saved)
     assert page._run_facts(tmp_path) == ["Trained for 60 minutes: 200 iterations, 40,000 games"]
     assert page._run_facts(tmp_path/"network-000010.npz") == ["Trained for 3 minutes: 10 iterations, 2,000 games"]
+    for done in ({}, dict(seconds="180", games=2000), dict(seconds=180), dict(seconds=10**400, games=2000)):   # Damaged lines
+        saved.rows = lambda: [dict(iteration=10, done=done)]
+        assert page._run_facts(tmp_path/"network-000010.npz") == ["The network after 10 iterations of a run"]
 
 
 def test_a_home_folder_has_its_short_name(monkeypatch, tmp_path):
     "A page, a report, a zip file and a board of a run below `~`."
     from alphazero_nb.training.run_folder import newest_games, pack_agent
+    from alphazero_nb.arena.players import get_player
     from alphazero_nb.ui.play import make_match
+    from alphazero_nb.ui.puzzles import read_run_games
     from alphazero_nb.ui.report import report
     monkeypatch.setenv("HOME", str(tmp_path))
     trainer(tmp_path/"run").fit(iterations=1)
     assert page.export_page("~/run", "~/page.html") == tmp_path/"page.html" and (tmp_path/"page.html").is_file()
     assert make_match("~/run", device="cpu").game.name == "tictactoe" and report("~/run").exists()
+    assert get_player("~/run", device="cpu").source == tmp_path/"run" and len(read_run_games(get_game("tictactoe"), "~/run")) == 16
     assert pack_agent("~/run") == tmp_path/"run.zip" and len(newest_games("~/run")) == 16
 
 
