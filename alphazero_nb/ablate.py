@@ -486,7 +486,7 @@ def _cell(row: dict) -> str:
     "Return a row as text: the share of the control, or the difference from it in percentage points."
     played = row["measure"] in (GAMES, WITHOUT_LUCK)
     if row["name"] == "control" and not played: return f"{row['mean']:.1%}"
-    half = 100 * (row["high"] - row["low"]) / 2
+    half = 100 * max(row["high"] - row["difference"], row["difference"] - row["low"])   # To the farther end
     if played: return f"{row['mean']:.1%} ± {half:.1f}"
     return f"{100 * row['difference']:+.1f} ± {half:.1f}"
 

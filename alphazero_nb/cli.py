@@ -101,8 +101,9 @@ def _train(args):
     trainer.fit(iterations=args.iterations, minutes=args.minutes)
     stopped = stops != [False]
     if expected and not stopped: progress(Message(expected.compare(trainer)))
-    ladder = _ladder(trainer, args) if args.ladder and not stopped else []
-    if args.levels and not stopped: _measure_levels(trainer, args)
+    trained = trainer.iteration and not stopped
+    ladder = _ladder(trainer, args) if args.ladder and trained else []
+    if args.levels and trained: _measure_levels(trainer, args)
     rules = ["--rules", args.rules] if args.rules else []
     if trainer.iteration and not args.json:
         print(f"Play against the agent: {shell_command('play', trainer.folder.path, *rules)}")
@@ -119,12 +120,15 @@ def _check_train(game, args) -> None:
         raise ValueError(f"--ladder-games is {args.ladder_games}; with hidden cards it must be at least 2.")
 
 # %% ../nbs/82_cli.ipynb #6e9a9eb6
+_LEAST = 0.02   # Minutes of a size: a second and more
+
+
 def _read_sizes(text: str) -> list[tuple[int, float]]:
     "Return the sizes and minutes of `--sizes`."
     parts = re.fullmatch(r"\s*\d+:\d*\.?\d+\s*(,\s*\d+:\d*\.?\d+\s*)*", text) and text.split(",")
     sizes = [(int(size), float(minutes)) for size, minutes in (part.split(":") for part in parts or ())]
-    if not sizes or min(minutes for _, minutes in sizes) <= 0 or len(dict(sizes)) < len(sizes):
-        raise ValueError(f"--sizes is {text!r}; write sizes with minutes above 0, each size once, as 6:5,8:10.")
+    if not sizes or min(minutes for _, minutes in sizes) <= _LEAST or len(dict(sizes)) < len(sizes):
+        raise ValueError(f"--sizes is {text!r}; write sizes with minutes above {_LEAST}, each size once, as 6:5,8:10.")
     return sizes
 
 
@@ -145,7 +149,7 @@ def _train_sizes(args):
             if minutes < saved.seconds / max(1, saved.iteration) / 120: minutes = 0   # A run ends when half an iteration is left
         given = dict(size=size, sizes=None, minutes=minutes, folder=folder, init_from=before)
         given = vars(args) | given | dict(preset=args.preset or "anysize")
-        if minutes > 0.02: rows.append(_train(argparse.Namespace(**given)))   # A second and more is left
+        if minutes > _LEAST: rows.append(_train(argparse.Namespace(**given)))
         before = folder
     return dict(sizes=rows) if args.json else None
 
@@ -542,7 +546,7 @@ _TRAINING = {
     "--ladder": dict(action="store_true",
                      help="at the end, play against random, heuristic (if the game has one), "
                           "and rollouts of 100 and 400 playouts; at chess random, greedy and minimax:2"),
-    "--ladder-games": dict(type=_count, default=200,
+    "--ladder-games": dict(type=_between(int, 1, 1_000_000), default=200,
                            help="games against each opponent of the ladder, or deals with hidden cards (200)"),
 }
 

@@ -295,10 +295,12 @@ class DuplicateResult:
 
     def __str__(self): return f"{self.match}; {describe_measures(self.measures)}"
 
-    def _mean(self, values, share: bool) -> list[float]:
-        "Return a mean and its interval, which has a width also where all shares are equal."
+    def _mean(self, values, least: float | None) -> list[float]:   # least: of values up to 1; None: without bounds
+        "Return a mean and its interval, which has a width also where all values with bounds are equal."
         middle, low, high = mean_interval(values, self.match.groups)
-        if share and high - low < 1e-9: low, high = score_interval(values, self.match.groups)
+        if least is not None and high - low < 1e-9:
+            ends = score_interval((values - least) / (1 - least), self.match.groups)
+            low, high = (least + (1 - least) * end for end in ends)
         return [middle, min(low, middle), max(high, middle)]   # The mean can be a rounding above 1
 
     @property
@@ -309,8 +311,11 @@ class DuplicateResult:
             mine, theirs = np.nanmean(mine, 1), np.nanmean(self.theirs[name], 1)
             every = np.concatenate([self.mine[name], self.theirs[name]])
             share = bool(0 <= np.nanmin(every) and 0 < np.nanmax(every) <= 1)
-            rows[name] = dict(mine=self._mean(mine, share), theirs=self._mean(theirs, share),
-                              difference=self._mean(mine - theirs, False), share=share)
+            bounded, gaps = 0 < np.nanmax(np.abs(every)) <= 1, mine - theirs
+            differ = bounded and 0 < np.abs(gaps).max() < 1 + 1e-9   # Against oneself, all gaps are exactly 0
+            rows[name] = dict(mine=self._mean(mine, 0.0 if share else -1.0 if bounded else None),
+                              theirs=self._mean(theirs, 0.0 if share else None),   # Their mean result is often exact
+                              difference=self._mean(gaps, -1.0 if differ else None), share=share)
         return rows
 
     def event(self, iteration: int = -1) -> MatchPlayed:

@@ -103,6 +103,7 @@ def _parse(text: str) -> tuple[str, dict]:
     if not match: raise ValueError(f"{text!r} is not the name of a game; write a name like gomoku(size=9).")
     pairs = [part.partition("=") for part in (match[2] or "").split(",") if part.strip()]
     values = {key.strip(): value.strip() for key, _, value in pairs}
+    if len(values) < len(pairs): raise ValueError(f"{text!r} has a parameter twice; write each one once.")
     return match[1], {key: int(v) if re.fullmatch(r"-?\d+", v) else v for key, v in values.items()}
 
 

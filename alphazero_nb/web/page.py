@@ -26,7 +26,7 @@ from ..ui.svg import CHESSMEN
 from .driver import driver
 from .exports import NotExportable, check_exportable
 from .modules import game_module
-from .network import pack_network
+from .network import NotPackable, pack_network
 
 # %% auto #0
 __all__ = ['SIMULATIONS', 'PATIENCE_S', 'page_drawing', 'page_data', 'as_json', 'page_html', 'find_agent', 'find_levels',
@@ -108,6 +108,8 @@ def _base64(content: bytes) -> str: return base64.b64encode(content).decode()
 def _network_data(game: Game, network) -> dict:
     packed = pack_network(game, network, round_to="float16")
     weights = packed.floats[:packed.weights].astype("<f2")
+    if not np.isfinite(weights).all():
+        raise NotPackable("a page holds weights up to 65,504; this network has larger ones, or NaN.")
     return dict(steps=packed.steps.ravel().tolist(), outputs=packed.outputs.tolist(), floats=len(packed.floats),
                 weights=_base64(weights.tobytes()))
 

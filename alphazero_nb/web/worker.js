@@ -131,7 +131,7 @@ function found(over = false) {
   const shares = root.actions.map((action, k) => [action, root.playable[k] / total]);
   return {
     visits: root.visits,
-    means: root.means,
+    means: root.means.map((mean) => Math.min(1, Math.max(-1, mean))),   // A network may expect more than there is
     shares,
     evaluations: job.evaluations,
     seconds: (performance.now() - job.begin) / 1000,

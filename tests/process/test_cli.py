@@ -151,6 +151,19 @@ def test_without_an_iteration_there_is_no_agent_to_play_against(tmp_path, capsys
     assert "0 iterations are saved" in printed and "alphazero-nb play" not in printed
 
 
+def test_without_an_iteration_nothing_is_measured(tmp_path, capsys):
+    words = [word for word in SMALL if word not in ("--iterations", "1")]
+    assert main(["train", "tictactoe", *words, "--minutes", "1e-12", "--folder", str(tmp_path / "run"),
+                 "--ladder", "--ladder-games", "2", "--levels"]) == 0
+    printed = capsys.readouterr().out
+    assert "0 iterations are saved" in printed and "Playing" not in printed and "temperature" not in printed
+
+
+def test_a_ladder_that_no_match_could_play_is_refused_before_the_training(capsys):
+    with pytest.raises(SystemExit) as stop: make_parser().parse_args(["train", "connect4", "--ladder-games", "1000001"])
+    assert stop.value.code == 2 and "--ladder-games: '1000001'" in capsys.readouterr().err
+
+
 def test_a_run_becomes_a_page(run, capsys):
     assert main(["report", str(run)]) == 0
     assert str(run / "report.html") in capsys.readouterr().out
@@ -361,6 +374,7 @@ BAD = {
     "too many cards in a match": (["arena", "heuristic", "random", "--game", "blob", "--players", "5", "--cards", "11"], ["55", "52"]),
     "too many cards in a bench": (["bench", "kernels", "blob", "--players", "8", "--cards", "13"], ["104", "52"]),
     "players of a board": (["train", "connect4", "--players", "3"], ["connect4", "'players'"]),
+    "a size twice": (["show-game", "gomoku(size=9, size=15)"], ["'gomoku(size=9, size=15)'", "twice"]),
     "players twice": (["train", "blob(players=4)", "--players", "3"], ["blob(players=4)", "--players"]),
     "worlds of a board": (["train", "connect4", "--worlds", "3"], ["--worlds", "connect4"]),
     "effort at a board": (["train", "connect4", "--effort", "heavy"], ["--effort", "connect4"]),
@@ -484,6 +498,11 @@ def test_rules_that_raise_in_a_run_are_one_sentence(tmp_path, more):
 
 def test_sizes_without_a_size_are_refused(capsys):
     assert main(["train", "othello", "--sizes", ""]) == 2 and "--sizes is ''" in capsys.readouterr().err
+
+
+def test_a_size_without_time_for_a_run_is_refused(tmp_path, capsys):
+    assert main(["train", "othello", "--sizes", "6:0.01", "--folder", str(tmp_path / "run")]) == 2
+    assert "minutes above 0.02" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("agent, name", [("pretrained:connect4", "connect4.html"), ("connect4", "connect4.html"), (".", "here.html")])

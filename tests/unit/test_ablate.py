@@ -315,6 +315,7 @@ def test_no_difference_is_known_exactly():
     control = dict(measure=GAMES, phase="all") | once
     table = experiment_table(dict(rows=[control], runs=[]))
     assert "points against the control; a: 400 games, 2 different" in table
+    assert f"100.0% ± {-100 * once['low'] + 50:.1f}" in table, "half of the interval would exclude a half"
 
 
 def test_a_sample_is_spread_over_each_phase(write, tmp_path):

@@ -823,7 +823,15 @@ def test_equal_shares_have_an_interval_with_a_width():
     match, mine = MatchResult("a", "b", np.ones(15), np.full(15, 9)), np.ones((5, 3))
     found = DuplicateResult(match, dict(exact=mine), dict(exact=.5 * mine)).measures["exact"]
     assert found["share"] and found["mine"][0] == found["mine"][2] == 1 and found["mine"][1] < .9 and found["theirs"][1] < .5 < found["theirs"][2]
-    assert found["difference"] == [.5, .5, .5]
+    assert found["difference"][0] == .5 and found["difference"][1] < .4 and .6 < found["difference"][2]
+
+
+def test_deals_that_are_all_won_have_an_interval_with_a_width():
+    "Two won deals showed a difference of +1.00 (+1.00 to +1.00)."
+    match, theirs = MatchResult("a", "b", np.ones(10), np.full(10, 9)), np.tile([1., -1.], (5, 1))
+    found = DuplicateResult(match, dict(result=np.ones((5, 2))), dict(result=theirs)).measures["result"]
+    assert not found["share"] and found["theirs"] == [0, 0, 0], "players that share a point have 0 on average"
+    for middle, low, high in (found["mine"], found["difference"]): assert middle == pytest.approx(high) == 1 and low < .5
 
 
 def test_an_agent_of_the_package_brings_its_game():

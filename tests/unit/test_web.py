@@ -527,6 +527,30 @@ def test_other_networks_are_refused():
     with pytest.raises(NotPackable, match="cannot compute a Linear"): pack_network(game, torch.nn.Linear(3, 3))
 
 
+def test_weights_that_a_page_cannot_hold_are_refused():
+    "Half the bits end at 65,504, and the page would read another number in place of a larger one."
+    game = game_of("tictactoe")
+    network = PolicyValueNet(game, "tiny")
+    with torch.no_grad(): network.value.out.bias[0] = 1e6
+    with pytest.raises(NotPackable, match="a page holds weights up to 65,504"):
+        page.page_data(game, network, even_levels(16), title="x", author="", note="", facts=[])
+
+
+def test_an_expected_result_stays_within_the_results_of_a_game(tmp_path):
+    "With rewards a network may expect more than a game can bring. The boards of the notebook limit it, too."
+    levels, worker = ((files("alphazero_nb")/"web"/name).read_text(encoding="utf-8") for name in ("levels.js", "worker.js"))
+    script = """
+    game = { root: () => ({ visits: 3, actions: [0], playable: [3], means: [1.4, -1.2, 0.5] }) };
+    job = { evaluations: 1, begin: 0, temperature: 0, stop: false };
+    console.log(JSON.stringify(found().means));
+    channel.port1.close();
+    """
+    (tmp_path/"worker.js").write_text("const self = {};\n" + levels + worker + script, encoding="utf-8")
+    done = subprocess.run([node(), str(tmp_path/"worker.js")], capture_output=True, text=True, encoding="utf-8", timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [1, -1, 0.5]
+
+
 # The board ---------------------------------------------------------------------------------------
 
 DRAWN = {"tictactoe": 1000, "connect4": 1000, "gomoku(size=9)": 1000, "gomoku(size=15)": 100, "dots": 1000, "othello": 1000,
