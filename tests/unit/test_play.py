@@ -1538,7 +1538,7 @@ def test_a_stop_while_the_board_is_drawn_leaves_it_open():
 
 
 def test_a_board_that_answers_beside_a_cell_has_no_note(monkeypatch):
-    "JupyterLab and ipykernel 7 handle clicks in a thread of their own; the board said that it waits for the cell."
+    "JupyterLab with ipykernel 7.0 to 7.3 has a thread for clicks; the board said that it waits for the cell."
     notice = play_page.BusyNotice()
     monkeypatch.setattr(play_page, "busy_notice", notice)
     board = PlayBoard(Match(get_game("tictactoe")))
