@@ -395,7 +395,7 @@ class BusyNotice:
         self.show("", self.event)
 
     def leave(self) -> None:
-        "Show no note from now on: a click came in a thread of its own (JupyterLab from 4.4 on, with ipykernel 7)."
+        "Show no note from now on: a click came in a thread of its own (JupyterLab with ipykernel 7.0 to 7.3)."
         self.useless = True
         self.end()
 
