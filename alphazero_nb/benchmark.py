@@ -23,6 +23,7 @@ from .core.registry import get_game
 from .network.networks import BoardNet, PolicyValueNet, default_preset
 from .network.inference import can_fuse, inference_copy
 from .network.int8 import can_use_int8, measure_ranges
+from .network.winograd import can_multiply_less
 from .network.evaluator import UniformEvaluator
 from .search.search import SearchSettings, count_worlds
 from .selfplay.slots import SlotBlock
@@ -87,6 +88,7 @@ def ways_to_run(network, device) -> list[tuple]:
     formats = sorted({each.dtype for each in device_variants(device)} | {"float32"})
     ways = [("eager", dtype) for dtype in formats]
     ways += [("fused", dtype) for dtype in formats if can_fuse(network, device, dtype)]
+    ways += [("winograd", dtype) for dtype in formats if can_multiply_less(network, device, dtype)]
     return ways + [("fused", "int8")] * can_use_int8(network, device)
 
 

@@ -512,7 +512,7 @@ _SELFPLAY = {
                      help="threads, processes, ray, or auto (auto); "
                           "auto measures layouts before a run of at least 3 minutes, unless --games, --threads, --gpus, "
                           "--workers or --backend is given"),
-    "--backend": dict(choices=["auto", "eager", "fused", "compile", "graphs"],
+    "--backend": dict(choices=["auto", "eager", "fused", "winograd", "compile", "graphs"],
                       help="how self-play computes the network; graphs, on a CUDA GPU, records a batch once (auto)"),
     "--gpus": dict(help="GPUs for self-play, one worker process each: 0,1 or all"),
     "--workers": dict(type=_count, help="number of worker processes, assigned to the devices in turn; on a cluster, the most that "

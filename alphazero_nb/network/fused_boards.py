@@ -14,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from .networks import BoardNet, on_cpu, pool
 
 # %% auto #0
-__all__ = ['FoldedPair', 'fold_batch_norm', 'Fused', 'FusedBoardNet', 'FusedNet', 'fused_boards_work']
+__all__ = ['FoldedPair', 'fold_batch_norm', 'Fused', 'FusedBoardNet', 'channels_last_weight', 'FusedNet', 'fused_boards_work']
 
 # %% ../../nbs/20b_network.fused_boards.ipynb #18f9526e
 class FoldedPair(nn.Sequential):
@@ -83,7 +83,7 @@ class FusedBoardNet(Fused):
         return x
 
 # %% ../../nbs/20b_network.fused_boards.ipynb #289c8a38
-def _channels_last_weight(linear: nn.Linear, channels: int, cells: int):
+def channels_last_weight(linear: nn.Linear, channels: int, cells: int):
     "Return the weight of a linear layer whose first channels·cells inputs arrive channels last."
     board, rest = linear.weight.split([channels * cells, linear.in_features - channels * cells], 1)
     board = board.view(len(board), channels, cells).transpose(1, 2).flatten(1)
@@ -97,8 +97,8 @@ class FusedNet(FusedBoardNet):
         cells = net.shape[1] * net.shape[2]
         policy, value = net.policy, net.value
         local = 0 if value.pools else len(value.local.weight)
-        self.hidden = _channels_last_weight(value.hidden, local, cells)
-        self.out = None if policy.board else _channels_last_weight(policy.out, len(policy.local.weight), cells)
+        self.hidden = channels_last_weight(value.hidden, local, cells)
+        self.out = None if policy.board else channels_last_weight(policy.out, len(policy.local.weight), cells)
 
     def fused(self, inputs):
         x = self.trunk(inputs.to(self.dtype))

@@ -17,6 +17,7 @@ from .networks import BoardNet, SuitNet
 from .fused_boards import FusedNet, fold_batch_norm, fused_boards_work
 from .fused_cards import FusedSuitNet, fused_cards_work
 from .int8 import Int8Net, can_use_int8
+from .winograd import WinogradNet, can_multiply_less
 
 # %% auto #0
 __all__ = ['FUSED', 'BACKENDS', 'DTYPES', 'can_fuse', 'with_memory_format', 'autocast', 'has_extra_state', 'inference_copy',
@@ -34,7 +35,7 @@ def can_fuse(network: nn.Module, device: Device, dtype: str | None = None) -> bo
     return type(network) is BoardNet and fused_boards_work(dtype)
 
 # %% ../../nbs/21_network.inference.ipynb #b233c3b4
-BACKENDS = ("auto", "eager", "fused", "compile", "graphs")
+BACKENDS = ("auto", "eager", "fused", "winograd", "compile", "graphs")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
@@ -59,7 +60,7 @@ def has_extra_state(module: nn.Module) -> bool:
 def inference_copy(
     network: nn.Module,
     device: str | Device = "auto",
-    backend: str = "auto",        # auto, eager, fused, compile or graphs
+    backend: str = "auto",        # One of BACKENDS
     dtype: str | None = None,     # Number format; the device's own by default. "int8" where `can_use_int8`
 ) -> Callable:                    # int8 inputs (batch, *game.input_shape) on the device -> float32 logits and values
     "Return a frozen, fast copy of `network`; later changes of the weights do not affect it."
@@ -70,22 +71,24 @@ def inference_copy(
         raise ValueError(f"dtype {dtype!r} is unknown; choose one of {', '.join(DTYPES)}.")
     int8 = dtype == "int8" and backend in ("auto", "fused") and can_use_int8(network, device)
     name = device.dtype if dtype in (None, "int8") else dtype
-    fuses, number = can_fuse(network, device, name), getattr(torch, name)
-    if backend == "fused" and not fuses:
-        raise ValueError(f"backend 'fused' cannot run {type(network).__name__} in {name} on {device}; choose auto.")
+    able = dict(winograd=can_multiply_less, fused=can_fuse)   # The fastest first
+    able, number = {way: can(network, device, name) for way, can in able.items()}, getattr(torch, name)
+    if not able.get(backend, True):
+        raise ValueError(f"backend {backend!r} cannot run {type(network).__name__} in {name} on {device}; choose auto.")
     if backend == "graphs" and not device.overlaps:
         raise ValueError(f"backend 'graphs' needs a CUDA GPU, and the device is {device}; choose auto.")
-    if backend == "auto": backend = "fused" if fuses else "eager"
+    if backend == "auto": backend = next((way for way in able if able[way]), "eager")
     last = torch.channels_last if device.channels_last else torch.contiguous_format
     net = copy.deepcopy(network).to(device.name)   # From a GPU, too, where a learner has it
     net = fold_batch_norm(net.eval()).requires_grad_(False)
     if int8: run = Int8Net(net, number)
     elif backend == "fused": run = FUSED[type(network)](net.to(number), number)
+    elif backend == "winograd": run = WinogradNet(net)
     else: run = with_memory_format(net.to(number), last)
     if backend == "compile": run = _compiled(run)
 
     def forward(inputs):
-        if backend != "fused": inputs = inputs.to(number)
+        if backend not in able: inputs = inputs.to(number)
         if inputs.dim() == 4: inputs = inputs.contiguous(memory_format=last)
         logits, values = run(inputs)
         return logits.float(), values.float()
