@@ -15,7 +15,7 @@ from .core.events import RunDone, describe_games
 from .core.game import Game
 from .core.registry import did_you_mean, file_stem, get_game
 from .core.intervals import linked_groups, mean_interval, score_interval, student_factor
-from .network.checkpoint import parse_json, write_whole
+from .network.checkpoint import parse_json, read_json, write_whole
 from .network.networks import PolicyValueNet
 from .search.agent import Agent
 from .selfplay.settings import default_settings
@@ -31,8 +31,9 @@ from .ui.svg import BLUE, GREY
 # %% auto #0
 __all__ = ['GROUPS', 'LARGEST', 'GAMES', 'WITHOUT_LUCK', 'require_kind', 'check_groups', 'trainer_arguments', 'check_run',
            'Experiment', 'find_program', 'read_experiment', 'Stopped', 'Runs', 'Results', 'pack', 'unpack',
-           'seed_spread', 'compare', 'Points', 'adjusted_scores', 'points_row', 'measure_name', 'set_names', 'Examiner',
-           'judged_rows', 'trained_row', 'Laboratory', 'experiment_table', 'plot_experiment']
+           'seed_spread', 'compare', 'Points', 'adjusted_scores', 'points_row', 'measure_name', 'set_names',
+           'require_own_folder', 'Examiner', 'judged_rows', 'trained_row', 'Laboratory', 'experiment_table',
+           'plot_experiment']
 
 # %% ../nbs/81_ablate.ipynb #bd6c9869
 GROUPS = ("preset", "train", "play", "search")
@@ -395,6 +396,15 @@ def set_names(paths) -> list[str]:
     return [file.relative_to(common).as_posix() for file in files]
 
 # %% ../nbs/81_ablate.ipynb #83e0827e
+def require_own_folder(folder: Path) -> None:
+    "Raise a ValueError if a folder has results that are not those of an experiment."
+    others = [name for name in ("result.json", "plot.png", "config.json") if (folder / name).exists()]
+    if not others or (folder / "answers.json").exists(): return
+    if others[0] != "result.json":
+        raise ValueError(f"{folder} holds {others[0]} but no experiment; choose an empty or a new folder.")
+    read_json(folder / "result.json", "result of an experiment", ("experiment", "rows"))   # Of one whose answers are gone
+
+
 class Examiner:
     "Asks the agents of an experiment's runs, and keeps every answer."
     def __init__(self, experiment: Experiment, folder: str | Path, say: Callable = print):
@@ -402,6 +412,7 @@ class Examiner:
         self.sets = {name: read_positions(path, self.game).sample(experiment.per_phase)
                      for name, path in zip(set_names(experiment.positions), experiment.positions)}
         self.runs = Runs(experiment, folder, say)
+        require_own_folder(self.runs.folder)
         self.runs.folder.mkdir(parents=True, exist_ok=True)
         self.results = Results(self.runs.folder / "answers.json")
 

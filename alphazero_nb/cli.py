@@ -661,7 +661,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (function, words, positional, options) in _COMMANDS.items():
-        command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
+        command = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".",
+                                      allow_abbrev=False)
         for argument, meaning in positional.items():
             kinds = ["selfplay", "layouts", "machine", "device", "kernels", "cards"]
             more = dict(choices=kinds) if argument == "what" else {}

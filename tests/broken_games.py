@@ -193,8 +193,8 @@ def observe_by_helper(state, planes): mark(planes, state[0])
 
 
 WARNINGS = {
-    "one side moves": (lambda: nim(play=play_alone), ["player 1 never moves"]),
-    "one side moves in Python": (lambda: heap(mover=lambda self: 0 if self.heap else -1), ["player 1 never moves"]),
+    "one side moves": (lambda: nim(play=play_alone), ["seat 1 never moves"]),
+    "one side moves in Python": (lambda: heap(mover=lambda self: 0 if self.heap else -1), ["seat 1 never moves"]),
     "three winners": (lambda: nim(players=3, play=play_of_three, returns=returns_two_winners), ["all players win in 20 of 20 games"]),
     "too many stones": (lambda: nim(legal=legal_greedy), ["state[0] falls to −2 at the end of a game"]),
     "index below 0": (lambda: nim(legal=legal_greedy, mover=mover_beyond), ["(observe) can be below 0"]),

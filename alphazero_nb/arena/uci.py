@@ -418,3 +418,4 @@ def print_line(line: str) -> None:
     except OSError:
         with open(os.devnull, "w") as nothing: os.dup2(nothing.fileno(), stream.fileno())
         raise   # Python writes the rest at its end, to nowhere
+    if getattr(stream, "is_gone", False): raise BrokenPipeError("the output is closed")   # A `SafeStream` raises nothing

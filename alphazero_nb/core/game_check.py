@@ -286,9 +286,9 @@ class CheckReport:
         total = low if low == high else f"{low} to {high}"
         if len(self.movers) == 1: facts.append(f"results {total}")
         else:
-            facts += [f"player {seat} moved {100 * share:.0f} %" for seat, share in enumerate(self.movers)]
+            facts += [f"seat {seat} moved {100 * share:.0f} %" for seat, share in enumerate(self.movers)]
             facts += [f"results sum to {total}"]
-            facts += [f"player {seat} won {100 * share:.0f} %" for seat, share in enumerate(self.winners)]
+            facts += [f"seat {seat} won {100 * share:.0f} %" for seat, share in enumerate(self.winners)]
         return "\n".join([f"{self.name} keeps its contract: {', '.join(facts)}.",
                           *[f"Warning: {warning}." for warning in self.warnings]])
 
@@ -326,7 +326,7 @@ class _Tally:
 
     def warnings(self, results: np.ndarray) -> list[str]:
         if self.game.players == 1 or not len(results): return self.counts()
-        sums, found = results.sum(1), [f"player {seat} never moves" for seat in range(self.game.players)
+        sums, found = results.sum(1), [f"seat {seat} never moves" for seat in range(self.game.players)
                                        if not self.movers[seat]]
         if self.game.players == 2 and np.ptp(sums) > 1e-5 and self.game.zero_sum:
             found.append(f"the results of a game sum to {sums.min():.3g} at least and {sums.max():.3g} at most; where "

@@ -564,7 +564,7 @@ def blob(
     players: int = 4,       # Number of players, 3 to 8
     cards: int = 5,         # Cards per player (full game: in the largest round), 1 to 13; players × cards at most 52
     game: str = "round",    # "round", or "full" for the whole series
-    deals: str = "same",    # "cards": self-play draws 1 to `cards` cards; "all": also 3 to `players` players
+    deals: str = "same",    # "cards": each game draws 1 to `cards` cards; "all": also 3 to `players` players
 ) -> Game:                  # Raises a ValueError for other values
     "Return Blob (Oh Hell): bid a number of tricks and win exactly that many."
     for word, value, least, most in (("players", players, 3, 8), ("cards", cards, 1, 13)):

@@ -78,7 +78,7 @@ def text(state) -> str:
     "Return the scores, the total of the turn, and who is to move."
     first, second, turn = (int(number) for number in state[_SCORES:_TURN + 1])
     rolls = ", the die is rolling" if state[_ROLLING] else ""
-    return f"player 0: {first}\nplayer 1: {second}\nturn of player {state[_MOVER]}: {turn}{rolls}"
+    return f"player 1: {first}\nplayer 2: {second}\nturn of player {state[_MOVER] + 1}: {turn}{rolls}"
 
 
 def pig(
@@ -157,7 +157,7 @@ class PigRollouts:
 
 
 def position(own: int, other: int, turn: int, goal: int = 100) -> np.ndarray:
-    "Return the row of a position with player 0 to move."
+    "Return the row of a position with seat 0 to move."
     state = np.zeros(_SIZE, np.int16)
     state[_SCORES:_TURN + 1], state[_GOAL] = (own, other, turn), goal
     return state

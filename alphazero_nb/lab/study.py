@@ -17,6 +17,7 @@ from ..core.calls import OVER
 from ..core.device import usable_cores
 from ..core.game import Game
 from ..core.game_check import check_new_rules
+from ..core.help import Failure
 from ..core.random_games import random_games
 from ..core.registry import file_stem, get_game, import_rules, rules_file
 from ..core.streams import Purpose, derive_seed
@@ -142,6 +143,9 @@ def rules_mark(game: Game, games: int = 8) -> str | None:   # None for a game of
 def claim_folder(plan: StudyPlan, folder: Path) -> dict:   # {variant: name of its network}
     "Write the plan into the folder, and return the networks. Raise a ValueError if there is another study."
     path = folder / "study.json"
+    others = [name for name in ("result.json", "report.html", "config.json") if (folder / name).exists()]
+    if others and not path.exists():
+        raise ValueError(f"{folder} holds {others[0]} but no study; give this one a folder of its own.")
     mine = dict(variants=list(plan.variants), seeds=list(plan.seeds), strengths=list(plan.strengths))
     found = dict(read_json(path, "study", tuple(mine))) if path.exists() else mine
     if other := [key for key in mine if found[key] != mine[key]]:
@@ -180,8 +184,9 @@ class Study:
         except KeyboardInterrupt:
             raise Stopped(f"The runs and games are in {self.folder}; the same command continues them.") from None
         except Exception as error:   # Rules can raise anything
-            raise ValueError(f"the study stopped: {first_line(error)}. What was trained and played is kept in "
-                             f"{self.folder}; the same command continues.") from error
+            kind = ValueError if isinstance(error, (ValueError, OSError)) else Failure   # Bad input, or a failure
+            raise kind(f"the study stopped: {first_line(error)}. What was trained and played is kept in "
+                       f"{self.folder}; the same command continues.") from error
         if result is None: raise ValueError(f"{short} What was trained is kept in {self.folder}.")
         write_whole(self.folder / "result.json", json.dumps(result, indent=0).encode())
         write_whole(self.folder / "report.html", study_page(result).encode())
@@ -384,7 +389,7 @@ def study(
     folder: str | Path | None = None,   # Default: runs/study-GAME
     say: Callable = print,      # Called with a line of text after each step
     **plan,                     # Other fields of `StudyPlan`
-) -> StudyResult:               # Raises a ValueError for bad input, and Stopped if the user stops it
+) -> StudyResult:               # Raises a ValueError for bad input, Failure if rules or workers fail, Stopped if the user stops it
     "Train agents for a game and its variants, let them play, and report what their games say about the rules."
     require_kind("seeds", seeds, "int", 100)
     if seeds < 1: raise ValueError(f"seeds is {seeds}; it must be at least 1.")

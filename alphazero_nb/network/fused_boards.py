@@ -48,7 +48,7 @@ class Fused:
         except Exception as error:
             answer = self.net(inputs.to(self.dtype))   # Raises its own error if the input is invalid
             why = f"{type(error).__name__}: {error}"
-            warnings.warn(f"PyTorch's fused operators failed on a batch of {len(inputs)} ({why}). "
+            warnings.warn(f"The fast layers failed on a batch of {len(inputs)} ({why}). "
                           "Batches of this size now run layer by layer, which is slower.")
         self.refused.add(len(inputs))
         return answer

@@ -71,19 +71,19 @@ def inference_copy(
         raise ValueError(f"dtype {dtype!r} is unknown; choose one of {', '.join(DTYPES)}.")
     int8 = dtype == "int8" and backend in ("auto", "fused") and can_use_int8(network, device)
     name = device.dtype if dtype in (None, "int8") else dtype
-    able = dict(winograd=can_multiply_less, fused=can_fuse)   # The fastest first
-    able, number = {way: can(network, device, name) for way, can in able.items()}, getattr(torch, name)
-    if not able.get(backend, True):
+    able, number = dict(winograd=can_multiply_less, fused=can_fuse), getattr(torch, name)   # The faster one first
+    can = lambda way: able[way](network, device, name)
+    if backend in able and not can(backend):
         raise ValueError(f"backend {backend!r} cannot run {type(network).__name__} in {name} on {device}; choose auto.")
     if backend == "graphs" and not device.overlaps:
         raise ValueError(f"backend 'graphs' needs a CUDA GPU, and the device is {device}; choose auto.")
-    if backend == "auto": backend = next((way for way in able if able[way]), "eager")
+    if backend == "auto": backend = "fused" if int8 else next(filter(can, able), "eager")
     last = torch.channels_last if device.channels_last else torch.contiguous_format
     net = copy.deepcopy(network).to(device.name)   # From a GPU, too, where a learner has it
     net = fold_batch_norm(net.eval()).requires_grad_(False)
     if int8: run = Int8Net(net, number)
     elif backend == "fused": run = FUSED[type(network)](net.to(number), number)
-    elif backend == "winograd": run = WinogradNet(net)
+    elif backend == "winograd": run = WinogradNet(net.to(number))
     else: run = with_memory_format(net.to(number), last)
     if backend == "compile": run = _compiled(run)
 

@@ -22,10 +22,10 @@ from .fused_boards import Fused, FusedNet, channels_last_weight, fused_boards_wo
 
 # %% auto #0
 __all__ = ['POINTS', 'LONGEST', 'LANES', 'IN_1', 'IN_2', 'IN_3', 'IN_4', 'IN_5', 'IN_6', 'IN_7', 'OUT_1', 'OUT_2', 'OUT_3',
-           'OUT_4', 'OUT_5', 'OUT_6', 'OUT_7', 'ROWS', 'MOST_BYTES', 'toom_cook', 'segments', 'count_points',
-           'short_cuts', 'line_of_code', 'to_points', 'from_points', 'Scratch', 'make_scratch', 'finish', 'copy_lanes',
-           'spread', 'gather_up', 'enter', 'advance', 'by_points', 'Memory', 'Trunk', 'pool_cells', 'WinogradNet',
-           'winograd_works', 'can_multiply_less']
+           'OUT_4', 'OUT_5', 'OUT_6', 'OUT_7', 'ROWS', 'MOST_THREADS', 'MOST_BYTES', 'toom_cook', 'segments',
+           'count_points', 'line_of_code', 'to_points', 'from_points', 'Scratch', 'make_scratch', 'finish',
+           'copy_lanes', 'spread', 'gather_up', 'enter', 'advance', 'by_points', 'Memory', 'Trunk', 'pool_cells',
+           'WinogradNet', 'winograd_works', 'can_multiply_less']
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00005
 POINTS = 0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2), 4   # And infinity, which comes last
@@ -66,43 +66,11 @@ def count_points(cells: int) -> int:
     "Return the number of products of a line with three weights."
     return cells + 2 * len(segments(cells))
 
-# %% ../../nbs/20e_network.winograd.ipynb #20e00011
-def short_cuts(matrix: list) -> tuple:
-    """Return sums that multiply a vector by a matrix: (number of the sum, ((number, factor), ...)), where the numbers from
-    0 on are those of the vector, the next ones those of earlier sums, and −1 − i is the result of row i."""
-    count, sums = len(matrix[0]), []
-    rows = [{k: x for k, x in enumerate(row) if x} for row in matrix]
-
-    def split(one, other):   # Where the two agree, and where they have opposite signs; None if neither
-        if one.keys() != other.keys() or any(abs(one[k]) != abs(other[k]) for k in one): return None
-        return [{k: x for k, x in one.items() if (other[k] == x) == same} for same in (True, False)]
-
-    def add(terms):
-        sums.append((count + len(sums), tuple(terms)))
-        return sums[-1][0]
-    columns = [{i: row[k] for i, row in enumerate(matrix) if row[k]} for k in range(count)]
-    for p in range(count):
-        for q in range(p + 1, count):
-            if len(columns[p]) < 3 or not split(columns[p], columns[q]): continue
-            both = add(((p, 1), (q, 1))), add(((p, 1), (q, -1)))
-            for i, x in columns[p].items(): rows[i][both[rows[i][q] != x]] = x
-            for i in columns[p]: del rows[i][p], rows[i][q]
-            columns[p] = columns[q] = {}
-    results = {}
-    for i, row in enumerate(rows):
-        for j in range(i + 1, len(rows)):
-            parts = None if i in results or j in results else split(row, rows[j])
-            if not parts or min(map(len, parts)) < 1 or max(map(len, parts)) < 2: continue
-            even, odd = (add(part.items()) for part in parts)
-            results[i], results[j] = ((even, 1), (odd, 1)), ((even, 1), (odd, -1))
-    results = {i: results.get(i, tuple(row.items())) for i, row in enumerate(rows)}
-    return tuple(sums) + tuple((-1 - i, terms) for i, terms in results.items())
-
 # %% ../../nbs/20e_network.winograd.ipynb #20e00014
 LANES = 16   # Positions that share an instruction
 
 
-def _vector(): return ir.VectorType(ir.FloatType(), LANES)   # Not a constant: code on disk cannot be traced to an object of llvmlite
+def _vector(): return ir.VectorType(ir.FloatType(), LANES)   # Not a constant, which no digest of the code can read
 
 
 def _place(context, builder, kind, array, index):
@@ -119,10 +87,10 @@ def _same(builder, number):
 
 
 def _sum(builder, terms, values):
-    "Return the sum of these terms. A product and its sum may become one instruction."
+    "Return the sum of factor · values[k] over the terms (k, factor). A product and its sum may become one instruction."
     total = None
     for k, factor in sorted(terms, key=lambda term: abs(term[1]) != 1):
-        x, constant = values[k], ir.Constant(_vector(), [float(factor)] * LANES)
+        x, constant = values[k], ir.Constant(_vector(), [factor] * LANES)
         if total is None: total = x if factor == 1 else builder.fmul(x, constant)
         elif factor == 1: total = builder.fadd(total, x)
         elif factor == -1: total = builder.fsub(total, x)
@@ -132,8 +100,8 @@ def _sum(builder, terms, values):
 
 def line_of_code(matrix: list):
     "Return an intrinsic that multiplies LANES vectors by a matrix of fractions."
+    sums = tuple(tuple((k, float(x)) for k, x in enumerate(row) if x) for row in matrix)
     count = len(matrix[0])
-    sums = tuple((number, tuple((k, float(factor)) for k, factor in terms)) for number, terms in short_cuts(matrix))
 
     @intrinsic
     def multiply(typingctx, out, at, out_step, source, start, step):
@@ -142,9 +110,8 @@ def line_of_code(matrix: list):
                 return _place(context, builder, kind, array, builder.add(first, builder.mul(step, step.type(k))))
             (out, at, out_step, source, start, step), kinds = args, signature.args
             values = {k: builder.load(place(kinds[3], source, start, step, k), align=4) for k in range(count)}
-            for number, terms in sums:
-                values[number] = _sum(builder, terms, values)
-                if number < 0: builder.store(values[number], place(kinds[0], out, at, out_step, -1 - number), align=4)
+            for i, terms in enumerate(sums):
+                builder.store(_sum(builder, terms, values), place(kinds[0], out, at, out_step, i), align=4)
             return context.get_dummy_value()
         return types.void(out, types.intp, types.intp, source, types.intp, types.intp), codegen
     return multiply
@@ -234,11 +201,13 @@ def spread(scratch, inputs, first, point):
     across, down, wide = width + 2 * len(scratch.columns), height + 2 * len(scratch.rows), (width + 2) * LANES
     cell = line = 0
     for results in scratch.rows:
-        to_points(results, width, scratch.lines, line * wide + LANES, wide, LANES, scratch.board, cell * wide + LANES, wide, LANES)
+        to_points(results, width, scratch.lines, line * wide + LANES, wide, LANES,
+                  scratch.board, cell * wide + LANES, wide, LANES)
         cell, line = cell + results, line + results + 2
     cell = line = 0
     for results in scratch.columns:
-        to_points(results, down, inputs, first + line * point, point, across * point, scratch.lines, cell * LANES, LANES, wide)
+        to_points(results, down, inputs, first + line * point, point, across * point,
+                  scratch.lines, cell * LANES, LANES, wide)
         cell, line = cell + results, line + results + 2
 
 
@@ -287,18 +256,21 @@ def advance(scratch, products, bias, x, first, shortcut, keep, inputs):
             for row in range(height):
                 for column in range(width):
                     cell = (row + 1) * (width + 2) + column + 1
-                    finish(scratch.board, cell * LANES, kept, (row * width + column) * layer + place, bias[channel], shortcut, keep)
+                    finish(scratch.board, cell * LANES, kept, (row * width + column) * layer + place, bias[channel],
+                           shortcut, keep)
             if len(target) > 0: spread(scratch, target, here, inputs.shape[1])
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00021
-ROWS = 80   # Positions that pass through the trunk together
+ROWS = 80          # Positions that pass through the trunk together
+MOST_THREADS = 2   # Of PyTorch in one forward pass
 
 
 def by_points(weight: torch.Tensor, height: int, width: int) -> torch.Tensor:   # weight: (outputs, inputs, 3, 3)
     "Return the weights of a convolution by points, (points, outputs, inputs) float32."
-    def g(cells): return torch.tensor([[float(x) for x in row] for part in segments(cells) for row in toom_cook(part)[1]],
-                                      dtype=torch.float64)
-    return torch.einsum("pa,oiab,qb->pqoi", g(height), weight.double(), g(width)).flatten(0, 1).float().contiguous()
+    g = lambda cells: np.array([row for part in segments(cells) for row in toom_cook(part)[1]], np.float64)
+    both = torch.from_numpy(np.kron(g(height), g(width)))   # (points, 9)
+    outputs, inputs = weight.shape[:2]
+    return (both @ weight.double().permute(2, 3, 0, 1).reshape(9, -1)).view(-1, outputs, inputs).float()
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00028
 class Memory(threading.local):
@@ -308,7 +280,8 @@ class Memory(threading.local):
     def array(self, name: str, *shape: int) -> torch.Tensor:   # float32, with any content
         size = math.prod(shape)
         if name not in self.flat or len(self.flat[name]) < size:
-            with torch.inference_mode(False): self.flat[name] = torch.zeros(size)   # So that any mode may write it
+            with torch.inference_mode(False):   # So that any mode may write it
+                self.flat[name] = torch.zeros(size, dtype=torch.float32, device="cpu")
         return self.flat[name][:size].view(shape)
 
 
@@ -316,7 +289,7 @@ class Trunk:
     "Convolutions with ReLU, with a shortcut around every two after the first. Threads can share a trunk."
     def __init__(self, convs: list, height: int, width: int):   # convs: with weight and bias
         self.size, self.points, self.memory = (height, width), count_points(height) * count_points(width), Memory()
-        self.layers = [(by_points(conv.weight, height, width), conv.bias.detach().float().numpy().copy()) for conv in convs]
+        self.layers = [(by_points(conv.weight, height, width), conv.bias.numpy().copy()) for conv in convs]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """inputs: (positions, planes, cells), any number. Returns (cells, filters, positions) float32, where positions are
@@ -327,17 +300,15 @@ class Trunk:
         x[:, :, :count] = inputs.permute(2, 1, 0)
         activations, scratch = self.memory.array("x", cells, len(self.layers[0][1]), every), make_scratch(*self.size)
         for first in range(0, every, ROWS):
-            positions, channels = min(ROWS, every - first), planes
+            positions = min(ROWS, every - first)
             numbers = self._numbers(planes * positions)
             enter(scratch, x.numpy(), first, numbers.numpy())
             for i, (weight, bias) in enumerate(self.layers):
                 products = self.memory.array("products", self.points, len(bias), positions)
-                before = numbers[:, :channels * positions].view(self.points, channels, positions)
-                torch.bmm(weight, before, out=products)
-                channels, last = len(bias), i + 1 == len(self.layers)
-                numbers = self._numbers(channels * positions)
+                torch.bmm(weight, numbers[:, :-LANES].view(self.points, -1, positions), out=products)
+                numbers, last = self._numbers(len(bias) * positions), i + 1 == len(self.layers)
                 advance(scratch, products.numpy(), bias, activations.numpy(), first, i > 0 and i % 2 == 0, i % 2 == 0,
-                        numbers[:0].numpy() if last else numbers.numpy())
+                        (numbers[:0] if last else numbers).numpy())
         return activations
 
     def _numbers(self, size: int) -> torch.Tensor:   # With a gap of 64 bytes
@@ -355,13 +326,15 @@ class WinogradNet(Fused):
         super().__init__(net, torch.float32)
         self.few = FusedNet(net, self.dtype) if fused_boards_work("float32") else lambda inputs: net(inputs.to(self.dtype))
         (_, height, width), policy, value = net.shape, net.policy, net.value
-        self.trunk = Trunk([net.stem, *(conv for block in net.blocks for conv in (block.first, block.second))], height, width)
+        convs = [net.stem, *(conv for block in net.blocks for conv in (block.first, block.second))]
+        self.trunk = Trunk(convs, height, width)
         self.shift = (policy.whole.bias + policy.local.bias)[:, None]
         self.out = None if policy.board else channels_last_weight(policy.out, len(policy.local.weight), height * width)
         self.hidden = channels_last_weight(value.hidden, 0 if value.pools else len(value.local.weight), height * width)
 
     def fused(self, inputs):
-        if len(inputs) < LANES: return self.few(inputs)
+        if len(inputs) < LANES or torch.get_num_threads() > MOST_THREADS or inputs.shape[1:] != self.net.shape:
+            return self.few(inputs)   # Which refuses another board
         x = self.trunk(inputs.flatten(2))
         pooled = pool_cells(x)
         return tuple(head(x, pooled)[:len(inputs)] for head in (self.policy, self.value))
@@ -373,7 +346,7 @@ class WinogradNet(Fused):
     def policy(self, x, pooled):
         head = self.net.policy
         local = self.local("policy", head.local, x).add_(torch.addmm(self.shift, head.whole.weight, pooled)).relu_()
-        if not head.board: return torch.addmm(head.out.bias[:, None], self.out, local.flatten(0, 1)).T
+        if not head.board: return torch.addmm(head.out.bias[:, None], self.out, local.flatten(0, 1)).T.contiguous()
         logits = torch.matmul(head.out.weight.flatten(1), local) + head.out.bias[:, None]
         return logits.permute(2, 1, 0).flatten(1)[:, head.cells]
 
@@ -388,11 +361,19 @@ class WinogradNet(Fused):
 MOST_BYTES = 2 ** 27   # Weights by points of one network
 
 
+def _is_usual(pair: nn.Module) -> bool:
+    "Return True for a 3×3 convolution with its batch norm as `BoardNet` makes them."
+    if type(pair) is not nn.Sequential or [type(layer) for layer in pair] != [nn.Conv2d, nn.BatchNorm2d]: return False
+    conv, norm = pair
+    place = conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups, conv.padding_mode
+    return place == ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros") and norm.running_mean is not None
+
+
 @functools.cache
 @on_cpu()   # The layers draw weights
 def winograd_works() -> bool:
     "Return True if this numba compiles the layers and they agree with PyTorch's."
-    convs = [nn.Conv2d(channels, 4, 3, padding=1).requires_grad_(False) for channels in (2, 4, 4)]
+    convs = [nn.Conv2d(channels, 16, 3, padding=1).requires_grad_(False) for channels in (2, 16, 16)]
     inputs = torch.arange(LANES * 2 * 8 * 9).remainder(5).view(LANES, 2, 8, 9).float()
     try:
         with torch.inference_mode():
@@ -406,6 +387,8 @@ def winograd_works() -> bool:
 def can_multiply_less(network: nn.Module, device: Device, dtype: str | None = None) -> bool:   # dtype: the device's by default
     "Return True if `WinogradNet` computes this network on this device."
     if type(network) is not BoardNet or device.type != "cpu" or (dtype or device.dtype) != "float32": return False
+    pairs = [network.stem, *(getattr(block, name, None) for block in network.blocks for name in ("first", "second"))]
+    if not all(map(_is_usual, pairs)): return False   # A layer was exchanged
     filters, (_, height, width) = len(network.stem[0].weight), network.shape
     size = 4 * (2 * len(network.blocks) + 1) * count_points(height) * count_points(width) * filters ** 2
     return size <= MOST_BYTES and winograd_works()

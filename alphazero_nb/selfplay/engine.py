@@ -479,7 +479,7 @@ class SelfPlayEngine(_GameSupply):
         reproducible: bool = False,      # Do not start games that were not requested
         first_game: int = 0,             # Number of the first game
         first_version: int = 0,          # Version of these weights; set_network increments it
-        shared: bool | None = None,      # True if the actors of a process share one evaluator; default: measured
+        shared: bool | None = None,      # True if the actors of a process share one evaluator; default: measured for threads on a CPU
         listeners: tuple | None = None,  # Called with every event; default: a dashboard or a line of text
         layout: str | Layout | None = None,  # A kind in LAYOUTS, "auto" (benchmark first), or a Layout, which has
                                              # games, threads and so on; default: simple rules

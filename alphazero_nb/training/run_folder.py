@@ -452,11 +452,12 @@ class LayoutFile:
         "Return the layout to start with."
         if layout != "auto": return layout, ""
         try: found, note = read_layout_file(self.path, *devices), ""
-        except ValueError as error: found, note = None, f"{str(error).rstrip('.')}. The layout is measured again."
+        except ValueError as error: found, note = None, f"{str(error).rstrip('.')}."
         if found and devices and not {devices[0]} <= set(found.devices) <= set(devices): found = None
         if found: self.max_rows = found.max_rows
         if found and not fixed: return found, note
-        return None if fixed or minutes is None or minutes < 3 else "auto", note
+        if fixed or minutes is None or minutes < 3: return None, note
+        return "auto", note and f"{note} The layout is measured again."
 
     def save(self, table: list[dict], layout: Layout) -> None:
         "Save a layout and the table of its measurement."

@@ -366,20 +366,23 @@ def learn(plan: RunPlan, state: RunState, new_positions: int, emit: Callable, bu
     if not len(state.replay): return None, None
     rng = np.random.default_rng([plan.seed, state.iteration, Purpose.BATCHES])
     steps = max(1, round(new_positions * settings.replay_ratio / settings.batch_size))
-    sums = torch.zeros(2, device=plan.device.name)
+    sums, one = torch.zeros(3, device=plan.device.name), torch.ones((), device=plan.device.name)
+
+    def mean():   # A step that float16 could not compute was skipped, and its loss is not finite
+        policy_loss, value_loss, counted = sums.tolist()
+        return (policy_loss / counted, value_loss / counted) if counted else (None, None)
     with (own_random_numbers(plan.device, derive_seed(plan.seed, Purpose.BATCHES, state.iteration)),
           repeatable(plan.reproducible),
           StepThreads(plan.device, free=not plan.reproducible, busy=busy) as threads):
         for step in range(steps):
             batch = state.replay.sample(settings.batch_size, rng, settings.search_value_weight)
             state.learner.lr_decay = lr_decay()
-            sums += torch.stack(threads.run(lambda: state.learner.step(batch)))
+            found = torch.stack([*threads.run(lambda: state.learner.step(batch)), one])
+            sums += torch.where(found.isfinite().all(), found, torch.zeros_like(found))
             if step % 20 == 19 or step + 1 == steps:
-                policy_loss, value_loss = (sums / (step + 1)).tolist()
-                emit(StepsTaken(state.iteration, state.learner.steps, policy_loss, value_loss, step + 1, steps))
+                emit(StepsTaken(state.iteration, state.learner.steps, *mean(), step + 1, steps))
     if plan.play.int8: state.learner.measure_ranges(batch.inputs[:256])
-    policy_loss, value_loss = (sums / steps).tolist()
-    return policy_loss, value_loss
+    return mean()
 
 # %% ../../nbs/63_training.trainer.ipynb #bd983214
 def make_agent(plan: RunPlan, state: RunState, name: str, simulations=64, max_batch=256, **search) -> Agent:

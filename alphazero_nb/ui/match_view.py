@@ -5,7 +5,7 @@
 # %% ../../nbs/76_ui.match_view.ipynb #93a4b5c6
 from __future__ import annotations
 
-import html, threading
+import html, sys, threading
 from collections import Counter
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -485,6 +485,9 @@ def play_text(
         except NotImplementedError:
             if not match.over: say("Moves cannot be typed here, so the game is paused. Open the notebook in a browser to play.")
             return match
+        except RuntimeError:
+            if sys.stdin is not None: raise
+            return match   # The input was closed from the start
         if words.lower() in ("quit", "exit", "q") or match.over and not words: return match
         if not words: continue
         with nullcontext() if replied or words.lower() != "hint" else explain_wait(say): said = run_typed(match, words)

@@ -386,8 +386,13 @@ class SafeStream:
 
     def _may_pass(self) -> bool: return getattr(self.error, "errno", None) in _PASSING
 
+    @property
+    def is_gone(self) -> bool:
+        "True if nothing can be written any more."
+        return self.stream is None or self.error is not None and not self._may_pass()
+
     def _try(self, function: Callable) -> None:
-        if self.stream is None or self.error is not None and not self._may_pass(): return
+        if self.is_gone: return
         try: function()
         except (OSError, ValueError) as error: self.error = error
 

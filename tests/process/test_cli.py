@@ -628,3 +628,10 @@ def test_a_result_is_printed_although_its_games_cannot_be_written(tmp_path, monk
     words = ["arena", "random", "random", "--game", "chess", "--games", "2", "--pgn", str(tmp_path / "x.pgn")]
     assert main(words) == 2 and "of the points" in capsys.readouterr().out
     assert main([*words, "--json"]) == 2 and json.loads(capsys.readouterr().out)["games"] == 2
+
+
+@pytest.mark.parametrize("words", [["study", "connect4", "--seed", "7"], ["train", "connect4", "--level"], ["levels", "runs/x", "--game", "4"]])
+def test_no_option_is_an_abbreviation_of_another(words, capsys):
+    "`--seed 7`, which other commands have, trained seven agents of each variant."
+    with pytest.raises(SystemExit) as stop: make_parser().parse_args(words)
+    assert stop.value.code == 2 and f"unrecognized arguments: {words[2]}" in capsys.readouterr().err

@@ -1,4 +1,5 @@
 "Standard output that lacks characters, is closed, is full, or loses its reader: no traceback, and no run ends because of it."
+import errno
 import io
 import json
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from alphazero_nb.arena.uci import print_line
 from alphazero_nb.cli import main
 from alphazero_nb.core.events import shell_command
 from alphazero_nb.core.registry import get_game
@@ -139,3 +141,22 @@ def test_the_command_to_play_can_be_pasted(tmp_path, capsys):
 def test_the_command_of_a_failed_game_can_be_pasted():
     assert shell_command("show-game", "gomoku(size=9)", "--seed", 5) == "alphazero-nb show-game 'gomoku(size=9)' --seed 5"
     assert shell_command("show-game", "connect4", "--seed", 5) == "alphazero-nb show-game connect4 --seed 5"
+
+
+@pytest.mark.parametrize("stream", [None, Broken()])
+def test_an_engine_notices_that_its_output_is_closed(stream, monkeypatch):
+    "The command has a stream that raises nothing; without a word of it, the engine would search and wait on."
+    monkeypatch.setattr(sys, "stdout", SafeStream(stream))
+    with pytest.raises(OSError, match="the output is closed"): print_line("uciok")
+
+
+def test_a_full_disk_is_not_the_end_of_the_output(monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text): raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(sys, "stdout", SafeStream(Full()))
+    print_line("uciok")
+
+
+def test_a_closed_input_ends_a_game(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["play", "connect4", "--simulations", "8", "--device", "cpu"]) == 0

@@ -17,6 +17,7 @@ from alphazero_nb.ablate import Stopped
 from alphazero_nb.cli import main
 from alphazero_nb.core import registry
 from alphazero_nb.core.device import Device
+from alphazero_nb.core.help import Failure
 from alphazero_nb.core.registry import get_game, import_rules, register
 from alphazero_nb.core.python_game import PythonGame
 from alphazero_nb.lab import study as lab
@@ -158,7 +159,7 @@ def test_an_error_in_one_thread_ends_the_others_and_is_told(tmp_path, monkeypatc
         if [*tmp_path.glob("rounds/*.json")]: raise RuntimeError("no memory")   # After the first round
         return whole(agent, strengths, games, seed, stop)
     monkeypatch.setattr(lab, "play_steps", fail)
-    with pytest.raises(ValueError, match="the study stopped: no memory. What was trained and played is kept"): made.run()
+    with pytest.raises(Failure, match="the study stopped: no memory. What was trained and played is kept"): made.run()
     assert 1 <= len([*tmp_path.glob("rounds/*.json")]) < 4
 
 
@@ -265,7 +266,7 @@ def test_rules_that_raise_keep_what_was_trained(tmp_path, iterations):
         Breaking.limit = Breaking.calls + 10
         if iterations == 2: train()
     made.train = limited
-    with pytest.raises(ValueError) as error: made.run()
+    with pytest.raises((ValueError, Failure)) as error: made.run()
     assert "the heap fell over" in str(error.value) and "is kept in" in str(error.value) and "\n" not in str(error.value)
     Breaking.limit = math.inf
     result = prepared(tmp_path, ("breaking",), iterations=1, rounds=1).run()
@@ -394,7 +395,7 @@ def broken_answer(error):
 
 def test_rules_that_fail_in_the_report_are_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "exact_answer", broken_answer(IndexError("the heap fell over")))
-    with pytest.raises(ValueError, match="the study stopped: the heap fell over"): prepared(tmp_path, ("nim(stones=3)",), 1, 1).run()
+    with pytest.raises(Failure, match="the study stopped: the heap fell over"): prepared(tmp_path, ("nim(stones=3)",), 1, 1).run()
     monkeypatch.setattr(lab, "exact_answer", broken_answer(KeyboardInterrupt()))
     with pytest.raises(Stopped, match="the same command continues them"): prepared(tmp_path, ("nim(stones=3)",), 1, 1).run()
 
@@ -448,3 +449,22 @@ def test_a_study_in_the_home_folder_lies_in_one_place(tmp_path, monkeypatch):
     assert made.folder == made.runs.folder == home / "study" and (home / "study" / "study.json").exists()
     (home / "homely_rules.py").write_text("")
     assert import_rules("~/homely_rules.py") == [] and not (tmp_path / "~").exists()
+
+
+def test_a_failure_in_a_study_is_no_bad_input(tmp_path, monkeypatch, capsys):
+    def fail(error):
+        def train(study): raise error
+        monkeypatch.setattr(Study, "train", train)
+    fail(Failure("the heap fell over."))
+    assert main(["study", "tictactoe", "--seeds", "1", "--folder", str(tmp_path / "s")]) == 1
+    assert "the study stopped: the heap fell over" in capsys.readouterr().err
+    fail(OSError("no space left on device"))
+    assert main(["study", "tictactoe", "--seeds", "1", "--folder", str(tmp_path / "s")]) == 2
+
+
+@pytest.mark.parametrize("name", ["report.html", "result.json", "config.json"])
+def test_a_study_leaves_the_files_of_others_alone(tmp_path, name):
+    "`report.html` of a run, for example."
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ValueError, match=f"{name} but no study; give this one a folder of its own"): claim_folder(StudyPlan(("tictactoe",)), tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == "mine"

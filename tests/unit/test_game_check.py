@@ -195,7 +195,7 @@ def test_the_check_is_a_note_of_the_run(tmp_path, monkeypatch):
     game = WARNINGS["one side moves in Python"][0]()
     monkeypatch.setitem(_registry, "heap", lambda: game)
     run = Trainer("heap", "tiny", tmp_path / "run", device="cpu", listeners=())
-    assert run.progress.notes[0].startswith("heap keeps its contract") and "Warning: player 1 never moves." in run.progress.notes
+    assert run.progress.notes[0].startswith("heap keeps its contract") and "Warning: seat 1 never moves." in run.progress.notes
 
 
 INTERRUPTED = '''

@@ -409,3 +409,11 @@ def test_a_layout_of_another_gpu_is_measured_again(tmp_path, monkeypatch):
     folders.save_layout_file(path, [], Layout("threads", ("cuda:0",), 1, 16, 16, False))
     monkeypatch.setattr(folders, "get_device", lambda name: (_ for _ in ()).throw(RuntimeError("no CUDA GPUs are available")))
     assert folders.read_layout_file(path) is None
+
+
+def test_a_layout_that_is_not_measured_is_not_said_to_be(tmp_path):
+    (tmp_path / "layout.json").write_text("{")
+    for minutes, said in ((None, False), (2, False), (3, True)):
+        layout, note = folders.LayoutFile(tmp_path).choose("auto", False, minutes, "cpu")
+        assert "it is not JSON" in note and (layout == "auto") == said == note.endswith("The layout is measured again.")
+    assert folders.LayoutFile(tmp_path).choose("auto", True, 5, "cpu")[0] is None

@@ -1178,3 +1178,15 @@ def test_a_stop_before_the_first_game_is_an_end(tmp_path, monkeypatch):
     trainer(tmp_path / "run", listeners=[heard.append]).fit(iterations=1)
     assert isinstance(heard[-1], RunDone) and heard[-1].stopped and heard[-1].iteration == 0
     assert not list(read_events(tmp_path / "run/events.jsonl")), "the file has no end without a start"
+
+
+def test_the_loss_of_a_skipped_step_does_not_count(tmp_path, monkeypatch):
+    "One step that float16 could not compute made the loss of its iteration NaN, and `report` refused the run."
+    run = trainer(tmp_path / "run").fit(iterations=1)
+    step, skipped = run.learner.step, iter([True])
+    monkeypatch.setattr(run.learner, "step", lambda batch: (torch.tensor(math.nan),) * 2 if next(skipped, False) else step(batch))
+    told = []
+    found = trainer_page.learn(run.plan, run.progress.state, 1000, told.append)
+    assert all(map(math.isfinite, found)) and math.isfinite(told[-1].policy_loss)
+    monkeypatch.setattr(run.learner, "step", lambda batch: (torch.tensor(math.nan), torch.tensor(1.0)))
+    assert trainer_page.learn(run.plan, run.progress.state, 1000, told.append) == (None, None) and told[-1].policy_loss is None

@@ -1,6 +1,7 @@
 "Convolutions with fewer multiplications: against float64, on boards of many sizes, in threads, and where they cannot run."
 import copy
 import threading
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 
@@ -17,7 +18,7 @@ from alphazero_nb.network.fused_boards import fold_batch_norm
 from alphazero_nb.network.inference import inference_copy
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.winograd import (LANES, LONGEST, ROWS, Trunk, WinogradNet, can_multiply_less, count_points, segments,
-                                           short_cuts, toom_cook, winograd_works)
+                                           toom_cook, winograd_works)
 from tests.unit.test_evaluator import trained
 
 GAME, CPU = get_game("connect4"), replace(get_device("cpu"), dtype="float32")
@@ -36,21 +37,6 @@ def test_matrices_compute_a_convolution_exactly(results):
     weights, cells = draw(3), draw(results + 2)
     products = [u * v for u, v in zip(times(g, weights), times(b, cells))]
     assert times(a, products) == [sum(weights[k] * cells[i + k] for k in range(3)) for i in range(results)]
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_short_cuts_multiply_any_matrix(seed):
-    "Also with rows and columns that are equal, opposite, alike only in places, or zero."
-    rng = np.random.default_rng(seed)
-    rows, columns = rng.integers(1, 7, 2)
-    matrix = rng.integers(-2, 3, (rows, columns))
-    matrix[rng.integers(rows)] = rng.choice([-1, 0, 1], columns) * matrix[0]
-    matrix[:, rng.integers(columns)] = rng.choice([-1, 1], rows) * matrix[:, 0]
-    if not matrix.any(1).all(): matrix[~matrix.any(1), 0] = 1   # A line of Toom and Cook has no row of zeros
-    vector = rng.integers(-9, 10, columns)
-    values = dict(enumerate(vector.tolist()))
-    for number, terms in short_cuts(matrix.tolist()): values[number] = sum(factor * values[k] for k, factor in terms)
-    assert [values[-1 - i] for i in range(rows)] == (matrix @ vector).tolist()
 
 
 @pytest.mark.parametrize("cells", range(1, 40))
@@ -221,3 +207,67 @@ def test_new_weights_reach_an_evaluator():
     with torch.inference_mode(): want = other(torch.ones(32, *GAME.shape))
     after = evaluator.evaluate(*ask)
     assert not np.allclose(before[0], after[0], atol=1e-2) and np.allclose(after[0].reshape(32, 7), want[0], atol=1e-4)
+
+
+def test_another_board_reaches_no_memory_of_others(monkeypatch):
+    game = get_game("gomoku(size=9)")
+    run = inference_copy(PolicyValueNet(game, "anysize").eval(), "cpu", "winograd", "float32")
+    monkeypatch.setattr(winograd, "enter", lambda *_: pytest.fail("it would read 56 cells too many"))
+    with torch.inference_mode(), pytest.raises((IndexError, RuntimeError)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run(torch.zeros(16, game.shape[0], 5, 5, dtype=torch.int8))
+
+
+@pytest.mark.parametrize("change", [dict(dilation=(2, 2), padding=(2, 2)), dict(padding_mode="circular"), dict(kernel_size=5, padding=2)])
+def test_a_changed_layer_is_computed_as_it_is(change):
+    network = trained(GAME, PolicyValueNet(GAME, "tiny"))
+    network.blocks[0].first[0] = nn.Conv2d(32, 32, bias=False, **dict(dict(kernel_size=3, padding=1), **change))
+    planes = torch.randint(0, 2, (16, *GAME.shape), dtype=torch.int8)
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")   # Fused operators do not know every kind of padding
+        want, got = network.eval()(planes.float()), inference_copy(network, CPU)(planes)
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(want, got))
+
+
+def test_a_stem_of_another_kind_is_left_alone():
+    network = PolicyValueNet(GAME, "tiny").eval()
+    network.stem = nn.Conv2d(GAME.shape[0], 32, 3, padding=1)
+    planes = torch.ones(16, *GAME.shape, dtype=torch.int8)
+    with torch.inference_mode(): want, got = network(planes.float()), inference_copy(network, CPU, "eager")(planes)
+    assert not can_multiply_less(network, CPU) and all(torch.allclose(a, b, atol=1e-4) for a, b in zip(want, got))
+
+
+@pytest.mark.parametrize("form", [torch.float64, torch.bfloat16])
+def test_weights_of_another_format_are_converted(form):
+    network, planes = PolicyValueNet(GAME, "tiny").eval(), torch.ones(16, *GAME.shape, dtype=torch.int8)
+    with torch.inference_mode(): want, got = network(planes.float()), inference_copy(copy.deepcopy(network).to(form), CPU, "winograd")(planes)
+    assert all(torch.allclose(a, b, atol=2e-2) for a, b in zip(want, got))
+
+
+@pytest.mark.parametrize("backend", ["eager", "fused"])
+def test_other_backends_do_without_it(backend, monkeypatch):
+    monkeypatch.setattr(winograd, "winograd_works", lambda: pytest.fail("asked"))
+    inference_copy(PolicyValueNet(GAME, "tiny"), "cpu", backend, "float32")
+
+
+def test_the_default_device_does_not_matter():
+    run = inference_copy(PolicyValueNet(GAME, "tiny").eval(), "cpu", "winograd", "float32")
+    planes = torch.ones(16, *GAME.shape, dtype=torch.int8)
+    with torch.inference_mode(), torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logits, values = run(planes)
+    assert logits.device.type == "cpu" and logits.is_contiguous()
+
+
+def test_many_threads_compute_the_fused_layers(monkeypatch):
+    "One thread would work for all of them."
+    run, asked = inference_copy(PolicyValueNet(GAME, "tiny").eval(), "cpu", "winograd", "float32"), []
+    advance = winograd.advance
+    monkeypatch.setattr(winograd, "advance", lambda *what: asked.append(1) or advance(*what))
+    planes, before = torch.ones(16, *GAME.shape, dtype=torch.int8), torch.get_num_threads()
+    try:
+        for threads, layers in ((1, 7), (2, 14), (3, 14)):
+            torch.set_num_threads(threads)
+            with torch.inference_mode(): run(planes)
+            assert len(asked) == layers
+    finally: torch.set_num_threads(before)
