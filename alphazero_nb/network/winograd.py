@@ -269,8 +269,8 @@ def by_points(weight: torch.Tensor, height: int, width: int) -> torch.Tensor:   
     "Return the weights of a convolution by points, (points, outputs, inputs) float32."
     g = lambda cells: np.array([row for part in segments(cells) for row in toom_cook(part)[1]], np.float64)
     both = torch.from_numpy(np.kron(g(height), g(width)))   # (points, 9)
-    outputs, inputs = weight.shape[:2]
-    return (both @ weight.double().permute(2, 3, 0, 1).reshape(9, -1)).view(-1, outputs, inputs).float()
+    (outputs, inputs), weight = weight.shape[:2], weight.double().contiguous()   # The last bits depend on the order in memory
+    return (both @ weight.permute(2, 3, 0, 1).reshape(9, -1)).view(-1, outputs, inputs).float()
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00028
 class Memory(threading.local):

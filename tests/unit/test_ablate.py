@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from alphazero_nb import ablate
 from alphazero_nb.arena.judge import draw_positions, solve_positions
 from alphazero_nb.arena.players import RandomPlayer
 from alphazero_nb.arena.solvers import get_solver
@@ -341,3 +342,18 @@ def test_a_run_that_rests_holds_no_positions(tmp_path):
         assert (len(there.replay), there.replay.added, there.iteration) == (0, run.replay.added, run.iteration)
         there.fit(iterations=1)
         assert len(there.replay) == there.replay.added > run.replay.added, "it reads its positions before it goes on"
+
+
+@pytest.mark.parametrize("name", ["result.json", "plot.png", "config.json"])
+def test_a_folder_with_results_of_others_is_left_alone(tmp_path, name):
+    "A folder of an experiment has its answers, or at least its result."
+    (tmp_path / name).write_text("[1]")
+    with pytest.raises(ValueError, match=name): ablate.require_own_folder(tmp_path)
+    (tmp_path / "answers.json").write_text("{}")
+    ablate.require_own_folder(tmp_path)
+
+
+def test_a_folder_with_the_result_of_an_experiment_is_its_own(tmp_path):
+    ablate.require_own_folder(tmp_path)
+    for name, text in (("plot.png", ""), ("result.json", json.dumps(dict(experiment={}, rows=[])))): (tmp_path / name).write_text(text)
+    ablate.require_own_folder(tmp_path)

@@ -271,3 +271,13 @@ def test_many_threads_compute_the_fused_layers(monkeypatch):
             with torch.inference_mode(): run(planes)
             assert len(asked) == layers
     finally: torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "small"])
+def test_the_order_of_weights_in_memory_does_not_matter(preset):
+    "A learner on a CPU keeps them in channels_last, and a worker process gets them in the usual order: their games must agree."
+    network = trained(GAME, PolicyValueNet(GAME, preset)).eval()
+    other = copy.deepcopy(network).to(memory_format=torch.channels_last)
+    planes = torch.randint(0, 2, (32, *GAME.shape), dtype=torch.int8)
+    with torch.inference_mode(): want, got = (inference_copy(each, "cpu", "winograd", "float32")(planes) for each in (network, other))
+    assert all(torch.equal(a, b) for a, b in zip(want, got))
