@@ -292,8 +292,8 @@ class Trunk:
         self.layers = [(by_points(conv.weight, height, width), conv.bias.numpy().copy()) for conv in convs]
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """inputs: (positions, planes, cells), any number. Returns (cells, filters, positions) float32, where positions are
-        a multiple of LANES, and those behind the inputs are nobody's. Valid until the thread's next call."""
+        """inputs: (positions, planes, cells), any number. Returns (cells, filters, positions) float32; positions are filled
+        up to a multiple of LANES, with any content. Valid until the thread's next call."""
         count, planes, cells = inputs.shape
         every = -(-count // LANES) * LANES
         x = self.memory.array("inputs", cells, planes, every)

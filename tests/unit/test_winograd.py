@@ -131,7 +131,7 @@ def test_any_mode_may_ask_next():
 
 
 def test_nan_in_the_weights_reaches_the_answer():
-    "ReLU of NaN is NaN, or nobody would learn of it."
+    "ReLU of NaN is NaN; with 0 in its place, a network without numbers would play on."
     network = PolicyValueNet(GAME, "tiny").eval()
     with torch.no_grad(): network.blocks[1].first[0].weight[0, 0, 0, 0] = float("nan")
     with torch.inference_mode(): logits, values = inference_copy(network, "cpu", "winograd", "float32")(torch.ones(16, *GAME.shape, dtype=torch.int8))
