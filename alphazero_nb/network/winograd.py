@@ -15,6 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from torch import nn
+from torch.nn import functional as F
 from ..core.compiled import lean_kernel
 from ..core.device import Device
 from .networks import BoardNet, on_cpu
@@ -22,10 +23,10 @@ from .fused_boards import Fused, FusedNet, channels_last_weight, fused_boards_wo
 
 # %% auto #0
 __all__ = ['POINTS', 'LONGEST', 'LANES', 'IN_1', 'IN_2', 'IN_3', 'IN_4', 'IN_5', 'IN_6', 'IN_7', 'OUT_1', 'OUT_2', 'OUT_3',
-           'OUT_4', 'OUT_5', 'OUT_6', 'OUT_7', 'ROWS', 'MOST_THREADS', 'MOST_BYTES', 'toom_cook', 'segments',
-           'count_points', 'line_of_code', 'to_points', 'from_points', 'Scratch', 'make_scratch', 'finish',
-           'copy_lanes', 'spread', 'gather_up', 'enter', 'advance', 'by_points', 'Memory', 'Trunk', 'pool_cells',
-           'WinogradNet', 'winograd_works', 'can_multiply_less']
+           'OUT_4', 'OUT_5', 'OUT_6', 'OUT_7', 'ROWS', 'MOST_BYTES', 'toom_cook', 'segments', 'count_points',
+           'line_of_code', 'to_points', 'from_points', 'Scratch', 'make_scratch', 'finish', 'copy_lanes', 'spread',
+           'gather_up', 'enter', 'advance', 'by_points', 'Memory', 'Trunk', 'pool_cells', 'WinogradNet',
+           'winograd_works', 'can_multiply_less']
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00005
 POINTS = 0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2), 4   # And infinity, which comes last
@@ -261,8 +262,7 @@ def advance(scratch, products, bias, x, first, shortcut, keep, inputs):
             if len(target) > 0: spread(scratch, target, here, inputs.shape[1])
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00021
-ROWS = 80          # Positions that pass through the trunk together
-MOST_THREADS = 2   # Of PyTorch in one forward pass
+ROWS = 80   # Positions that pass through the trunk together
 
 
 def by_points(weight: torch.Tensor, height: int, width: int) -> torch.Tensor:   # weight: (outputs, inputs, 3, 3)
@@ -333,8 +333,7 @@ class WinogradNet(Fused):
         self.hidden = channels_last_weight(value.hidden, 0 if value.pools else len(value.local.weight), height * width)
 
     def fused(self, inputs):
-        if len(inputs) < LANES or torch.get_num_threads() > MOST_THREADS or inputs.shape[1:] != self.net.shape:
-            return self.few(inputs)   # Which refuses another board
+        if len(inputs) < LANES or inputs.shape[1:] != self.net.shape: return self.few(inputs)   # Which refuses another board
         x = self.trunk(inputs.flatten(2))
         pooled = pool_cells(x)
         return tuple(head(x, pooled)[:len(inputs)] for head in (self.policy, self.value))
@@ -343,10 +342,14 @@ class WinogradNet(Fused):
         out = self.trunk.memory.array(name, len(x), len(conv.weight), x.shape[2])
         return torch.bmm(conv.weight.flatten(1).expand(len(x), -1, -1), x, out=out)
 
+    def by_position(self, name, features):   # Products with few rows depend on the number of threads; with these, none does
+        out = self.trunk.memory.array(f"{name} by position", features.shape[1], len(features))
+        return out.copy_(features.T)
+
     def policy(self, x, pooled):
         head = self.net.policy
         local = self.local("policy", head.local, x).add_(torch.addmm(self.shift, head.whole.weight, pooled)).relu_()
-        if not head.board: return torch.addmm(head.out.bias[:, None], self.out, local.flatten(0, 1)).T.contiguous()
+        if not head.board: return F.linear(self.by_position("policy", local.flatten(0, 1)), self.out, head.out.bias)
         logits = torch.matmul(head.out.weight.flatten(1), local) + head.out.bias[:, None]
         return logits.permute(2, 1, 0).flatten(1)[:, head.cells]
 
@@ -354,8 +357,8 @@ class WinogradNet(Fused):
         head = self.net.value
         local = self.local("value", head.local, x).add_(head.local.bias[:, None]).relu_()
         features = torch.cat([pool_cells(local) if head.pools else local.flatten(0, 1), pooled])
-        hidden = torch.addmm(head.hidden.bias[:, None], self.hidden, features).relu_()
-        return torch.tanh(torch.addmm(head.out.bias[:, None], head.out.weight, hidden).T)
+        hidden = F.linear(self.by_position("value", features), self.hidden, head.hidden.bias).relu_()
+        return torch.tanh(head.out(hidden))
 
 # %% ../../nbs/20e_network.winograd.ipynb #20e00024
 MOST_BYTES = 2 ** 27   # Weights by points of one network
