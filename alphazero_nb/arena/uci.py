@@ -16,7 +16,7 @@ from ..core.intervals import elo
 from ..games import chess_text
 from ..games.chess import no_mate_possible
 from .session import EngineSession, GameOnBoard
-from ..search.one_game import (GameSearch, RankedMove, playable_visits, plies_to_end,
+from ..search.one_game import (GameSearch, RankedMove, playable_visits, plies_to_end, ranked_edges,
                                           ranked_moves, root_edges)
 
 # %% auto #0
@@ -159,13 +159,13 @@ class Thought:
 
 
 def is_decided(search: GameSearch, thought: Thought, limit_ms: float | None) -> bool:
-    "Return True if the rest of the time cannot change the best move."
+    "Return True if the best move will be the most visited one, too, whatever the rest of the time brings."
     if limit_ms is None or thought.limits.movetime is not None: return False
     if len(root_edges(search.trees)) == 1: return True
     left_s = limit_ms / 1000 - thought.used_s()
     if thought.seconds() < .1: return False
-    *_, second, best = np.sort(playable_visits(search.trees))
-    return bool(best - second > left_s * thought.nodes / thought.seconds())
+    visits = playable_visits(search.trees)[ranked_edges(search.trees)]
+    return bool(visits[0] - visits[1:].max() > left_s * thought.nodes / thought.seconds())
 
 
 def report(search: GameSearch, thought: Thought) -> list[str]:

@@ -70,7 +70,7 @@ class _Loadable:
 # %% ../../nbs/32_search.agent.ipynb #7be3a102
 class _Levelled:
     "The choice of a move after the search, at full strength and below it."
-    temperature = 0.0   # Of the choice among the visited moves; 0: always the most visited
+    temperature = 0.0   # Of the choice among the visited moves; 0: always the best
     traps = False       # True: among moves proven equal, the one after which the opponent can go wrong most
     _levels = None
 
@@ -94,16 +94,17 @@ class _Levelled:
         "Search each state, and choose an action: (n,), and the results of the searches."
         if self.temperature > 0 or not (self.traps and traps_fit(self.game)):
             found = self.search(states)
-            return self.pick(states, found.visits), found
+            return self.pick(states, found), found
         analyses = analyse_states(self, states)
         visits, values = np.zeros((len(states), self.game.actions), np.int32), [each.values for each in analyses]
         for row, each in zip(visits, analyses): row[[move.action for move in each.moves]] = [move.visits for move in each.moves]
-        return np.array([trap_move(each) for each in analyses]), SearchResult(visits, np.array(values, np.float32))
+        actions, best = [trap_move(each) for each in analyses], [each.best.action for each in analyses]
+        return np.array(actions), SearchResult(visits, np.array(values, np.float32), np.array(best, np.int32))
 
-    def pick(self, states, visits) -> np.ndarray:
-        "Return an action of each state, (n,), from the visits of its search, (n, actions): by default the most visited."
-        if self.temperature <= 0: return np.asarray(visits).argmax(1)
-        legal = np.zeros(np.shape(visits), bool)
+    def pick(self, states, found: SearchResult) -> np.ndarray:
+        "Return an action of each state, (n,), from its search: the best one, or at a level one of the visited."
+        if self.temperature <= 0: return found.best
+        legal, visits = np.zeros(found.visits.shape, bool), found.visits
         for row, state in zip(legal, states): row[self.game.legal_actions(state)] = True
         below = np.cumsum(choice_weights(visits, legal, self.temperature), 1)
         rng = np.random.default_rng(derive_seed(self.seed, Purpose.LEVEL_MOVES, self.asked))
@@ -162,7 +163,7 @@ class Agent(_Loadable, _Searching, _Levelled):
         return f"Agent({self.name}: {self.game.name}, {self.settings.simulations:,} simulations a move{worlds}{heat})"
 
     def act(self, state) -> int:
-        "Return the move: the most visited one, but for levels and traps. Raise a ValueError if the game is over."
+        "Return the move: the best one of its search, but for levels and traps. Raise a ValueError if the game is over."
         if self.game.over(state):
             raise ValueError(f"{self.game.name}: the game is over; pass a state of a game in progress.")
         return int(self.acts(state)[0])

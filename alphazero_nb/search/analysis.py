@@ -13,9 +13,9 @@ import numpy as np
 from ..core.calls import CHANCE
 from ..core.game import Game
 from ..core.python_game import RuleError
-from .tree import Trees, root_of
+from .tree import Trees, lower_bound, root_of
 from .search import count_worlds, grow_trees, start_trees
-from .one_game import RankedMove, playable_visits, root_edges
+from .one_game import RankedMove, playable_visits, ranked_edges, root_edges
 
 # %% auto #0
 __all__ = ['Child', 'children_of', 'value_of', 'by_rank', 'best_child', 'expected_line', 'Branch', 'read_branches',
@@ -26,7 +26,7 @@ class Child(NamedTuple):
     "A move or an outcome of chance below a node, over all worlds."
     action: int      # −1 for several rolls in a row
     visits: int
-    playable: int    # Visits, 0 if the move is refuted
+    worth: float     # What ranks moves: `lower_bound` of the result, or with several worlds the visits, without refuted ones
     prior: float     # The network's probability of the move, or the probability of the outcome
     proven: bool
     nodes: tuple     # Its node in each world that has one
@@ -40,11 +40,15 @@ def children_of(game: Game, trees: Trees, nodes: tuple) -> list[Child]:
         edges = root_edges(trees, node)
         visits = playable_visits(trees, node) if edges["visits"].any() else edges["visits"]   # A new node has none
         for edge, playable in zip(edges.tolist(), visits.tolist()):
-            prior, _, visits, child, action, exact = edge
-            found.setdefault(action, []).append((visits, playable, prior, exact, child))
-    return [Child(action, *(sum(row[k] for row in rows) for k in (0, 1)), sum(row[2] for row in rows) / len(nodes),
-                  all(row[3] for row in rows), tuple(row[4] for row in rows if row[0] > 0))
-            for action, rows in found.items()]
+            prior, value, visits, child, action, exact = edge
+            found.setdefault(action, []).append((visits, value, playable, prior, exact, child))
+    children = []
+    for action, rows in found.items():
+        visits, value, playable, prior, _, _ = map(sum, zip(*rows))
+        worth = lower_bound(value, playable) if len(nodes) == 1 else playable
+        children.append(Child(action, visits, worth, prior / len(nodes), all(row[4] for row in rows),
+                              tuple(row[5] for row in rows if row[0] > 0)))
+    return children
 
 # %% ../../nbs/34_search.analysis.ipynb #34a00006
 def _outcomes(game: Game, trees: Trees, nodes: tuple) -> list[Child]:
@@ -59,7 +63,7 @@ def _outcomes(game: Game, trees: Trees, nodes: tuple) -> list[Child]:
     while child >= 0:
         outcome, share = after.get(trees.states[child].tobytes(), (-1, 0.0))
         visits, exact = int(trees.nodes["visits"][child]), bool(trees.nodes["exact"][child])
-        if visits: found.append(Child(outcome, visits, visits, share, exact, (child,)))
+        if visits: found.append(Child(outcome, visits, 0.0, share, exact, (child,)))
         child = int(trees.nodes["next"][child])
     return found
 
@@ -73,7 +77,7 @@ def value_of(trees: Trees, nodes: tuple, seat: int) -> float | None:
 
 def by_rank(children: list[Child]) -> list[Child]:
     "Return the children of a node, the best one first."
-    return sorted(children, key=lambda child: (-child.playable, -child.visits, -child.prior, child.action))
+    return sorted(children, key=lambda child: (-child.worth, -child.visits, -child.prior, child.action))
 
 
 def best_child(game: Game, trees: Trees, nodes: tuple) -> tuple[int, int, tuple]:   # Action, visits, nodes
@@ -83,8 +87,7 @@ def best_child(game: Game, trees: Trees, nodes: tuple) -> tuple[int, int, tuple]
         return best.action, best.visits, best.nodes
     edges = root_edges(trees, nodes[0])
     if not edges["visits"].any(): return -1, 0, ()
-    order = edges["action"], -edges["prior"], -edges["visits"], -playable_visits(trees, nodes[0])   # The last key first
-    best = edges[np.lexsort(order)[0]]
+    best = edges[ranked_edges(trees, nodes[0])[0]]
     return int(best["action"]), int(best["visits"]), (int(best["child"]),)
 
 

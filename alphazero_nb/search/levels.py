@@ -26,13 +26,12 @@ FLOOR = 0.1   # Smallest share of the most visited move's count with which a mov
 def choice_weights(
     visits,              # (..., actions) int, visits of each action
     legal,               # (..., actions) bool
-    temperature: float,  # 0: the most visited action
+    temperature: float,  # Above 0
 ) -> np.ndarray:         # (..., actions) float64, each row sums to 1
     "Return the probability with which a level chooses each action."
     counts = np.where(legal, np.asarray(visits, float) + 1, 0)
     share = counts / counts.max(-1, keepdims=True)
-    if temperature <= 0: weights = np.arange(share.shape[-1]) == np.argmax(share, -1)[..., None]
-    else: weights = np.where(share >= FLOOR, share, 0) ** (1 / temperature)
+    weights = np.where(share >= FLOOR, share, 0) ** (1 / temperature)
     return weights / weights.sum(-1, keepdims=True)
 
 # %% ../../nbs/35_search.levels.ipynb #d17d7412
@@ -43,7 +42,7 @@ HOTTEST = 1.5   # Temperature of the weakest level
 class Level:
     "A way to play below full strength."
     simulations: int
-    temperature: float         # 0: always the most visited move
+    temperature: float         # 0: always the best move
     elo: float | None = None   # Below the full agent, 0 or less; None: not measured
 
     def __post_init__(self):

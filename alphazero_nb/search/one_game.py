@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from ..core.compiled import lean_kernel
 from ..core.game import Game
-from .tree import WON, drop_refuted, keep_subtree, make_trees
+from .tree import WON, drop_refuted, keep_subtree, lower_bound, make_trees
 from .search import MOST_LEAVES, Requests, SearchSettings, init_root, require_number
 
 # %% auto #0
-__all__ = ['RankedMove', 'GameSearch', 'root_edges', 'advance', 'best_line', 'playable_visits', 'ranked_moves', 'count_plies',
-           'plies_to_end', 'warm_up']
+__all__ = ['RankedMove', 'GameSearch', 'root_edges', 'advance', 'best_line', 'playable_visits', 'ranked_edges', 'ranked_moves',
+           'count_plies', 'plies_to_end', 'warm_up']
 
 # %% ../../nbs/33_search.one_game.ipynb #8f15149b
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def best_line(trees, node: int, most: int = 32) -> tuple:
     while len(actions) < most and trees.nodes["visits"][node] > 0:
         edges = root_edges(trees, node)
         if not edges["visits"].any(): break
-        best = int(np.argmax(playable_visits(trees, node)))
+        best = int(ranked_edges(trees, node)[0])
         actions.append(int(edges["action"][best]))
         node = int(edges["child"][best])
         if node < 0: break
@@ -109,13 +109,19 @@ def playable_visits(trees, node: int = 0) -> np.ndarray:
     return edges["visits"]
 
 
+def ranked_edges(trees, node: int = 0) -> np.ndarray:
+    "Return the numbers of a node's edges, (n,), the best move first: that with the largest `lower_bound`."
+    edges, visits = root_edges(trees, node), playable_visits(trees, node)
+    bounds = np.array([lower_bound(*pair) for pair in zip(edges["value"].tolist(), visits.tolist())])
+    return np.lexsort([edges["action"], -edges["prior"], -edges["visits"], -bounds])   # The last key first
+
+
 def ranked_moves(search: GameSearch, count: int = 1) -> list[RankedMove]:
     "Return the best `count` visited moves at the root, the best one first."
-    trees, edges, visits = search.trees, root_edges(search.trees), playable_visits(search.trees)
+    trees, edges = search.trees, root_edges(search.trees)
     root_value = float(trees.values[0, trees.nodes["mover"][0]]) / max(1, search.visits)
-    order = np.lexsort([edges["action"], -edges["prior"], -edges["visits"], -visits])
     moves = []
-    for i in order[:count]:
+    for i in ranked_edges(trees)[:count]:
         edge = edges[i]
         if edge["visits"] == 0 and moves: break
         value = float(edge["value"]) / int(edge["visits"]) if edge["visits"] else root_value

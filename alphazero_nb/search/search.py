@@ -19,7 +19,7 @@ from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, 
                                      draw_outcome, write_inputs)
 from ..core.game import Game
 from .worlds import draw_worlds
-from .tree import (EDGE, NODE, NotFinite, Trees, add_edges, add_node, back_up, copy_row, drop_refuted,
+from .tree import (EDGE, NODE, NotFinite, Trees, add_edges, add_node, back_up, best_edge, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 from .cache import lookup
 from .gumbel import select_halving
@@ -454,6 +454,7 @@ class SearchResult:
     "Results of the searches of n positions."
     visits: np.ndarray  # (n, actions) int32, number of times each action was chosen at the root
     values: np.ndarray  # (n, players) float32, mean result by seat
+    best: np.ndarray    # (n,) int32, action to play, see `best_edge`; −1 if the game is over
 
     @property
     def policy(self) -> np.ndarray:  # (n, actions) float32, shares of the visits
@@ -462,8 +463,8 @@ class SearchResult:
 
 # %% ../../nbs/31_search.search.ipynb #27b96e82
 @lean_kernel
-def read_roots(trees, visits, means):
-    "Write the visits by action and the mean results by seat of every position, over its worlds."
+def read_roots(trees, visits, means, best):
+    "Write the visits by action, the mean results by seat and the action to play of every position, over its worlds."
     worlds = len(trees.counts) // len(visits)
     for n in range(len(visits)):
         merge_worlds(trees, n * worlds, worlds)
@@ -472,6 +473,7 @@ def read_roots(trees, visits, means):
         row = trees.nodes[root]
         for e in range(row.first, row.first + row.count): visits[n, trees.edges[e].action] = trees.edges[e].visits
         for player in range(means.shape[1]): means[n, player] = trees.values[root, player] / max(1, row.visits)
+        best[n] = trees.edges[best_edge(trees, root, worlds)].action
 
 # %% ../../nbs/31_search.search.ipynb #a30a42e3
 MOST_LEAVES = 1024   # Bound on the leaves that a tree gathers for one batch
@@ -544,7 +546,7 @@ def search(
     "Search n positions side by side, without noise. A finished game has no visits, and its values are its result."
     states = game.as_states(states)
     visits = np.zeros((len(states), game.actions), np.int32)
-    means = np.zeros((len(states), game.players), np.float32)
+    means, best = np.zeros((len(states), game.players), np.float32), np.full(len(states), -1, np.int32)
     movers = np.array([game.mover(state) for state in states])
     if (movers == CHANCE).any():
         raise ValueError(f"{game.name}: chance moves in position {(movers == CHANCE).argmax()}, so there is nothing to "
@@ -555,7 +557,7 @@ def search(
     for k in range(0, len(left), block):
         part, drawn = left[k:k + block], derive_seed(seed, Purpose.SEARCH, k) if k else seed
         requests = start_trees(game, states[part], settings, drawn, leaves, evaluator=evaluator, candidates=candidates)
-        trees, found, values = grow_trees(requests, evaluator), visits[part], means[part]
-        read_roots(trees, found, values)
-        visits[part], means[part] = found, values
-    return SearchResult(visits, means)
+        trees, found, values, moves = grow_trees(requests, evaluator), visits[part], means[part], best[part]
+        read_roots(trees, found, values, moves)
+        visits[part], means[part], best[part] = found, values, moves
+    return SearchResult(visits, means, best)

@@ -16,7 +16,7 @@ from ..core.calls import CHANCE
 __all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
            'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
            'best_if_decided', 'correct', 'prove', 'share_ties', 'best_proven', 'is_refuted', 'drop_refuted',
-           'untried_refuge', 'link_child', 'keep_subtree']
+           'untried_refuge', 'lower_bound', 'rank_of', 'best_edge', 'link_child', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -336,6 +336,29 @@ def untried_refuge(trees, root):
             tried = True
         if not edges[e].exact and (found < 0 or edges[e].prior > edges[found].prior): found = e
     return found if tried else -1
+
+# %% ../../nbs/30_search.tree.ipynb #5c1b0a02
+@lean_kernel
+def lower_bound(value, visits):   # The sum of a move's results, and their number
+    """Return the mean result of a move less two standard errors, −1e30 without visits. Results from −1 to 1 deviate by 1 at
+    most, so that one standard error is 1/√visits at most."""
+    return value / visits - 2 / math.sqrt(visits) if visits > 0 else -1e30
+
+
+@lean_kernel
+def rank_of(edge, playable, worlds=1):   # playable: its visits, 0 if it is refuted
+    "Return what decides about the place of a move among all, the best one last; all but the first of the four settle ties."
+    worth = lower_bound(edge.value, playable) if worlds == 1 else np.float64(playable)
+    return worth, np.float64(edge.visits), np.float64(edge.prior), -np.float64(edge.action)
+
+
+@lean_kernel
+def best_edge(trees, root, worlds):   # After `merge_worlds` and `drop_refuted`
+    "Return the edge of the move to play."
+    edges, first, best = trees.edges, trees.nodes[root].first, trees.nodes[root].first
+    for e in range(first + 1, first + trees.nodes[root].count):
+        if rank_of(edges[e], edges[e].visits, worlds) > rank_of(edges[best], edges[best].visits, worlds): best = e
+    return best
 
 # %% ../../nbs/30_search.tree.ipynb #45b88fe9
 @lean_kernel

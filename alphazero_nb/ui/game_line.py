@@ -22,10 +22,6 @@ class Analysis:
     visits: dict      # {action: number of visits}
     values: tuple     # Expected result of each seat, −1 to 1
 
-    @property
-    def best(self) -> int:       # The most visited action; on a tie, the lowest
-        return max(self.visits, key=lambda action: (self.visits[action], -action))
-
     def shares(self) -> dict:
         "Return {action: share of the visits}."
         return {action: n / max(1, sum(self.visits.values())) for action, n in self.visits.items()}

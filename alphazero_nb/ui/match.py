@@ -55,8 +55,8 @@ def agent_move(agent, game: Game, state) -> tuple:
         (action,), found = agent.choose(state[None])
         analysis, = _analyses(found)
     elif hasattr(agent, "search"):
-        analysis, = analyse_positions(agent, [state])
-        action = analysis.best
+        found = agent.search(state[None])
+        (action,), (analysis,) = found.best, _analyses(found)
     else: action = agent.acts(state[None])[0] if hasattr(agent, "acts") else agent.act(state)
     if action not in game.legal_actions(state): raise ValueError(f"the agent chose {action}, which is not a legal move")
     return int(action), analysis

@@ -313,7 +313,8 @@ def plot_games(records: list[GameRecord]):
 # %% ../../nbs/78_ui.plots.ipynb #aaae52a7
 def prior_and_visits(agent: Agent, state) -> dict:
     """Return the network's prior and the search's visits for a position. Raise a ValueError if the game is over.
-    The keys are actions, names, prior and visits (shares that sum to 1), and values (by seat)."""
+    The keys are actions, names, prior and visits (shares that sum to 1), values (by seat) and best, the number of the
+    move that the agent plays."""
     game = agent.game
     actions = np.array(game.legal_actions(state), np.int32)
     if not len(actions): raise ValueError(f"{game.name}: the game is over; pass a state of a game in progress.")
@@ -321,16 +322,16 @@ def prior_and_visits(agent: Agent, state) -> dict:
     logits, _ = agent.evaluator.evaluate(game.inputs(state).reshape(1, -1), offsets, actions)
     found, prior = agent.search(state), np.exp(logits - logits.max())
     return dict(actions=actions, names=[game.move_name(state, int(action)) for action in actions], prior=prior / prior.sum(),
-                visits=found.policy[0, actions], values=found.values[0])
+                visits=found.policy[0, actions], values=found.values[0], best=actions.tolist().index(found.best[0]))
 
 
 def plot_policy(
-    position: dict,       # names, prior and visits, as from prior_and_visits
+    position: dict,       # names, prior, visits and best, as from prior_and_visits
     most: int = 16,       # Moves shown: those with the largest prior or visits
 ):
     "Return a figure of the network's prior beside the search's visits, by move."
     names, prior, visits = position["names"], np.asarray(position["prior"]), np.asarray(position["visits"])
-    best, first = int(visits.argmax()), int(prior.argmax())
+    best, first = position["best"], int(prior.argmax())
     shown = np.sort(np.argsort(-np.maximum(prior, visits), kind="stable")[:most])
     differs = "as the network would" if best == first else f"but the network alone would play {label(names[first])}"
     figure, (axis,) = new_figure(f"The search plays {label(names[best])}, {differs}")

@@ -16,7 +16,7 @@ from ..core.calls import (ACTIONS, CHANCE, LEGAL, MATERIAL, MAX_LEGAL, MOVER, OB
                                     PLAYERS, PRIVILEGED, PRIVILEGED_SIZE, PROBABILITIES, RESAMPLE_HIDDEN, RETURNS, REWARDS,
                                     SIGNATURES, START, STATE_SIZE, ZERO_SUM, call_chance, call_legal, call_mover, call_play, call_returns,
                                     call_start, draw_outcome, write_inputs)
-from ..search.tree import EDGE, NODE, TREE, Trees, copy_row, drop_refuted, find_child, keep_subtree
+from ..search.tree import EDGE, NODE, TREE, Trees, copy_row, drop_refuted, find_child, keep_subtree, rank_of
 from ..search.traps import DEEPEST, FEW_MOVES, PLY, look
 from ..search.search import LANES, RequestTables, apply_evaluations, init_root, run_trees
 
@@ -342,10 +342,8 @@ def follow(page, action):
 @lean_kernel
 def ranked(page, k):
     "Return what decides about the place of the root's move `k` among all, the best one last."
-    size = page[MAX_LEGAL]
-    playable, visits = array_at(page[ROOT_PLAYABLE], size, np.int32), array_at(page[ROOT_VISITS], size, np.int32)
-    priors, actions = array_at(page[ROOT_PRIORS], size, np.float32), array_at(page[LEGAL_ACTIONS], size, np.int32)
-    return np.float64(playable[k]), np.float64(visits[k]), np.float64(priors[k]), -np.float64(actions[k])
+    trees = trees_at(page)
+    return rank_of(trees.edges[trees.nodes[0].first + k], array_at(page[ROOT_PLAYABLE], page[MAX_LEGAL], np.int32)[k])
 
 
 @lean_kernel

@@ -4,9 +4,8 @@
 const FLOOR = 0.1, DRIFT = 20, STEP = 10;   // DRIFT and STEP in Elo
 
 function choiceWeights(visits, temperature) {   // Of each legal action; returns the probability of each
-  const counts = visits.map((count) => count + 1), most = Math.max(...counts), first = counts.indexOf(most);
-  const weights = counts.map((count, k) =>
-    temperature <= 0 ? Number(k === first) : count / most >= FLOOR ? (count / most) ** (1 / temperature) : 0);
+  const counts = visits.map((count) => count + 1), most = Math.max(...counts);
+  const weights = counts.map((count) => count / most >= FLOOR ? (count / most) ** (1 / temperature) : 0);
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   return weights.map((weight) => weight / total);
 }

@@ -135,8 +135,8 @@ function found(over = false) {
     shares,
     evaluations: job.evaluations,
     seconds: (performance.now() - job.begin) / 1000,
-    action: over && job.temperature === 0 ? trapMove()
-      : root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())],
+    action: job.temperature > 0 ? root.actions[chooseBy(choiceWeights(root.playable, job.temperature), Math.random())]
+      : over ? trapMove() : game.trap(0),
   };
 }
 

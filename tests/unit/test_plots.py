@@ -83,8 +83,8 @@ FIGURES = dict(
     games=(plot_games, [[], [record(5, (1, -1))], [record(k % 300 + 1, (0, 0)) for k in range(900)]]),
     measures=(plot_measures, [[], [dealt((5, 4, 1), (.5, .4, .1))],
                               [dealt((k, 4, k - 4), (k / 40, .4, 0), "$\\frac{", k) for k in range(40)]]),
-    policy=(plot_policy, [dict(names=["a1"], prior=[1.0], visits=[1.0]),
-                          dict(names=[f"row{k}" for k in range(200)], prior=np.full(200, .005), visits=np.eye(200)[3])]),
+    policy=(plot_policy, [dict(names=["a1"], prior=[1.0], visits=[1.0], best=0),
+                          dict(names=[f"row{k}" for k in range(200)], prior=np.full(200, .005), visits=np.eye(200)[3], best=3)]),
     calibration=(plot_calibration, [calibration([], []), calibration([.5], [1]),
                                     calibration(np.linspace(-1, 1, 99), np.ones(99))]),
     batches=(plot_batch_sizes, [[0], [0, 1], [0] * 256 + [9], np.arange(4097)]),
@@ -306,6 +306,7 @@ def test_prior_is_the_softmax_over_legal_moves_and_visits_are_the_search():
     assert look["actions"].tolist() == legal and look["names"] == [GAME.action_name(a) for a in legal]
     assert np.allclose(look["prior"], weights / weights.sum())
     assert np.array_equal(look["visits"], agent.policy(state)[0, legal]) and np.array_equal(look["values"], agent.value(state)[0])
+    assert look["actions"][look["best"]] == agent.act(state)
     axis = plot_policy(look).axes[0]
     assert np.allclose(heights(axis), np.concatenate([100 * look["prior"], 100 * look["visits"]]))
     assert [tick.get_text() for tick in axis.get_xticklabels()] == look["names"]
@@ -319,7 +320,7 @@ def test_a_finished_game_has_no_policy():
 def test_of_many_moves_the_weightiest_are_shown_in_their_order():
     prior, visits = np.zeros(100), np.zeros(100)
     prior[[70, 3]], visits[[50, 3]] = [.6, .4], [.9, .1]
-    axis = plot_policy(dict(names=[str(k) for k in range(100)], prior=prior, visits=visits), most=3).axes[0]
+    axis = plot_policy(dict(names=[str(k) for k in range(100)], prior=prior, visits=visits, best=50), most=3).axes[0]
     assert [tick.get_text() for tick in axis.get_xticklabels()] == ["3", "50", "70"]
     assert np.allclose(heights(axis), [40, 0, 60, 10, 90, 0])
 

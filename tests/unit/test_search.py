@@ -64,6 +64,12 @@ def random_states(game, count, seed, least=0):
     return np.stack(states)
 
 
+def slow_best(root):
+    "The action whose mean result, less two standard errors, is the largest."
+    bounds = {edge.action: edge.value / edge.visits - 2 / edge.visits ** .5 for edge in root.edges if edge.visits}
+    return max(bounds, key=bounds.get)
+
+
 NAMES = ["tictactoe", "connect4", "dots(rows=2,cols=2)", "dots(rows=3,cols=3)", "three_takers"]
 
 
@@ -80,6 +86,7 @@ def test_visits_are_those_of_the_slow_search(name, budget):
     assert evaluator.batches[0] == len(states), "the block's roots are one batch"
     assert block.visits.tolist() == want.tolist()
     assert np.allclose(block.values, values, atol=1e-6)
+    assert block.best.tolist() == [slow_best(root) for root in slow]
     for state, visits in zip(states, want):
         alone = search(game, HashEvaluator(game), state[None], SearchSettings(simulations=budget, proofs=False))
         assert alone.visits[0].tolist() == visits.tolist()
@@ -233,7 +240,7 @@ def test_agent_is_the_search():
     agent = Agent(game, HashEvaluator(game), simulations=40, leaves=1)
     found = search(game, HashEvaluator(game), states, SearchSettings(simulations=40))
     assert agent.policy(states).tolist() == found.policy.tolist() and agent.value(states).tolist() == found.values.tolist()
-    assert agent.acts(states).tolist() == found.visits.argmax(1).tolist() == [agent.act(state) for state in states]
+    assert agent.acts(states).tolist() == found.best.tolist() == [agent.act(state) for state in states]
     assert agent.policy(states[0]).shape == (1, game.actions), "one state is a block of one"
 
 
@@ -243,9 +250,9 @@ def wrong_moves(game, states, simulations=1000, chunk=256):
     for start in range(0, len(states), chunk):
         part = np.stack(states[start:start + chunk])
         found = search(game, Ignorant(game), part, SearchSettings(simulations=simulations, proofs=False))
-        for state, visits in zip(part, found.visits):
+        for state, visits, played in zip(part, found.visits, found.best):
             best, worth = best_actions(game, state, known)
-            if visits.argmax() not in best: wrong.append((game.text(state), game.mover(state), visits.tolist(), worth))
+            if played not in best: wrong.append((game.text(state), game.mover(state), visits.tolist(), worth))
     return wrong
 
 
@@ -314,7 +321,7 @@ def test_one_tree_fills_batches_and_many_trees_do_not_change():
     assert (found.visits == plain.visits).all() and (found.values == plain.values).all()
     assert together.batches == today.batches
     agent = Agent(game, HashEvaluator(game), 200, leaves=8)
-    assert agent.act(states[0]) == first.visits[0].argmax() and agent.acts(states).tolist() == plain.visits.argmax(1).tolist()
+    assert agent.act(states[0]) == first.best[0] and agent.acts(states).tolist() == plain.best.tolist()
 
 
 def test_worlds_share_the_rows_of_a_batch():
