@@ -2,7 +2,7 @@
 
     python tools/train_agents.py                # all of them; a stopped run goes on
     python tools/train_agents.py connect4       # one of them
-    python tools/train_agents.py --judge        # train nothing; judge again, after the sets of positions have changed
+    python tools/train_agents.py --measure      # train nothing; measure again, after the search or the positions have changed
 
 Each run has a folder in runs/agents. The network is saved into alphazero_nb/agents, and what is known about
 it (how long it was trained, on what, how strong it is and against whom) into a JSON file beside it and into
@@ -40,19 +40,23 @@ def train(name, minutes):
     return prepare_run(name, left, folder, **options)[0].fit(minutes=left)
 
 
-def measure(trainer, opponents, games):
-    "Return how strong the agent is and what its levels are, as plain data."
+def effort(game):
+    "Return the search of an agent that is measured: with hidden cards, that of its self-play."
+    from alphazero_nb.selfplay.settings import default_settings
+    search = default_settings(game).search
+    return dict(simulations=search.simulations, worlds=search.worlds) if game.has_hidden_information else {}
+
+
+def measure(agent, opponents, games):
+    "Return how strong an agent is and what its levels are, as plain data."
     from alphazero_nb.arena.level_curve import calibrate_levels
     from alphazero_nb.arena.matches import play_series
     from alphazero_nb.arena.players import get_player
     from alphazero_nb.search.levels import levels_to_dict
-    search = trainer.play_settings.search
-    hidden = trainer.game.has_hidden_information
-    options = dict(simulations=search.simulations, worlds=search.worlds) if hidden else {}
-    agent = trainer.agent(**options)
-    matches = [play_series(trainer.game, agent, get_player(name, trainer.game, seed=1), games, seed=2).to_dict()
-               for name in opponents]
-    levels = dict(levels=levels_to_dict(calibrate_levels(agent, gap=20.0 if hidden else 100.0)))   # Luck leaves less room
+    game = agent.game
+    matches = [play_series(game, agent, get_player(name, game, seed=1), games, seed=2).to_dict() for name in opponents]
+    gap = 20.0 if game.has_hidden_information else 100.0   # Luck leaves less room
+    levels = dict(levels=levels_to_dict(calibrate_levels(agent, gap=gap)))
     return dict(simulations=agent.settings.simulations, judged=judged_by_positions(agent), matches=matches, **levels)
 
 
@@ -63,13 +67,13 @@ def judged_by_positions(agent):
     return [] if positions is None else [str(row) for row in judge(agent, positions)]
 
 
-def judge_again(name):
-    "Ask the judge about an agent of the package, and write the answer into its card."
-    from alphazero_nb.core.registry import file_stem
+def measure_again(name):
+    "Measure an agent of the package again, and write the figures into its card."
+    from alphazero_nb.core.registry import file_stem, get_game
     from alphazero_nb.search.agent import Agent
-    path = AGENTS / f"{file_stem(name)}.json"
-    card = json.loads(path.read_text(encoding="utf-8"))
-    card["judged"] = judged_by_positions(Agent.pretrained(name, card["simulations"]))
+    (_, opponents, games), path = GAMES[name], AGENTS / f"{file_stem(name)}.json"
+    agent = Agent.pretrained(name, name=file_stem(name), **effort(get_game(name)))
+    card = json.loads(path.read_text(encoding="utf-8")) | measure(agent, opponents, games)
     path.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
@@ -86,7 +90,7 @@ def make(name):
     save_agent(network, trainer.game, trainer.preset, trainer.network)
     card = dict(game=trainer.game.name, preset=trainer.preset, minutes=round(trainer.seconds / 60, 1),
                 games=trainer.games, positions=trainer.replay.added, device=trainer.device.description,
-                dtype=trainer.device.dtype, torch=torch.__version__, **measure(trainer, opponents, games))
+                dtype=trainer.device.dtype, torch=torch.__version__, **measure(trainer.agent(**effort(trainer.game)), opponents, games))
     if network.read_bytes() == before and path.exists():   # A note is about the training
         card |= {key: text for key, text in json.loads(path.read_text(encoding="utf-8")).items() if key == "note"}
     path.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
@@ -120,12 +124,12 @@ def write_cards():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("games", nargs="*", metavar="GAME", help=f"one of {', '.join(GAMES)}; all, if none is named")
-    parser.add_argument("--judge", action="store_true", help="train nothing, and judge the agents again")
+    parser.add_argument("--measure", action="store_true", help="train nothing, and measure the agents again")
     args = parser.parse_args()
     chosen = args.games or [*GAMES]
     for name in chosen:
         if name not in GAMES: parser.error(f"{name!r} is not one of {', '.join(GAMES)}")
-    for name in chosen: (judge_again if args.judge else make)(name)
+    for name in chosen: (measure_again if args.measure else make)(name)
     write_cards()
 
 
