@@ -19,7 +19,7 @@ from alphazero_nb.network.inference import inference_copy
 from alphazero_nb.network.networks import BoardNet, PolicyValueNet
 from alphazero_nb.network.winograd import (LANES, LONGEST, ROWS, Trunk, WinogradNet, can_multiply_less, count_points, segments,
                                            toom_cook, winograd_works)
-from tests.unit.test_evaluator import trained
+from test_evaluator import trained
 
 GAME, CPU = get_game("connect4"), replace(get_device("cpu"), dtype="float32")
 pytestmark = pytest.mark.usefixtures("one_thread_inside")
