@@ -541,7 +541,7 @@ def test_an_expected_result_stays_within_the_results_of_a_game(tmp_path):
     "With rewards a network may expect more than a game can bring. The boards of the notebook limit it, too."
     levels, worker = ((files("alphazero_nb")/"web"/name).read_text(encoding="utf-8") for name in ("levels.js", "worker.js"))
     script = """
-    game = { root: () => ({ visits: 3, actions: [0], playable: [3], means: [1.4, -1.2, 0.5] }) };
+    game = { root: () => ({ visits: 3, actions: [0], playable: [3], means: [1.4, -1.2, 0.5] }), trap: () => 0 };
     job = { evaluations: 1, begin: 0, temperature: 0, stop: false };
     console.log(JSON.stringify(found().means));
     channel.port1.close();
