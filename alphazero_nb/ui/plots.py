@@ -334,7 +334,8 @@ def plot_policy(
     best, first = position["best"], int(prior.argmax())
     shown = np.sort(np.argsort(-np.maximum(prior, visits), kind="stable")[:most])
     differs = "as the network would" if best == first else f"but the network alone would play {label(names[first])}"
-    figure, (axis,) = new_figure(f"The search plays {label(names[best])}, {differs}")
+    surest = "" if visits[best] == visits.max() else ", not the most visited"
+    figure, (axis,) = new_figure(f"The search plays {label(names[best])}{surest}, {differs}")
     for part, shift, color, text in ((prior, -.2, BLUE, "network's prior"), (visits, .2, ORANGE, "search's visits")):
         axis.bar(np.arange(len(shown)) + shift, 100 * part[shown], .4, color=color, label=text)
     axis.set(xticks=range(len(shown)), xlabel="move", ylabel="share (%)")

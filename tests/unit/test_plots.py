@@ -317,6 +317,13 @@ def test_a_finished_game_has_no_policy():
         prior_and_visits(Agent(GAME, UniformEvaluator(GAME)), GAME.state_after([0, 3, 1, 4, 2]))
 
 
+@pytest.mark.parametrize("best, words", [(1, "The search plays b, but the network alone would play a"),
+                                         (0, "The search plays a, not the most visited, as the network would")])
+def test_a_title_says_when_the_move_to_play_is_not_the_most_visited(best, words):
+    figure = plot_policy(dict(names=["a", "b"], prior=[.6, .4], visits=[.4, .6], best=best))
+    assert words in " ".join(text.get_text() for text in [*figure.texts, *[axis.title for axis in figure.axes], figure._suptitle] if text)
+
+
 def test_of_many_moves_the_weightiest_are_shown_in_their_order():
     prior, visits = np.zeros(100), np.zeros(100)
     prior[[70, 3]], visits[[50, 3]] = [.6, .4], [.9, .1]
