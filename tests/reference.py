@@ -165,8 +165,16 @@ def choice(node, ties_agree, spread=1.0):
     return min((edge for edge in known if edge.child.exact[node.mover] > most - 1e-5), key=lambda edge: edge.visits)
 
 
-def proving_search(game, evaluator, root, budget):
-    "The search with proofs. After each simulation, the sums on its path are computed anew from those below."
+def wins_at_once(game, state):
+    "The first move that ends the game with the best possible result for the mover, if there is one."
+    for action in game.legal_actions(state):
+        after = game.play(state, action)
+        if game.mover(after) == -1 and game.returns(after)[game.mover(state)] > 1 - 1e-5: return action
+
+
+def proving_search(game, evaluator, root, budget, find_wins=True):
+    """The search with proofs. After each simulation, the sums on its path are computed anew from those below. With
+    `find_wins`, a simulation goes on from a new position to the end of the game where a move wins at once."""
     ties_agree = game.players == 1 or game.zero_sum
     slow_search(game, evaluator, root, 0)
     root.own = root.sums.copy()
@@ -175,6 +183,13 @@ def proving_search(game, evaluator, root, budget):
         while node.edges and node.exact is None:
             edge = choice(node, ties_agree, spread)
             if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
+            path.append((node, edge))
+            node = edge.child
+        win = wins_at_once(game, node.state) if find_wins and ties_agree and node.mover >= 0 and not node.visits else None
+        if win is not None:
+            node.edges = [Edge(action, np.float32(0)) for action in game.legal_actions(node.state)]
+            edge = next(edge for edge in node.edges if edge.action == win)
+            edge.child = Node(game, game.play(node.state, win))
             path.append((node, edge))
             node = edge.child
         if node.mover < 0: node.exact = game.returns(node.state)

@@ -21,7 +21,7 @@ from ..core.game import Game
 from ..core.registry import did_you_mean
 from ..core.python_game import RuleError
 from ..search.tree import add_node, back_up, make_trees, root_of
-from ..search.search import expand, init_root, read_result, roll
+from ..search.search import add_child, init_root, read_result, roll
 from ..search.worlds import draw_worlds
 from ..search.agent import Agent
 
@@ -112,14 +112,9 @@ def search_uct(api, trees, random, simulations, c):
             edge = select_uct(nodes, edges, node, random, c)
             child = edges[edge].child
             if child < 0:
-                child = add_node(trees, 0, node, edge - nodes[node].first)
-                edges[edge].child = child
-                states[child, :] = states[node]
-                call_play(api[PLAY], states[child], edges[edge].action)
-                expand(api, trees, 0, child)
-                node = child
-                if nodes[child].mover != CHANCE: break
-            node = child
+                node = add_child(api, trees, 0, node, edge)
+                if nodes[node].mover != CHANCE: break
+            else: node = child
         state[:] = states[node]
         play_out(api, state, random, actions, trees.chances, result)
         back_up(trees, node, result)

@@ -19,18 +19,18 @@ from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, 
                                      draw_outcome, write_inputs)
 from ..core.game import Game
 from .worlds import draw_worlds
-from .tree import (EDGE, NODE, NotFinite, Trees, add_edges, add_node, back_up, best_edge, copy_row, drop_refuted,
+from .tree import (EDGE, NODE, WON, NotFinite, Trees, add_edges, add_node, back_up, best_edge, copy_row, drop_refuted,
                                       find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
 from .cache import lookup
 from .gumbel import select_halving
 
 # %% auto #0
 __all__ = ['PAUSED', 'LANES', 'MOST_LEAVES', 'MOST_TREES', 'require_number', 'require', 'SearchSettings', 'read_result',
-           'begin_circle', 'expand', 'init_root', 'next_share', 'roll', 'first_choice', 'spread_of', 'run_to_leaf',
-           'apply_evaluation', 'count_worlds', 'settings_row', 'merge_worlds', 'RequestTables', 'write_request',
-           'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations', 'Requests', 'run_to_request',
-           'run_trees', 'SearchResult', 'read_roots', 'sample_seeds', 'start_trees', 'keep_edge', 'grow_trees',
-           'positions_at_once', 'search']
+           'begin_circle', 'expand', 'init_root', 'next_share', 'roll', 'first_choice', 'spread_of', 'add_child',
+           'find_win', 'run_to_leaf', 'apply_evaluation', 'count_worlds', 'settings_row', 'merge_worlds',
+           'RequestTables', 'write_request', 'add_pending', 'Breaks', 'fetch_node', 'fetch_paths', 'apply_evaluations',
+           'Requests', 'run_to_request', 'run_trees', 'SearchResult', 'read_roots', 'sample_seeds', 'start_trees',
+           'keep_edge', 'grow_trees', 'positions_at_once', 'search']
 
 # %% ../../nbs/31_search.search.ipynb #810985c3
 def _is_finite(value) -> bool:
@@ -74,12 +74,14 @@ class SearchSettings:
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
+    find_wins: bool = True        # Ask the rules, before the network, for a move that wins at once; needs proofs and compiled rules
     root: str = "puct"            # Choice at the root of full searches in self-play: puct or gumbel
 
     def __post_init__(self):
         require(self, simulations=(1, 10_000_000), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
                 noise_total=(1e-3, None), worlds=(1, 63))
-        if type(self.proofs) is not bool: raise ValueError(f"proofs is {self.proofs!r}; it must be True or False.")
+        for name in ("proofs", "find_wins"):
+            if type(value := getattr(self, name)) is not bool: raise ValueError(f"{name} is {value!r}; it must be True or False.")
         if self.root not in ("puct", "gumbel"): raise ValueError(f"root is {self.root!r}; choose puct or gumbel.")
 
 # %% ../../nbs/31_search.search.ipynb #b6811cec
@@ -145,7 +147,7 @@ def next_share(trees, node):
 @lean_kernel
 def roll(api, trees, tree, node):
     "Roll at a chance node until a player moves or the game is over. Return the node there, and True if it is new."
-    nodes, states, state, share = trees.nodes, trees.states, trees.rolled, next_share(trees, node)
+    nodes, states, state, share = trees.nodes, trees.states, trees.ahead, next_share(trees, node)
     copy_row(state, states[node])
     for _ in range(api[MAX_LENGTH]):
         if call_mover(api[MOVER], state) != CHANCE: break
@@ -189,13 +191,37 @@ def spread_of(nodes, edges, root):
         low, high, tried = min(low, mean), max(high, mean), tried + 1
     return min(max(high - low, 0.01), 1.0) if tried > 1 else 1.0
 
+# %% ../../nbs/31_search.search.ipynb #31win002
+@lean_kernel
+def add_child(api, trees, tree, node, edge):
+    "Add the node that an unvisited edge of `node` leads to. Return it."
+    child = add_node(trees, tree, node, edge - trees.nodes[node].first)
+    trees.edges[edge].child = child
+    copy_row(trees.states[child], trees.states[node])
+    call_play(api[PLAY], trees.states[child], trees.edges[edge].action)
+    expand(api, trees, tree, child)
+    return child
+
+
+@lean_kernel
+def find_win(api, trees, node):
+    "Return an edge that ends the game with a result of 1 for the mover of `node`, or −1."
+    row, state, result = trees.nodes[node], trees.ahead, trees.result
+    for edge in range(row.first, row.first + row.count):
+        copy_row(state, trees.states[node])
+        call_play(api[PLAY], state, trees.edges[edge].action)
+        if call_mover(api[MOVER], state) != OVER: continue
+        read_result(api, state, result)
+        if result[row.mover] >= WON: return edge
+    return -1
+
 # %% ../../nbs/31_search.search.ipynb #c4b1ca8b
 @lean_kernel
 def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
     "Run simulations. Return the node that needs the network, −1 when the root has its visits or is proven, or PAUSED."
-    counts, nodes, edges, values = trees.counts, trees.nodes, trees.edges, trees.values
-    states, actions, result, root = trees.states, trees.actions, trees.result, root_of(trees, tree)
-    ties_agree = values.shape[1] == 1 or api[ZERO_SUM] > 0
+    nodes, edges, states, result, root = trees.nodes, trees.edges, trees.states, trees.result, root_of(trees, tree)
+    ties_agree = len(result) == 1 or api[ZERO_SUM] > 0
+    find_wins = settings.find_wins and ties_agree
     if pending is not None: budget -= pending[root]
     if nodes[root].visits == 0: return root
     rolls = len(trees.chances) > 0
@@ -205,28 +231,22 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
         node = root
         spread = spread_of(nodes, edges, root) if rolls else 1.0
         while nodes[node].mover != OVER and not nodes[node].exact:
-            if nodes[node].mover == CHANCE:
-                node, is_new = roll(api, trees, tree, node)
-                if is_new and nodes[node].mover >= 0: return node
-                continue
-            if pending is not None:
-                if nodes[node].visits == 0: return node
-            edge = -1
-            if halving is not None:
-                if node == root and halving.on[tree]: edge = select_halving(trees, tree, halving)
-            if edge < 0:
-                edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu, pending)
-                if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(trees, node)
-            child = edges[edge].child
-            if child >= 0:
-                node = child
-                continue
-            child = add_node(trees, tree, node, edge - nodes[node].first)
-            edges[edge].child = child
-            copy_row(states[child], states[node])
-            call_play(api[PLAY], states[child], edges[edge].action)
-            if expand(api, trees, tree, child) >= 0: return child
-            node = child
+            if nodes[node].mover == CHANCE: node, is_new = roll(api, trees, tree, node)
+            else:
+                if pending is not None:
+                    if nodes[node].visits == 0: return node
+                edge = -1
+                if halving is not None:
+                    if node == root and halving.on[tree]: edge = select_halving(trees, tree, halving)
+                if edge < 0:
+                    edge = select_edge(trees, node, spread * settings.c_puct, spread * settings.fpu, pending)
+                    if edge < 0 or (edges[edge].exact and not ties_agree): edge = share_ties(trees, node)
+                is_new = edges[edge].child < 0
+                node = add_child(api, trees, tree, node, edge) if is_new else edges[edge].child
+            if not is_new or nodes[node].mover < 0: continue
+            win = find_win(api, trees, node) if find_wins else -1
+            if win < 0: return node
+            node = add_child(api, trees, tree, node, win)
         if nodes[node].exact:
             back_up(trees, node, result)
             continue
@@ -260,7 +280,9 @@ def settings_row(game: Game, *settings) -> np.ndarray:   # (1,), one float64 for
     "Return settings as compiled code reads them, by the names of their fields, and `hidden`: 1 with hidden cards."
     row, hidden = {"hidden": game.has_hidden_information}, game.has_hidden_information
     for each in settings: row |= {field.name: getattr(each, field.name) for field in fields(each)}
-    row |= {"worlds": row["worlds"] if hidden else 1, "proofs": row["proofs"] and not hidden}
+    proofs = row["proofs"] and not hidden
+    row |= {"worlds": row["worlds"] if hidden else 1, "proofs": proofs,
+            "find_wins": row["find_wins"] and proofs and not game.in_python}
     numbers = {name: value for name, value in row.items() if isinstance(value, (Integral, Real))}
     return np.array([tuple(numbers.values())], [(name, "f8") for name in numbers])
 
@@ -528,7 +550,7 @@ MOST_TREES = 1 << 30   # Bytes of the trees that `search` grows at a time
 def positions_at_once(game: Game, settings: SearchSettings) -> int:
     """Return how many positions are searched side by side, so that their trees have a place in memory: 64 or more, if an
     int32 can count their edges."""
-    nodes, edges = (settings.simulations + 2) * (2 if game.outcomes else 1), (settings.simulations + 2) * game.max_legal
+    nodes, edges = (settings.simulations + 2) * (3 if game.outcomes else 2), (settings.simulations + 2) * game.max_legal
     size = nodes * (NODE.itemsize + 4 * game.players + 2 * game.state_size) + edges * EDGE.itemsize
     worlds = count_worlds(game, settings)
     return max(1, min(np.iinfo(np.int32).max // (edges * worlds), max(64, MOST_TREES // (size * worlds))))

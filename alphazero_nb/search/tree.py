@@ -54,7 +54,7 @@ class Trees(NamedTuple):
     result: np.ndarray   # (players,) float32, scratch array for the result of a leaf
     random: np.ndarray   # (trees,) uint64, generators of the outcomes of chance
     chances: np.ndarray  # (outcomes,) float64, scratch array for the probabilities of a roll
-    rolled: np.ndarray   # (state_size,) int16, scratch array for the position after a roll
+    ahead: np.ndarray    # (state_size,) int16, scratch array for a position that may not become a node
     left: np.ndarray     # (1,) int64, simulations that the searches may still run before they return to Python
 
 
@@ -67,7 +67,7 @@ def make_trees(
     outcomes: int = 0, # Number of distinct outcomes of chance; 0 for a game without dice
 ) -> Trees:
     "Return empty trees. Raise a ValueError if they need more edges than an int32 can count."
-    node_room, edge_room = (simulations + 2) * (2 if outcomes else 1), (simulations + 2) * max_legal
+    node_room, edge_room = (simulations + 2) * (3 if outcomes else 2), (simulations + 2) * max_legal
     if count * edge_room > np.iinfo(np.int32).max:
         raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need over 2 billion "
                          f"edges; use fewer games or simulations.")

@@ -411,18 +411,20 @@ def _rolled(block: SlotBlock, node: int, child: int, below: list) -> list[int]:
 
 
 def _lines(block: SlotBlock, slot: int) -> list[list[int]]:
-    "Return the candidate lines of a failure: the slot's moves, alone and with the path to each tree's newest node."
+    "Return the candidate lines of a failure: the slot's moves, alone and with the path to each tree's newest node or beyond."
     nodes, edges = block.trees.nodes, block.trees.edges
     moves = block.log.tables.actions[slot, :block.slots["ply"][slot]].tolist()
     lines = [moves]
     for tree in range(slot * block.worlds, (slot + 1) * block.worlds):
-        node, below = tree * len(block.trees.remap) + int(block.trees.counts["nodes"][tree]) - 1, []
+        newest = tree * len(block.trees.remap) + int(block.trees.counts["nodes"][tree]) - 1
+        node, below = newest, []
         while node >= 0 and nodes["parent"][node] >= 0:
             parent = nodes["parent"][node]
             if nodes["mover"][parent] == CHANCE: below = _rolled(block, parent, node, below)
             else: below.insert(0, int(edges["action"][nodes["first"][parent] + nodes["branch"][node]]))
             node = parent
-        lines.append(moves + below)
+        first, count = nodes["first"][newest], nodes["count"][newest]   # `find_win` plays its moves without a node for them
+        lines += [moves + below, *(moves + below + [action] for action in edges["action"][first:first + count].tolist())]
     return lines
 
 

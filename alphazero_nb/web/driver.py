@@ -110,8 +110,8 @@ class Compiled extends CompiledNetwork {   // A game's rules and its search
   begin(high, low) { return this.call("begin", high, low) === 1; }
 
   gather(settings, most = 1 << 20) {   // Rows to evaluate; none when the search is over, null to be called again
-    const { simulations, c_puct, fpu, proofs } = settings;
-    const count = this.call("gather", simulations, most, c_puct, fpu, proofs ? 1 : 0);
+    const { simulations, c_puct, fpu, proofs, find_wins } = settings;
+    const count = this.call("gather", simulations, most, c_puct, fpu, proofs ? 1 : 0, find_wins ? 1 : 0);
     return count < 0 ? null : this.rows(count);
   }
 

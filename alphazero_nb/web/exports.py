@@ -23,7 +23,7 @@ from ..search.search import LANES, RequestTables, apply_evaluations, init_root, 
 # %% auto #0
 __all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'PLY_BYTES', 'ROOM', 'LEAVES', 'ROWS', 'IS_PAUSED', 'STATE',
            'LEGAL_ACTIONS', 'RESULT', 'INPUTS', 'CHANCES', 'COUNTS', 'NODES', 'EDGES', 'SUMS', 'STATES', 'REMAP',
-           'RANDOM', 'ROLLED', 'LEFT', 'PENDING', 'SETTINGS', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES',
+           'RANDOM', 'AHEAD', 'LEFT', 'PENDING', 'SETTINGS', 'WAITING', 'WALKS', 'ROW_TREES', 'ROW_LEAVES',
            'INPUT_ROWS', 'OFFSETS', 'EDGE_ACTIONS', 'ENDS', 'LOGITS', 'VALUES', 'ROOT_VISITS', 'ROOT_PLAYABLE',
            'ROOT_VALUES', 'ROOT_PRIORS', 'ROOT_EXACT', 'MEANS', 'AHEAD_STATES', 'AHEAD_ACTIONS', 'PLIES', 'SURE',
            'HOPE', 'LAST_SURE', 'LAST_HOPE', 'FLOAT_COUNT', 'STEP_COUNT', 'STEPS', 'OUTPUTS', 'FLOATS', 'FAILED',
@@ -35,10 +35,10 @@ __all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'PLY_BYTES', 
 
 # %% ../../nbs/79b_web.exports.ipynb #e5db7880
 API_SIZE = 20   # Length of game.api
-FORMULA = np.dtype([(name, "f8") for name in ("c_puct", "fpu", "proofs")])   # Of settings_row, what a search reads
+FORMULA = np.dtype([(name, "f8") for name in ("c_puct", "fpu", "proofs", "find_wins")])   # Of settings_row, what a search reads
 FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a batch; rows in use; 1 within a gathering
           "STATE", "LEGAL_ACTIONS", "RESULT", "INPUTS", "CHANCES",   # From here on, places in memory
-          "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "ROLLED", "LEFT", "PENDING", "SETTINGS",
+          "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "AHEAD", "LEFT", "PENDING", "SETTINGS",
           "WAITING", "WALKS", "ROW_TREES", "ROW_LEAVES", "INPUT_ROWS", "OFFSETS", "EDGE_ACTIONS", "ENDS",
           "LOGITS", "VALUES", "ROOT_VISITS", "ROOT_PLAYABLE", "ROOT_VALUES", "ROOT_PRIORS", "ROOT_EXACT", "MEANS",
           "AHEAD_STATES", "AHEAD_ACTIONS", "PLIES", "SURE", "HOPE", "LAST_SURE", "LAST_HOPE",   # Of a look for traps
@@ -46,7 +46,7 @@ FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a
 PLACES = {name: API_SIZE + k for k, name in enumerate(FIELDS)}
 PAGE_SIZE, PLY_BYTES = API_SIZE + len(FIELDS), PLY.itemsize
 (ROOM, LEAVES, ROWS, IS_PAUSED, STATE, LEGAL_ACTIONS, RESULT, INPUTS, CHANCES, COUNTS, NODES, EDGES, SUMS, STATES, REMAP,
- RANDOM, ROLLED, LEFT, PENDING, SETTINGS, WAITING, WALKS, ROW_TREES, ROW_LEAVES, INPUT_ROWS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
+ RANDOM, AHEAD, LEFT, PENDING, SETTINGS, WAITING, WALKS, ROW_TREES, ROW_LEAVES, INPUT_ROWS, OFFSETS, EDGE_ACTIONS, ENDS, LOGITS,
  VALUES, ROOT_VISITS, ROOT_PLAYABLE, ROOT_VALUES, ROOT_PRIORS, ROOT_EXACT, MEANS, AHEAD_STATES, AHEAD_ACTIONS, PLIES, SURE, HOPE,
  LAST_SURE, LAST_HOPE, FLOAT_COUNT, STEP_COUNT, STEPS, OUTPUTS, FLOATS) = PLACES.values()
 
@@ -55,7 +55,7 @@ PAGE_SIZE, PLY_BYTES = API_SIZE + len(FIELDS), PLY.itemsize
 def room_of(page):
     "Return the number of nodes and of edges that the tree has room for, as `make_trees` gives it."
     visits = page[ROOM] + 2
-    return visits * (2 if page[OUTCOMES] > 0 else 1), visits * page[MAX_LEGAL]
+    return visits * (3 if page[OUTCOMES] > 0 else 2), visits * page[MAX_LEGAL]
 
 
 @lean_kernel
@@ -86,10 +86,10 @@ def place_tree(page, end):
     end = place(page, STATES, end, nodes * page[STATE_SIZE], 2)
     end = place(page, REMAP, end, nodes, 4)
     end = place(page, RANDOM, end, 1, 8)
-    end = place(page, ROLLED, end, page[STATE_SIZE], 2)
+    end = place(page, AHEAD, end, page[STATE_SIZE], 2)
     end = place(page, LEFT, end, 1, 8)
     end = place(page, PENDING, end, nodes, 4)
-    end = place(page, SETTINGS, end, 1, 24)
+    end = place(page, SETTINGS, end, 1, 32)
     for table in range(ROOT_VISITS, ROOT_EXACT + 1): end = place(page, table, end, page[MAX_LEGAL], 4)
     return place(page, MEANS, end, page[PLAYERS], 4)
 
@@ -167,7 +167,7 @@ def trees_at(page):
         array_at(page[LEGAL_ACTIONS], page[MAX_LEGAL], np.int32),
         array_at(page[RESULT], page[PLAYERS], np.float32), array_at(page[RANDOM], 1, np.uint64),
         array_at(page[CHANCES], page[OUTCOMES], np.float64),
-        array_at(page[ROLLED], page[STATE_SIZE], np.int16), array_at(page[LEFT], 1, np.int64))
+        array_at(page[AHEAD], page[STATE_SIZE], np.int16), array_at(page[LEFT], 1, np.int64))
 
 
 @kernel
@@ -270,7 +270,7 @@ def begin(page, high, low):
     return 1 if init_root(page, trees, 0, state_at(page)) else 0
 
 
-def gather(page, simulations, most, c_puct, fpu, proofs):
+def gather(page, simulations, most, c_puct, fpu, proofs, find_wins):
     """Run the tree to its next requests, in at most `most` simulations. Return the number of rows, 0 when the search is
     over; minus one minus the number so far if it stopped on the way, to be called again."""
     trees, requests = trees_at(page), requests_at(page)
@@ -278,7 +278,7 @@ def gather(page, simulations, most, c_puct, fpu, proofs):
         page[ROWS] = 0
         requests.walks[0] = page[LEAVES] if requests.waiting[0] > 0 else 0
     trees.left[0], settings = most, array_at(page[SETTINGS], 1, FORMULA)
-    settings[0].c_puct, settings[0].fpu, settings[0].proofs = c_puct, fpu, proofs
+    settings[0].c_puct, settings[0].fpu, settings[0].proofs, settings[0].find_wins = c_puct, fpu, proofs, find_wins
     count, paused = run_trees(page, trees, requests, page[ROWS], simulations, settings, page[LEAVES], pending_at(page))
     page[ROWS], page[IS_PAUSED] = count, 1 if paused else 0
     return -1 - count if paused else count

@@ -189,7 +189,8 @@ def searched_line(game, rng, settings, visits, leaves):
     state, generator = middle_position(game, rng, 30), int(rng.integers(2**63))
     tree = Tree(game, state, generator, settings, visits, leaves)
     job = dict(state=state.tolist(), seed=[generator >> 32, generator & 0xFFFFFFFF], line=[],
-               settings=dict(simulations=settings.simulations, c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs, most=37))
+               settings=dict(simulations=settings.simulations, c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs,
+                             find_wins=settings.find_wins, most=37))
     job["seed"] = [part - (1 << 32) if part >> 31 else part for part in job["seed"]]
     roots = [tree.search()]
     for _ in range(2):
@@ -241,7 +242,8 @@ def test_traps_are_those_of_python(name, in_node):
         traps.append(best if (trap := expected_trap(tree, state)) is None else trap)
         unlike += traps[-1] != best
         jobs.append(dict(state=state.tolist(), seed=[0, 1], line=[], settings=dict(
-            simulations=64, c_puct=SearchSettings().c_puct, fpu=SearchSettings().fpu, proofs=SearchSettings().proofs, most=1000, traps=True)))
+            simulations=64, c_puct=SearchSettings().c_puct, fpu=SearchSettings().fpu, proofs=SearchSettings().proofs,
+            find_wins=SearchSettings().find_wins, most=1000, traps=True)))
     found = in_node(game, packaged_module(game), positions=jobs, leaves=1)["searches"]
     wrong = [(job["state"], root[0]["trap"], trap) for job, root, trap in zip(jobs, found, traps) if root[0]["trap"] != trap]
     assert not wrong, f"{len(wrong)} of {len(jobs)} moves differ: {wrong[0]}"
@@ -455,7 +457,7 @@ def test_the_tables_have_the_sizes_of_the_package():
         trees = make_trees(1, 200, game.max_legal, game.state_size, game.players, game.outcomes)
         requests = Requests(game, trees, leaves=8)
         arrays = dict(COUNTS=trees.counts, NODES=trees.nodes, EDGES=trees.edges, SUMS=trees.values, STATES=trees.states,
-                      REMAP=trees.remap, RANDOM=trees.random, ROLLED=trees.rolled, LEFT=trees.left, PENDING=requests.pending,
+                      REMAP=trees.remap, RANDOM=trees.random, AHEAD=trees.ahead, LEFT=trees.left, PENDING=requests.pending,
                       CHANCES=trees.chances, INPUT_ROWS=requests.tables.inputs, OFFSETS=requests.tables.edge_offsets,
                       EDGE_ACTIONS=requests.tables.edge_actions, ENDS=requests.tables.ends)
         places = sorted(page[index] for name, index in exports.PLACES.items() if index >= exports.STATE)
