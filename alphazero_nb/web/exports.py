@@ -417,7 +417,7 @@ RULES = dict(
     mover=(mover, kernel_signature(_I)), legal=(legal, kernel_signature(_I)), play=(play, kernel_signature(_N, _I)),
     returns=(returns, kernel_signature(_N)), inputs=(inputs, kernel_signature(_N)), outcome=(outcome, kernel_signature(_I, _F)))
 SEARCH = dict(
-    begin=(begin, kernel_signature(_I, _I, _I)), gather=(gather, kernel_signature(_I, _I, _I, _F, _F, _I)),
+    begin=(begin, kernel_signature(_I, _I, _I)), gather=(gather, kernel_signature(_I, _I, _I, _F, _F, _I, _I)),
     apply=(apply, kernel_signature(_N)), read_root=(read_root, kernel_signature(_I)), follow=(follow, kernel_signature(_I, _I)),
     trap=(trap, kernel_signature(_I, _I)))
 

@@ -53,7 +53,7 @@ def test_weights_follow_their_definition(temperature):
 
 def test_an_agent_chooses_by_these_weights():
     game = get_game("tictactoe")
-    agent = Agent(game, UniformEvaluator(game), simulations=30)
+    agent = Agent(game, UniformEvaluator(game), simulations=30, leaves=1)
     agent.levels = (Level(30, 1.0, -100.0), Level(30, 0.0, 0.0))
     state = game.state_after([4, 0])
     found, weak = agent.search(state), agent.at_level(1)
@@ -281,7 +281,8 @@ class Refuting(UniformEvaluator):
 
 def test_where_all_tried_moves_lose_an_untried_one_is_played():
     game = get_game("tictactoe")
-    agent, state = Agent(game, Refuting(game), simulations=10, leaves=1), game.state_after([6, 4, 7])
+    agent = Agent(game, Refuting(game), simulations=10, leaves=1, find_wins=False)   # It would soon find another move
+    state = game.state_after([6, 4, 7])
     analysis = agent.analyse(state)
     assert analysis.best.value is None and analysis.best.action == 8 and any(move.proven for move in analysis.moves)
     agent.traps = True
