@@ -174,24 +174,28 @@ def wins_at_once(game, state):
 
 def proving_search(game, evaluator, root, budget, find_wins=True):
     """The search with proofs. After each simulation, the sums on its path are computed anew from those below. With
-    `find_wins`, a simulation goes on from a new position to the end of the game where a move wins at once."""
+    `find_wins`, a simulation goes on from a new position to the end of the game where a move wins at once. Until one
+    has reached an end, only every second position is asked for such a move."""
     ties_agree = game.players == 1 or game.zero_sum
     slow_search(game, evaluator, root, 0)
-    root.own = root.sums.copy()
+    root.own, nodes, ended = root.sums.copy(), 1, False
     while root.visits <= budget and root.exact is None:
         node, path, spread = root, [], spread_of(game, root)
         while node.edges and node.exact is None:
             edge = choice(node, ties_agree, spread)
-            if edge.child is None: edge.child = Node(game, game.play(node.state, edge.action))
+            if edge.child is None: edge.child, nodes = Node(game, game.play(node.state, edge.action)), nodes + 1
             path.append((node, edge))
             node = edge.child
-        win = wins_at_once(game, node.state) if find_wins and ties_agree and node.mover >= 0 and not node.visits else None
+        asked = find_wins and ties_agree and node.mover >= 0 and not node.visits and (ended or nodes % 2 == 0)
+        win = wins_at_once(game, node.state) if asked else None
         if win is not None:
+            nodes += 1
             node.edges = [Edge(action, np.float32(0)) for action in game.legal_actions(node.state)]
             edge = next(edge for edge in node.edges if edge.action == win)
             edge.child = Node(game, game.play(node.state, win))
             path.append((node, edge))
             node = edge.child
+        ended = ended or node.mover < 0
         if node.mover < 0: node.exact = game.returns(node.state)
         elif node.exact is None: node.own = judge(game, evaluator, node)
         node.visits += 1

@@ -130,7 +130,7 @@ def expand(api, trees, tree, node):
 def init_root(api, trees, tree, state):
     "Make `state` the root of an empty tree. Return True if the game is not over there."
     counts, nodes, states = trees.counts, trees.nodes, trees.states
-    counts[tree].nodes = counts[tree].edges = 0
+    counts[tree].nodes = counts[tree].edges = counts[tree].ends = 0
     root = add_node(trees, tree, -1, 0)
     copy_row(states[root], state)
     return expand(api, trees, tree, root) >= 0
@@ -219,7 +219,8 @@ def find_win(api, trees, node):
 @lean_kernel
 def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
     "Run simulations. Return the node that needs the network, −1 when the root has its visits or is proven, or PAUSED."
-    nodes, edges, states, result, root = trees.nodes, trees.edges, trees.states, trees.result, root_of(trees, tree)
+    counts, nodes, edges, states = trees.counts, trees.nodes, trees.edges, trees.states
+    result, root = trees.result, root_of(trees, tree)
     ties_agree = len(result) == 1 or api[ZERO_SUM] > 0
     find_wins = settings.find_wins and ties_agree
     if pending is not None: budget -= pending[root]
@@ -244,12 +245,14 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
                 is_new = edges[edge].child < 0
                 node = add_child(api, trees, tree, node, edge) if is_new else edges[edge].child
             if not is_new or nodes[node].mover < 0: continue
-            win = find_win(api, trees, node) if find_wins else -1
+            asks = find_wins and (counts[tree].ends or counts[tree].nodes % 2 == 0)
+            win = find_win(api, trees, node) if asks else -1
             if win < 0: return node
             node = add_child(api, trees, tree, node, win)
         if nodes[node].exact:
             back_up(trees, node, result)
             continue
+        counts[tree].ends = 1
         read_result(api, states[node], result)
         back_up(trees, node, result)
         if settings.proofs: prove(trees, node, result, ties_agree)

@@ -39,7 +39,11 @@ EDGE = np.dtype([
     ("action", "i4"),
     ("exact", "i4"),    # 1 if the result of its child is proven
 ])
-TREE = np.dtype([("nodes", "i4"), ("edges", "i4")])  # Number of rows that a tree uses
+TREE = np.dtype([
+    ("nodes", "i4"),    # Number of nodes that a tree uses
+    ("edges", "i4"),    # Number of edges
+    ("ends", "i4"),     # 1 if a simulation has reached the end of a game
+])
 
 # %% ../../nbs/30_search.tree.ipynb #2136fb4f
 class Trees(NamedTuple):

@@ -79,7 +79,7 @@ def place_rules(page, end):
 def place_tree(page, end):
     "Place the tables of a tree, and those for what its root shows."
     nodes, edges = room_of(page)
-    end = place(page, COUNTS, end, 1, 8)
+    end = place(page, COUNTS, end, 1, 12)
     end = place(page, NODES, end, nodes, 40)
     end = place(page, EDGES, end, edges, 24)
     end = place(page, SUMS, end, nodes * page[PLAYERS], 4)
