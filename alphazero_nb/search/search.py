@@ -74,14 +74,14 @@ class SearchSettings:
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
-    find_wins: bool = True        # Ask the rules, before the network, for a move that wins at once; needs proofs and compiled rules
+    find_wins: bool = True        # Ask the rules for wins at once, before the network; with proofs, and compiled rules only
     root: str = "puct"            # Choice at the root of full searches in self-play: puct or gumbel
 
     def __post_init__(self):
         require(self, simulations=(1, 10_000_000), c_puct=(0, None), fpu=(0, None), noise_fraction=(0, 1),
                 noise_total=(1e-3, None), worlds=(1, 63))
-        for name in ("proofs", "find_wins"):
-            if type(value := getattr(self, name)) is not bool: raise ValueError(f"{name} is {value!r}; it must be True or False.")
+        for name, value in dict(proofs=self.proofs, find_wins=self.find_wins).items():
+            if type(value) is not bool: raise ValueError(f"{name} is {value!r}; it must be True or False.")
         if self.root not in ("puct", "gumbel"): raise ValueError(f"root is {self.root!r}; choose puct or gumbel.")
 
 # %% ../../nbs/31_search.search.ipynb #b6811cec

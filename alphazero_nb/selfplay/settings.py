@@ -29,6 +29,7 @@ class SelfPlaySettings:
     random_start_plies: int = 24     # Maximum number of these moves; each number from 0 on is equally likely
     random_start_power: float = 2.0  # Share of random moves among them: a uniform number to this power; 0: all
     int8: bool = True                # Evaluate in 8-bit integers where `can_use_int8`
+    find_wins: bool = False          # In place of `search.find_wins`: a network has to learn what the rules would find
 
     def __post_init__(self):
         require(self, fast_simulations=(1, 10_000_000), full_search_fraction=(1e-3, 1), temperature=(0, None),

@@ -440,6 +440,39 @@ def test_proofs_are_not_used_with_hidden_cards():
     assert (rows[0].visits == rows[1].visits).all()
 
 
+class Counting(Ignorant):
+    "Counts the positions that it is asked about."
+    def evaluate(self, inputs, offsets, actions):
+        self.asked = getattr(self, "asked", 0) + len(inputs)
+        return super().evaluate(inputs, offsets, actions)
+
+
+def test_wins_at_once_are_found_by_the_rules():
+    "Column 3 wins for whoever moves there. Each other move is refuted by its first visit, without a question to the network."
+    game = get_game("connect4")
+    state, asked, visits = game.state_after([3, 0, 3, 0, 3])[None], {}, {}
+    for find_wins in (False, True):
+        evaluator, trees = Counting(game), make_trees(1, 200, 7, game.state_size, 2)
+        assert init_root(game.api, trees, 0, state[0])
+        requests = Requests(game, trees, SearchSettings(200, find_wins=find_wins))
+        while requests.gather(): requests.apply(*evaluator.evaluate(*requests.arguments()))
+        edges = trees.edges[:7]
+        lost = [column for column in range(7) if column != 3]
+        assert edges["exact"][lost].all() and (edges["value"][lost] == -edges["visits"][lost]).all()
+        asked[find_wins], visits[find_wins] = evaluator.asked, edges["visits"][lost].tolist()
+    assert visits[True].count(1) >= 5 and max(visits[True]) <= 2   # Until the first win is found, every second is asked
+    assert min(visits[False]) >= 2 and asked[True] < asked[False] - 4
+
+
+@pytest.mark.parametrize("name", ["three_takers", "blob(players=3,cards=1)"])
+def test_wins_at_once_are_not_looked_for_where_one_says_nothing_of_the_others(name):
+    game = game_named(name)
+    states = np.stack([game.new(seed) for seed in range(4)])
+    one, two = (search(game, HashEvaluator(game), states, SearchSettings(120, find_wins=find_wins), seed=1)
+                for find_wins in (False, True))
+    assert (one.visits == two.visits).all() and (one.values == two.values).all()
+
+
 def test_a_kept_subtree_keeps_its_proofs():
     game = get_game("connect4")
     driver = prover(game, game.state_after([3, 0, 3, 0, 3, 1]), 300)
