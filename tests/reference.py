@@ -186,7 +186,7 @@ def proving_search(game, evaluator, root, budget, find_wins=True):
             if edge.child is None: edge.child, nodes = Node(game, game.play(node.state, edge.action)), nodes + 1
             path.append((node, edge))
             node = edge.child
-        asked = find_wins and ties_agree and node.mover >= 0 and not node.visits and (ended or nodes % 2 == 0)
+        asked = find_wins and budget > 1 and ties_agree and node.mover >= 0 and not node.visits and (ended or nodes % 2 == 0)
         win = wins_at_once(game, node.state) if asked else None
         if win is not None:
             nodes += 1

@@ -222,7 +222,7 @@ def run_to_leaf(api, trees, tree, budget, settings, pending=None, halving=None):
     counts, nodes, edges, states = trees.counts, trees.nodes, trees.edges, trees.states
     result, root = trees.result, root_of(trees, tree)
     ties_agree = len(result) == 1 or api[ZERO_SUM] > 0
-    find_wins = settings.find_wins and ties_agree
+    find_wins = settings.find_wins and ties_agree and budget > 1   # With one simulation, the network plays alone
     if pending is not None: budget -= pending[root]
     if nodes[root].visits == 0: return root
     rolls = len(trees.chances) > 0

@@ -1196,7 +1196,7 @@ def test_the_agent_on_a_board_sets_traps_and_the_agent_itself_stays_as_it_is():
     "Every first move of tic-tac-toe is proven equal; the match plays the one that the search of traps finds."
     from alphazero_nb.search.traps import trap_move
     game = get_game("tictactoe")
-    agent = searcher(game, 2000)
+    agent = Agent(game, UniformEvaluator(game), 2000, "search", find_wins=False)
     match = Match(game, agent, seat=1)
     assert match.reply() and not agent.traps and match.full.traps and match.full.evaluator is agent.evaluator
     assert match.history == [trap_move(agent.analyse(game.new_match()))] and match.line.analyses[0].values == (0, 0)
