@@ -69,9 +69,10 @@ def make_trees(
     state_size: int,   # int16 values per state
     players: int,
     outcomes: int = 0, # Number of distinct outcomes of chance; 0 for a game without dice
+    wins: bool = True, # False: no search looks for wins at once, so a simulation adds one node less
 ) -> Trees:
     "Return empty trees. Raise a ValueError if they need more edges than an int32 can count."
-    node_room, edge_room = (simulations + 2) * (3 if outcomes else 2), (simulations + 2) * max_legal
+    node_room, edge_room = (simulations + 2) * (1 + wins + (outcomes > 0)), (simulations + 2) * max_legal
     if count * edge_room > np.iinfo(np.int32).max:
         raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need over 2 billion "
                          f"edges; use fewer games or simulations.")

@@ -311,7 +311,7 @@ class SlotGames:
     def __init__(self, game: Game, slots: int, settings: SelfPlaySettings, cached: bool = False):
         self.game, self.worlds = game, count_worlds(game, settings.search)
         self.trees = make_trees(slots * self.worlds, settings.search.simulations, game.max_legal, game.state_size,
-                                game.players, game.outcomes)
+                                game.players, game.outcomes, settings.find_wins)
         self.requests, self.log, self.breaks = Requests(game, self.trees), GameLog(game, slots), Breaks(self.trees)
         self.tables = _make_slots(game, slots, settings)
         gumbel = settings.search.root == "gumbel"

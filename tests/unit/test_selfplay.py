@@ -1518,3 +1518,15 @@ def test_a_whole_layout_takes_no_other_options():
     with pytest.raises(ValueError, match="leave out games, backend"):
         SelfPlayEngine(game, None, layout=layout, games=64, backend="eager", listeners=())
     with pytest.raises(ValueError, match="leave out shared"): plan_layout(game, None, layout=layout, shared=False)
+
+
+def test_self_play_can_look_for_wins_in_trees_with_room_for_them():
+    "Off by default; with it, each simulation may add a second node, and the games stay legal to their ends."
+    game, looks = get_game("tictactoe"), SelfPlaySettings(SearchSettings(60), full_search_fraction=1, find_wins=True)
+    assert not SelfPlaySettings().find_wins
+    games = [play(game, 12, settings=settings) for settings in (looks, replace(looks, find_wins=False))]
+    assert [record.actions.tolist() for record in games[0]] != [record.actions.tolist() for record in games[1]]
+    for record in games[0]:
+        assert game.over(game.state_after(record.actions.tolist()))
+    rooms = [len(slots_module.SlotBlock(game, 4, settings).trees.nodes) for settings in (looks, replace(looks, find_wins=False))]
+    assert rooms == [4 * 62 * 2, 4 * 62]
