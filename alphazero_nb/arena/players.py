@@ -163,7 +163,7 @@ class RolloutPlayer(Player):
 
     def _search(self, state, seed, left) -> int:
         game, random, visits = self.game, np.array([seed], np.uint64), Counter()
-        trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players, game.outcomes, wins=False)
+        trees = make_trees(1, self.simulations, game.max_legal, game.state_size, game.players, game.outcomes, False)
         trees = trees._replace(left=left)
         trees.random[0] = ~np.uint64(seed)   # Other outcomes in the tree than in the playouts
         for number, world in enumerate(draw_worlds(game, state[None], self.worlds, seed)):

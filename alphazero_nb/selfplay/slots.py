@@ -411,7 +411,7 @@ def _rolled(block: SlotBlock, node: int, child: int, below: list) -> list[int]:
 
 
 def _lines(block: SlotBlock, slot: int) -> list[list[int]]:
-    "Return the candidate lines of a failure: the slot's moves, alone and with the path to each tree's newest node or beyond."
+    "Return the candidate lines of a failure: the slot's moves, alone, to each tree's newest node, and one move beyond."
     nodes, edges = block.trees.nodes, block.trees.edges
     moves = block.log.tables.actions[slot, :block.slots["ply"][slot]].tolist()
     lines = [moves]
@@ -423,8 +423,9 @@ def _lines(block: SlotBlock, slot: int) -> list[list[int]]:
             if nodes["mover"][parent] == CHANCE: below = _rolled(block, parent, node, below)
             else: below.insert(0, int(edges["action"][nodes["first"][parent] + nodes["branch"][node]]))
             node = parent
-        first, count = nodes["first"][newest], nodes["count"][newest]   # `find_win` plays its moves without a node for them
-        lines += [moves + below, *(moves + below + [action] for action in edges["action"][first:first + count].tolist())]
+        first, count = nodes["first"][newest], nodes["count"][newest]   # `find_win` plays them without a node
+        beyond = edges["action"][first:first + count].tolist()
+        lines += [moves + below, *(moves + below + [action] for action in beyond)]
     return lines
 
 

@@ -448,7 +448,7 @@ class Counting(Ignorant):
 
 
 def test_wins_at_once_are_found_by_the_rules():
-    "Column 3 wins for whoever moves there. Each other move is refuted by its first visit, without a question to the network."
+    "Column 3 wins for both. The first visit of any other move refutes it, and asks the network nothing."
     game = get_game("connect4")
     state, asked, visits = game.state_after([3, 0, 3, 0, 3])[None], {}, {}
     for find_wins in (False, True):
