@@ -20,7 +20,7 @@ from ..core.calls import (CHANCE, LEGAL, MAX_LENGTH, MOVER, OVER, PLAY, call_leg
 from ..core.game import Game
 from ..core.registry import did_you_mean
 from ..core.python_game import RuleError
-from ..search.tree import add_node, back_up, make_trees, root_of
+from ..search.tree import back_up, make_trees, root_of
 from ..search.search import add_child, init_root, read_result, roll
 from ..search.worlds import draw_worlds
 from ..search.agent import Agent

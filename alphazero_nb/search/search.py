@@ -20,7 +20,8 @@ from ..core.calls import (ACTIONS, CHANCE, LEGAL, MAX_LEGAL, MAX_LENGTH, MOVER, 
 from ..core.game import Game
 from .worlds import draw_worlds
 from .tree import (EDGE, NODE, WON, NotFinite, Trees, add_edges, add_node, back_up, best_edge, copy_row, drop_refuted,
-                                      find_child, link_child, make_trees, prove, root_of, select_edge, set_priors, share_ties)
+                                      find_child, link_child, make_trees, prove, room_for, root_of,
+                                     select_edge, set_priors, share_ties)
 from .cache import lookup
 from .gumbel import select_halving
 
@@ -74,7 +75,7 @@ class SearchSettings:
     noise_total: float = 10.0     # Sum of the Dirichlet parameters, divided equally among the legal actions
     worlds: int = 2               # Sampled deals per move in games with hidden cards, each with its own simulations
     proofs: bool = True           # Pass on exact results of finished games; not with hidden cards
-    find_wins: bool = True        # Ask the rules for wins at once, before the network; with proofs, and compiled rules only
+    find_wins: bool = True        # Ask the rules for wins at once; with proofs, and compiled rules only
     root: str = "puct"            # Choice at the root of full searches in self-play: puct or gumbel
 
     def __post_init__(self):
@@ -553,7 +554,7 @@ MOST_TREES = 1 << 30   # Bytes of the trees that `search` grows at a time
 def positions_at_once(game: Game, settings: SearchSettings) -> int:
     """Return how many positions are searched side by side, so that their trees have a place in memory: 64 or more, if an
     int32 can count their edges."""
-    nodes, edges = (settings.simulations + 2) * (3 if game.outcomes else 2), (settings.simulations + 2) * game.max_legal
+    nodes, edges = room_for(settings.simulations, game.max_legal, game.outcomes)
     size = nodes * (NODE.itemsize + 4 * game.players + 2 * game.state_size) + edges * EDGE.itemsize
     worlds = count_worlds(game, settings)
     return max(1, min(np.iinfo(np.int32).max // (edges * worlds), max(64, MOST_TREES // (size * worlds))))

@@ -13,10 +13,10 @@ from ..core.compiled import lean_kernel
 from ..core.calls import CHANCE
 
 # %% auto #0
-__all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'make_trees', 'copy_row', 'root_of', 'add_node', 'add_edges',
-           'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child', 'results_agree',
-           'best_if_decided', 'correct', 'prove', 'share_ties', 'best_proven', 'is_refuted', 'drop_refuted',
-           'untried_refuge', 'lower_bound', 'rank_of', 'best_edge', 'link_child', 'keep_subtree']
+__all__ = ['NODE', 'EDGE', 'TREE', 'WON', 'LOST', 'TIE', 'Trees', 'room_for', 'make_trees', 'copy_row', 'root_of', 'add_node',
+           'add_edges', 'NotFinite', 'set_priors', 'select_edge', 'repeat_result', 'back_up', 'find_child',
+           'results_agree', 'best_if_decided', 'correct', 'prove', 'share_ties', 'best_proven', 'is_refuted',
+           'drop_refuted', 'untried_refuge', 'lower_bound', 'rank_of', 'best_edge', 'link_child', 'keep_subtree']
 
 # %% ../../nbs/30_search.tree.ipynb #63888e81
 NODE = np.dtype([
@@ -62,6 +62,16 @@ class Trees(NamedTuple):
     left: np.ndarray     # (1,) int64, simulations that the searches may still run before they return to Python
 
 
+def room_for(
+    simulations: int,
+    max_legal: int,
+    outcomes: int = 0,
+    wins: bool = True,   # True if a search may look for wins at once
+) -> tuple[int, int]:
+    "Return how many nodes and edges a tree may get. A simulation adds a position, one after dice, and a win below it."
+    return (simulations + 2) * (1 + wins + (outcomes > 0)), (simulations + 2) * max_legal
+
+
 def make_trees(
     count: int,
     simulations: int,  # Largest number of simulations in one search
@@ -72,7 +82,7 @@ def make_trees(
     wins: bool = True, # False: no search looks for wins at once, so a simulation adds one node less
 ) -> Trees:
     "Return empty trees. Raise a ValueError if they need more edges than an int32 can count."
-    node_room, edge_room = (simulations + 2) * (1 + wins + (outcomes > 0)), (simulations + 2) * max_legal
+    node_room, edge_room = room_for(simulations, max_legal, outcomes, wins)
     if count * edge_room > np.iinfo(np.int32).max:
         raise ValueError(f"{count} trees of {simulations} simulations with {max_legal} actions need over 2 billion "
                          f"edges; use fewer games or simulations.")

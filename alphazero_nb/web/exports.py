@@ -35,7 +35,7 @@ __all__ = ['API_SIZE', 'FORMULA', 'FIELDS', 'PLACES', 'PAGE_SIZE', 'PLY_BYTES', 
 
 # %% ../../nbs/79b_web.exports.ipynb #e5db7880
 API_SIZE = 20   # Length of game.api
-FORMULA = np.dtype([(name, "f8") for name in ("c_puct", "fpu", "proofs", "find_wins")])   # Of settings_row, what a search reads
+FORMULA = np.dtype([(name, "f8") for name in ("c_puct", "fpu", "proofs", "find_wins")])   # Read from settings_row
 FIELDS = ("ROOM", "LEAVES", "ROWS", "IS_PAUSED",   # Visits of a tree; rows of a batch; rows in use; 1 within a gathering
           "STATE", "LEGAL_ACTIONS", "RESULT", "INPUTS", "CHANCES",   # From here on, places in memory
           "COUNTS", "NODES", "EDGES", "SUMS", "STATES", "REMAP", "RANDOM", "AHEAD", "LEFT", "PENDING", "SETTINGS",

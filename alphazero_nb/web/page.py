@@ -141,7 +141,8 @@ def page_data(
                 shape=list(game.shape), start=start, men={key: list(value) for key, value in CHESSMEN.items()},
                 levels=levels_to_dict(levels), efforts=efforts, patience=PATIENCE_S,
                 room=max([*efforts, *(level.simulations for level in levels)]),
-                settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs, find_wins=settings.find_wins),
+                settings=dict(c_puct=settings.c_puct, fpu=settings.fpu, proofs=settings.proofs,
+                              find_wins=settings.find_wins),
                 network=packed, module=_base64(game_module(game)))
 
 # %% ../../nbs/79f_web.page.ipynb #11238f0b
